@@ -204,12 +204,14 @@ def test_a_missing_extra_is_named(
 ) -> None:
     told = install().reconcile(*arguments, cwd=project, code=1).stderr.splitlines()
     assert told[0].startswith(f"error: {what} needs packages that are not installed: ")
-    assert told[1:] == [f"  = help: pip install 'reconciler[{extra}]'"]
+    assert told[1:] == [
+        f"  = help: pip install 'reconciler[{extra}] @ WHEEL', the wheel that this program is from"
+    ]
 
 
 def test_the_fixture_for_pytest_names_the_missing_extra(tmp_path: Path) -> None:
     environment = Installed(tmp_path / "environment", beside="pytest")
     (tmp_path / "test_platform.py").write_text("def test_one(reconcile_sandbox): ...\n", encoding="utf-8")
     told = environment.run("-m", "pytest", "-q", "test_platform.py", cwd=tmp_path, code=1).stdout
-    assert "pip install 'reconciler[sandbox]'" in told
+    assert "pip install 'reconciler[sandbox] @ WHEEL'" in told
     assert "1 error" in told

@@ -1,6 +1,7 @@
 """Which changes need somebody's approval: the section `approvals` of the settings, and what it matches."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -142,12 +143,21 @@ def needed(
 
     `loosened`: what may have older snapshots than before the change, for which nothing is sent.
     """
-    found = []
+    found, deletes = [], frozenset(plan.deletes)
+    changes: dict[Address, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        changes[change.address].append(change)
+
+    def matches(rule: Rule, address: Address) -> bool:
+        return _matches(rule.when, changes.get(address, ()), deleted=address in deletes) and _is_large(
+            rule.when, size_gb, address
+        )
+
     for rule in dict.fromkeys(rules):
         if rule.when.environment not in (None, environment):
             continue
         about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else _touched(plan)
-        matched = dict.fromkeys(address for address in about if _matches(rule, plan, address, size_gb))
+        matched = dict.fromkeys(address for address in about if matches(rule, address))
         if matched:
             found.append(Needed(rule, tuple(matched)))
     return found
@@ -163,9 +173,12 @@ def _acts(change: Change) -> bool:
     return any(action.value in _NEEDING for action in change.actions)
 
 
-def _matches(rule: Rule, plan: Plan, address: Address, size_gb: Callable[[Address], float | None]) -> bool:
-    when, changes = rule.when, [change for change in plan.changes if change.address == address]
-    if when.action is not None and not _does(when.action, plan, address, changes):
+def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
+    """`changes`: all of one address. `deleted`: whether a call of the plan deletes its object."""
+    if when.action is not None and not (
+        any(Action(when.action) in change.actions for change in changes)
+        or (when.action == Needing.DELETE and deleted)
+    ):
         return False
     if when.impact is not None:
         least = _GRAVITY.index(Impact(when.impact))
@@ -175,13 +188,14 @@ def _matches(rule: Rule, plan: Plan, address: Address, size_gb: Callable[[Addres
         fields = [field for change in changes for field in change.fields]
         if not any(field.path == when.lowers and _is_lowered(field) for field in fields):
             return False
-    size = size_gb(address) if when.more_than_gb is not None else None
-    return when.more_than_gb is None or size is None or size > when.more_than_gb
+    return True
 
 
-def _does(action: Needing, plan: Plan, address: Address, changes: Iterable[Change]) -> bool:
-    said = any(Action(action) in change.actions for change in changes)
-    return said or (action == Needing.DELETE and address in plan.deletes)
+def _is_large(when: When, size_gb: Callable[[Address], float | None], address: Address) -> bool:
+    if when.more_than_gb is None:
+        return True
+    size = size_gb(address)
+    return size is None or size > when.more_than_gb
 
 
 def _is_lowered(field: FieldChange) -> bool:

@@ -60,6 +60,18 @@ def verifies(
     return _said(done.stderr) or "ssh-keygen does not accept the signature"
 
 
+def why_not_signed(statement: bytes, signature: bytes, env: Mapping[str, str]) -> str:
+    """ "" for a signature of `statement` with any key; else why not. Raises ReconcilerError as `verifies`."""
+    with tempfile.TemporaryDirectory(prefix="reconcile-") as folder:
+        signed = Path(folder, "signature")
+        signed.write_bytes(signature)
+        command: list[str | Path] = ["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", signed]
+        done = _run(command, statement, _env(env, _NEEDED), VERIFY_S)
+    if done.returncode == 0:
+        return ""
+    return _said(done.stderr) or "ssh-keygen does not accept the signature"
+
+
 def sign(statement: bytes, key: Key, env: Mapping[str, str]) -> bytes:
     """The armored signature. Raises ReconcilerError."""
     with tempfile.TemporaryDirectory(prefix="reconcile-") as folder:

@@ -25,6 +25,8 @@ _VERBS = {
     "import": "write manifests of what runs on the platform",
     "show": "show one resource: live fields, snapshots, what is owed",
     "history": "show what was done, by whom and why",
+    "bundle": "write the evidence of one run to a file",
+    "verify": "verify such a file, offline",
     "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "settle a call with an unknown outcome",
     "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, doctor, ingest, set-platform",

@@ -14,13 +14,14 @@ _PACKAGE = "reconciler"
 def require_extra(extra: str, what: str) -> None:
     """Return when every package of `extra` is installed. `what` begins the message: it needs them.
 
-    Raises ReconcilerError, with the command that installs them.
+    Raises ReconcilerError, with the command that installs them: of a wheel, because the bare name belongs to
+    another project on PyPI.
     """
     missing = [name for name in _packages(extra) if not _installed(name)]
     if missing:
         raise ReconcilerError(
             f"{what} needs packages that are not installed: {', '.join(missing)}",
-            help=f"pip install '{_PACKAGE}[{extra}]'",
+            help=f"pip install '{_PACKAGE}[{extra}] @ WHEEL', the wheel that this program is from",
         )
 
 

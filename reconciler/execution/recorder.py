@@ -1,10 +1,13 @@
 """The only writer of journal and records during an apply: an outcome is stored together with its effect."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+import anyio
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
@@ -26,6 +29,7 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.observed import observed_data
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
@@ -62,7 +66,7 @@ class Unrecorded(StoreError):
 
 
 class Recorder:
-    """Holds the records of this run as they stand after each commit.
+    """Holds the records of this run as they stand after each commit. `unrecorded`: an outcome is not stored.
 
     `done`, `failed` and `unknown` record the outcome of a call that was sent. Where the store does not take
     it, they spool it (`Spooling.spool`) and raise Unrecorded. What comes before a call raises StoreError.
@@ -84,6 +88,8 @@ class Recorder:
         self._clock = clock
         self._by = by
         self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
+        self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
+        self.unrecorded = False
         self.records = dict(records)
 
     def tracked_ids(self) -> set[str]:
@@ -107,6 +113,7 @@ class Recorder:
         run = Run(
             plan.id,
             plan.manifests.digest,
+            plan_digest(plan),
             actor=self._by.actor,
             url=self._by.url,
             reason=self._by.reason,
@@ -180,8 +187,12 @@ class Recorder:
         await parts.commit(self._store, self._lease)
 
     async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
+        """Stored once this returns, and so are the outcomes before it, unless one is `unrecorded`."""
         self._intended[step.address] = intent.scope
+        before = tuple(self._storing)
         await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
+        for stored in before:
+            await stored.wait()
 
     async def check_lease(self, for_s: float) -> None:
         """Raises StoreError unless the lease is ours for as long as a call may take."""
@@ -252,7 +263,8 @@ class Recorder:
         if doubted is not None and owed is not None:
             doubted = owing(doubted, owed)
         try:
-            await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
+            async with self._as_outcome():
+                await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
             # Nothing to spool: the open intent already says that.
             raise Unrecorded(failure.message, kept=False) from failure
@@ -315,7 +327,8 @@ class Recorder:
     ) -> None:
         """Commit an outcome that must not be lost, because its call cannot be undone."""
         try:
-            await self._commit(entry, put, remove)
+            async with self._as_outcome():
+                await self._commit(entry, put, remove)
         except StoreError as failure:
             try:
                 place = await self._store.spool(self._lease_for(entry), [entry], put, remove)
@@ -326,6 +339,20 @@ class Recorder:
                 raise Unrecorded(message, kept=False) from failure
             message = f"{failure.message}; it was written to {place}: the next run reads it from there"
             raise Unrecorded(message, kept=True) from failure
+
+    @asynccontextmanager
+    async def _as_outcome(self) -> AsyncIterator[None]:
+        """An intent that is stored meanwhile waits for the end of the block (`intent`)."""
+        ended = anyio.Event()
+        self._storing.add(ended)
+        try:
+            yield
+        except StoreError:
+            self.unrecorded = True
+            raise
+        finally:
+            self._storing.remove(ended)
+            ended.set()
 
     async def _commit(
         self, entry: JournalEntry, put: Sequence[StateRecord] = (), remove: Sequence[Address] = ()

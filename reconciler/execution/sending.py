@@ -1,6 +1,6 @@
 """One call of a step: its intent, the sending, and its outcome, which is durable before all else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,6 +25,7 @@ from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
 from reconciler.planning.lookup import possible
+from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
 from reconciler.services.retry import TOO_MANY
@@ -61,15 +62,15 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
             tell=partial(run.reporter.asked_to_wait, step) if limited.since_s is not None else _quiet,
         )
         try:
-            async with turn:
+            async with turn as over:
                 if run.stopping:
                     raise Unsent("interrupted before it was sent")
                 if attempt == 1 and not within:
                     run.reporter.step_started(step)
                 intent, usable = _intend(run, step, path, listed)
                 sent_at = run.clock.now()
-                outcome = await _send(run, step, attempt, intent, call)
-                run.traffic.answered(client, outcome, creates=creates)
+                answered = partial(_answered, run, client, creates, over)
+                outcome = await _send(run, step, attempt, intent, call, answered)
         except Unsent as unsent:
             if attempt == 1:
                 raise
@@ -194,8 +195,19 @@ async def _list_before(run: Run, step: Step, listed: list[Any], *, fresh: bool) 
         listed[:] = (known or await reader.read(read)).objects
 
 
-async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) -> Outcome:
-    """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile."""
+def _answered(run: Run, client: Client, creates: bool, over: Callable[[], None], outcome: Outcome) -> None:
+    """The next call may have the slot: a state that is far away takes its time to store an outcome."""
+    run.traffic.answered(client, outcome, creates=creates)
+    over()
+
+
+async def _send(
+    run: Run, step: Step, attempt: int, intent: Intent, call: Call, answered: Callable[[Outcome], None]
+) -> Outcome:
+    """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile.
+
+    While the intent is stored, so may be the outcomes of calls before it; it is not sent before they are.
+    """
     with anyio.CancelScope(shield=True):
         await run.recorder.intent(step, attempt, intent)
         checked_at = run.clock.monotonic()
@@ -204,6 +216,8 @@ async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) 
     # Stands only when the grace period after a signal cuts the call off.
     run.results[step.id] = run.result(step, "unknown", outcome.message)
     try:
+        if run.recorder.unrecorded:
+            raise Unsent("not sent: the outcome of the call before it could not be stored")
         outcome = await run.services.of(call.service).send(
             call,
             id_path=step.effect.id_path,
@@ -213,6 +227,7 @@ async def _send(run: Run, step: Step, attempt: int, intent: Intent, call: Call) 
         if says_gone(step, outcome):
             # A token without access, or an edge that lags behind, gives the same answer: a read decides.
             outcome = replace(outcome, kind=Verdict.UNKNOWN)
+        answered(outcome)
     except ReconcilerError as refused:  # by our own client, before anything was sent
         outcome = Outcome(Verdict.NO, message=refused.message)
         raise

@@ -1,12 +1,12 @@
 """When a call may be sent: slots, turns, and what earlier answers say about the service.
 
-Only a call that is being sent holds a slot: waiting for a turn, for evidence or for the time that the service
-asks for does not.
+Only a call that is being sent holds a slot: waiting for a turn, for evidence, for the time that the service
+asks for, or until an outcome is stored, does not.
 """
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -134,8 +134,10 @@ class Traffic:
         again: bool,
         prepare: Callable[[], Awaitable[None]],
         tell: Callable[[float], None],
-    ) -> AsyncIterator[None]:
-        """Hold a slot when it is the turn of `call`. Raises Unsent if it may not be sent any more.
+    ) -> AsyncIterator[Callable[[], None]]:
+        """Hold a slot when it is the turn of `call`, until the block ends or calls what comes back.
+
+        Raises Unsent if it may not be sent any more.
 
         `creates`: made twice, there would be two. `again`: it was refused with 429 before. `prepare`: what
         has to be done just before, and needs no slot. `tell`: how long it still waits for its turn.
@@ -156,12 +158,14 @@ class Traffic:
 
         await client.turn(call, first=again, ready=ready, tell=tell)
         known.under_way += creates
-        try:
-            yield
-        finally:
-            known.under_way -= creates
-            self._slots.release()
-            self._tell_all()
+        with ExitStack() as slot:
+            slot.callback(self._over, known, creates)
+            yield slot.close
+
+    def _over(self, known: _Creates, creates: bool) -> None:
+        known.under_way -= creates
+        self._slots.release()
+        self._tell_all()
 
     def answered(self, client: Client, outcome: Outcome, *, creates: bool = False) -> None:
         """Note the outcome of a call. `creates`: see `turn`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from reconciler.core.errors import ReconcilerError
@@ -15,7 +15,7 @@ Action = Literal["created", "updated", "unchanged", "stale"]
 # After a lost answer: a comment that was made shows at once, or when the host has caught its breath.
 _LOOKS_S = (1.0, 3.0, 10.0)
 OUTDATED = "**Outdated:** the pull request has newer commits than this report is about."
-_CLOCKS_S = 300.0  # seconds by which two clocks may differ
+_CLOCKS = timedelta(minutes=5)  # by which two clocks may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,16 @@ class Published:
 class Draft:
     """What is to be published. `text`: within so many bytes, with a remark above it where that is not "".
 
-    `revision`: of the manifests that the report is about; None where git knows none. `run`: without a commit.
-    `keeps_history`: the comment before is kept, marked as superseded.
+    `revision`: of the manifests that the report is about; None where git knows none. `at`: when it was made;
+    None where it does not say. `nonce`: another one for each run. `keeps_history`: the comment before is
+    kept, marked as superseded.
     """
 
     environment: str
     text: Callable[[int, str], str]
     revision: str | None
-    run: Run
+    at: datetime | None
+    nonce: str
     keeps_history: bool = False
 
 
@@ -68,7 +70,7 @@ class _Publication:
             if outdated and (job.elsewhere or (current and run_of(current.body).commit == pull.head)):
                 return Published("stale", current.url if current else "", "")
         commit = commit or self._draft.revision or ""
-        run = Run(commit, self._draft.run.at, self._draft.run.nonce)
+        run = Run(commit, self._draft.at or self._now, self._draft.nonce)
         if current is not None and self._is_newer(run_of(current.body), run, outdated=outdated):
             return Published("stale", current.url, "")
         remark = OUTDATED if outdated else ""
@@ -76,14 +78,19 @@ class _Publication:
         done = await self._write(body, current, ours, marked_ones)
         return Published("stale", done.url, "") if outdated else Published(done.action, done.url, commit)
 
+    @property
+    def _now(self) -> datetime:
+        """By the clock of the host, which all runs share."""
+        return self._host.now or self._host.requests.clock.now()
+
     def _body(self, run: Run, remark: str) -> str:
         room = self._host.most - len(marked(self._draft.environment, run, "").encode())
         return marked(self._draft.environment, run, self._draft.text(room, remark))
 
     def _refuse_future(self) -> None:
         """A report from the future would pass for the newest one as long as that lasts."""
-        at, now = self._draft.run.at, self._host.now
-        if now is not None and at > now + timedelta(seconds=_CLOCKS_S):
+        at, now = self._draft.at, self._now
+        if at is not None and at > now + _CLOCKS:
             raise ReconcilerError(
                 f"the report says that it was made at {at:%Y-%m-%d %H:%M} UTC, but the clock of the git host "
                 f"shows {now:%Y-%m-%d %H:%M} UTC; no comment was written",
@@ -101,13 +108,14 @@ class _Publication:
         return [each for each in marked_ones if each.author == author]
 
     def _must_ask(self, current: Comment | None) -> bool:
-        """Whether only the host can say what the head of the pull request is."""
+        """Whether only the host can say what the head of the pull request is.
+
+        Where there is no comment yet, nothing newer can be lost, and a run for a newer commit replaces ours.
+        """
         job, revision = self._host.job, self._draft.revision
-        if not job.commit or job.elsewhere:
+        if current is not None or not job.commit or job.elsewhere:
             return True
-        if revision is not None and revision not in (job.commit, *job.also):
-            return True
-        return current is not None and run_of(current.body).commit not in ("", job.commit)
+        return revision is not None and revision not in (job.commit, *job.also)
 
     def _is_current(self, pull: PullRequest) -> bool:
         """Whether the report is about the head, or about what becomes of it in the base branch.
@@ -124,8 +132,7 @@ class _Publication:
 
     def _is_newer(self, there: Run, ours: Run, *, outdated: bool) -> bool:
         """Whether the comment `there` must stay. A time that has not come yet says nothing."""
-        now = self._host.now
-        if now is not None and there.at > now + timedelta(seconds=_CLOCKS_S):
+        if there.at > self._now + _CLOCKS:
             return False
         if there.commit and there.commit != ours.commit and not outdated:
             return False  # ours is about the head

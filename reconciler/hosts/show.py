@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import BASE, Context
@@ -12,7 +11,6 @@ from reconciler.hosts.github import GitHub
 from reconciler.hosts.gitlab import GitLab
 from reconciler.hosts.host import Host, State
 from reconciler.hosts.job import HostName, Job
-from reconciler.hosts.marker import Run
 from reconciler.hosts.publish import Action, Draft, publish
 from reconciler.hosts.requests import Requests
 from reconciler.hosts.text import comment_text, is_link, said_of, state_of
@@ -55,8 +53,8 @@ async def show(
     def text(most: int, remark: str) -> str:
         return comment_text(reports, details_url, most, remark)
 
-    revision, at = _made_of(newest, clock)
-    draft = Draft(environment, text, revision, Run("", at, nonce), keeps_history)
+    revision, at = (newest.revision, newest.at) if newest is not None else (None, None)
+    draft = Draft(environment, text, revision, at, nonce, keeps_history)
     transport = HttpxTransport(job.api)
     try:
         host = _HOSTS[job.host]
@@ -71,10 +69,6 @@ async def show(
         return Shown(environment, done.action, done.url, status)
     finally:
         await transport.aclose()
-
-
-def _made_of(newest: Context | None, clock: Clock) -> tuple[str | None, datetime]:
-    return (newest.revision, newest.at) if newest is not None else (None, clock.now())
 
 
 def _environment(contexts: Sequence[Context], given: str) -> str:

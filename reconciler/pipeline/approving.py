@@ -1,5 +1,6 @@
 """Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,22 +103,19 @@ class _Sizes:
     """The largest size in GB that anything says of an address; None where nothing does."""
 
     def __init__(self, plan: Plan, state: State, resources: Mapping[Address, Resource]) -> None:
-        self._plan, self._state, self._resources = plan, state, resources
+        self._state, self._resources = state, resources
+        self._said: dict[Address, list[Any]] = defaultdict(list)
+        for change in plan.changes:
+            for field in change.fields:
+                if field.path in _SIZES:
+                    self._said[change.address] += field.before, field.after
 
     def __call__(self, address: Address) -> float | None:
-        said: list[Any] = []
+        said = [*self._said.get(address, ())]
         record, resource = self._state.records.get(address), self._resources.get(address)
         for name in _SIZES:
             said += [record.applied.get(name)] if record is not None else []
             said += [getattr(resource.spec, name, None)] if resource is not None else []
-        for change in self._plan.changes:
-            if change.address == address:
-                said += [
-                    each
-                    for field in change.fields
-                    if field.path in _SIZES
-                    for each in (field.before, field.after)
-                ]
         return max((each for each in said if isinstance(each, int | float)), default=None)
 
 

@@ -5,9 +5,11 @@ The change that is checked out may be somebody's pull request: it may add rules,
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,6 +24,7 @@ from reconciler.manifests.revisions.revision import Revision
 from reconciler.manifests.revisions.trusted import trusted_revision
 from reconciler.pipeline.settings import ProjectSettings
 
+_SECTION = "approvals"
 SIGNERS = "RECONCILE_ALLOWED_SIGNERS"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOBODY = re.compile(r"0+")  # what CI services say where there is no revision before
@@ -63,7 +66,7 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
                 help=_NAME_IT,
             )
         unknown = "" if outside else "which revision was before this change is not known"
-        return Authority(tuple(now.rules), outside, unknown)
+        return Authority(tuple(dict.fromkeys((*now.rules, *_rules_ever(config)))), outside, unknown)
     then = _settings_at(before)
     rules = tuple(dict.fromkeys((*then.rules, *now.rules)))
     if outside is not None:
@@ -136,20 +139,41 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
     return before
 
 
-def _settings_at(before: Revision) -> ApprovalSettings:
-    """Nothing else in the file is looked at: an earlier version may have known other settings."""
-    data = before.read(SETTINGS_FILE)
-    composed = compose(data or b"", SETTINGS_FILE)
-    value: Any = composed.documents[0].value if composed.documents else {}
+def _rules_ever(config: ProjectSettings) -> Iterator[Rule]:
+    """The rules of all versions of the settings in this clone: the change may be one that took some away."""
     try:
-        if not composed.complete or composed.diagnostics or not isinstance(value, dict):
-            raise ValueError
-        return ApprovalSettings.model_validate(value.get("approvals", {}))
+        git = find_repository(config.root, config.variables)
+    except ReconcilerError:
+        return
+    folders = PurePosixPath(git.prefix or ".")
+    files = [f"{'../' * steps}{SETTINGS_FILE}" for steps in range(len(folders.parts) + 1)]
+    asked = git.run("log", "-1", "--format=%H", f"-S{_SECTION}", "--", *files, allowed=(0, 128))
+    if not asked.stdout:
+        return  # no version has had any; or there is no commit
+    commits = git.text("log", "--format=%H", "--", *files).split()
+    for commit, file in product(commits, files):
+        found = git.run("cat-file", "blob", f"{commit}:./{file}", allowed=(0, 128)).stdout
+        with suppress(ValidationError, ValueError):  # the change may have broken it, too
+            yield from _approvals_in(found).rules
+
+
+def _settings_at(before: Revision) -> ApprovalSettings:
+    try:
+        return _approvals_in(before.read(SETTINGS_FILE) or b"")
     except (ValidationError, ValueError):
         raise ReconcilerError(
             f"`{SETTINGS_FILE}` at {before.ref} does not say which approvals are needed: it cannot be read",
             help="mend it in a change of its own, then name that revision with --base REF",
         ) from None
+
+
+def _approvals_in(settings: bytes) -> ApprovalSettings:
+    """Nothing else is looked at: an earlier version may have known other settings. Raises ValueError."""
+    composed = compose(settings, SETTINGS_FILE)
+    value: Any = composed.documents[0].value if composed.documents else {}
+    if not composed.complete or composed.diagnostics or not isinstance(value, dict):
+        raise ValueError
+    return ApprovalSettings.model_validate(value.get(_SECTION, {}))
 
 
 def _ci_base(config: ProjectSettings) -> str:

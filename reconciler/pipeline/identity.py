@@ -4,6 +4,7 @@ A state that is lost, or another one by mistake, knows nothing: under it everyth
 the ids of one platform mean nothing on another.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
+from reconciler.core.model import Address
+from reconciler.core.plural import counted
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
@@ -75,6 +78,29 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
         advice=() if state.lineage else (restore,),
     )
     raise Refused("this is not the state of this project; nothing was changed", [problem])
+
+
+def perhaps_other_state(
+    lineage: str, declared: Collection[Address], recorded: Collection[Address], place: str
+) -> Diagnostic | None:
+    """A warning where manifests declare nothing in any app that the state at `place` has records of.
+
+    Then a plan retains all that is recorded, as if it had been this project's. None where nothing is wrong.
+    """
+    if not declared or not recorded or {*map(_app, declared)} & {*map(_app, recorded)}:
+        return None
+    known = f"{counted(len(recorded), 'object')}, such as {min(map(str, recorded))}"
+    return warning(
+        "perhaps-other-state",
+        f"the state at {place} knows {known}, and "
+        "these manifests declare nothing in the same apps: it may be the state of another project",
+        help=f"if it is this project's, pin it in reconcile.yaml with `lineage: {lineage}` under `state`; if "
+        "not, apply nothing here, and name another place (`state`, RECONCILE_STATE or --state)",
+    )
+
+
+def _app(address: Address) -> str:
+    return address.app or str(address)
 
 
 def refuse_other_platform(state: State, address: str, place: str) -> None:

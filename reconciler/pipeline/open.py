@@ -113,6 +113,7 @@ async def open_project(
             environment=config.env,
             address=EMBEDDED if options.sandbox else platform.base_url,
             state_url=place,
+            own_state=options.sandbox or settings.state.lineage is not None,
             trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
             authority=authority,

@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import SecretUnavailable
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
@@ -19,7 +19,7 @@ from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.approval import creates_to_approve, with_reasons
 from reconciler.pipeline.elsewhere import look_elsewhere
-from reconciler.pipeline.identity import state_missing
+from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
@@ -97,14 +97,26 @@ async def make_plan(
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
-    first = () if state.lineage else (state_missing(project.state_url, NOTHING_KNOWN, refused=False),)
     return replace(
         plan,
-        diagnostics=(*first, *plan.diagnostics, *unclaimed),
+        diagnostics=(*_of_the_state(project, desired, state, records, plan), *plan.diagnostics, *unclaimed),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,
     )
+
+
+def _of_the_state(
+    project: Project, desired: Desired, state: State, records: Mapping[Address, StateRecord], plan: Plan
+) -> list[Diagnostic]:
+    """Whether it is there, and the one that is meant. `records`: where they are after moves."""
+    if not state.lineage:
+        return [state_missing(project.state_url, NOTHING_KNOWN, refused=False)]
+    if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
+        return []  # what is refused is not applied, and may be what got another name
+    recorded = [address for address, record in records.items() if desired.selected(record)]
+    found = perhaps_other_state(state.lineage, desired.by_address.keys(), recorded, project.state_url)
+    return [found] if found is not None else []
 
 
 def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:

@@ -54,6 +54,7 @@ class Project:
     environment: str = ""
     address: str = ""
     state_url: str = ""
+    own_state: bool = False  # whether the state is surely this project's: by its pin, or as the sandbox's own
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
     authority: Authority = NO_RULES

@@ -34,8 +34,13 @@ async def dump_plan(store: Store, plan: Plan, rehearsal: Rehearsal | None = None
 
 
 async def load_plan(store: Store, text: bytes) -> Plan:
+    """The plan alone; see `load_saved`."""
+    return (await load_saved(store, text)).plan
+
+
+async def load_saved(store: Store, text: bytes) -> saved.SavedPlan:
     """Raises ReconcilerError where there is no state, and for what was not made with it, or changed since."""
-    return saved.load_plan(text, await _key(store, "a saved plan runs"))
+    return saved.load_saved(text, await _key(store, "a saved plan is read"))
 
 
 @asynccontextmanager

@@ -16,6 +16,11 @@ _WORDING = {"changes": ("reason", "advice"), "steps": ("note", "if_refused")}
 
 def plan_digest(plan: Plan) -> str:
     """SHA-256 as 64 hexadecimal digits."""
+    return hashlib.sha256(plan_text(plan).encode()).hexdigest()
+
+
+def plan_text(plan: Plan) -> str:
+    """What the digest is of, as JSON."""
     document = plan_json(plan)
     signed: dict[str, Any] = {
         name: document[name]
@@ -26,8 +31,7 @@ def plan_digest(plan: Plan) -> str:
     context, manifests = document["context"], document["manifests"]
     signed |= {name: context[name] for name in ("environment", "platform", "lineage")}
     signed |= {name: manifests[name] for name in ("digest", "targets")}
-    text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps(signed, sort_keys=True, separators=(",", ":"))
 
 
 def _without(item: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

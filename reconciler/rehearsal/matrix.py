@@ -71,9 +71,14 @@ class Rehearsal:
 
     @property
     def digest(self) -> str:
-        """SHA-256 as 64 hexadecimal digits, of how each run ends and what is owed then.
+        """SHA-256 as 64 hexadecimal digits."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
-        Not of durations, nor of wording: questions name ids and moments of the twin, which differ each time.
+    @property
+    def text(self) -> str:
+        """What the digest is of, as JSON: how each run ends, and what is owed then.
+
+        Not durations, nor wording: questions name ids and moments of the twin, which differ each time.
         """
         signed: dict[str, Any] = {
             "steps": self.steps,
@@ -85,5 +90,4 @@ class Rehearsal:
             "differences": self.differences,
             "unrehearsed": [[str(each.address), each.why] for each in self.unrehearsed],
         }
-        text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return json.dumps(signed, sort_keys=True, separators=(",", ":"))

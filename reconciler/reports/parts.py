@@ -12,7 +12,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import PLATFORM, Call, Method, OutcomeWord, Result, Step
 from reconciler.drift.compare import UNMANAGED
-from reconciler.rehearsal.matrix import FAULTS, Cell, End, Rehearsal, Unrehearsed
+from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
 
 # What stands in the first line of a report, which is never cut.
 _Short = Annotated[str, Describe(max_length=250)]
@@ -177,17 +177,29 @@ class UnrehearsedPart(Part):
         return Unrehearsed(Address.parse(self.address), self.because)
 
 
+class AssumptionPart(Part):
+    name: str
+    says: str
+
+    def value(self) -> Assumption:
+        return Assumption(self.name, self.says)
+
+
 class RehearsalPart(Part):
+    """The first cell is the clean run."""
+
     steps: list[str]
-    cells: list[CellPart]
+    cells: Annotated[list[CellPart], Describe(min_length=1)]
     differences: list[str]
     sampled_of: Whole | None = None
     unrehearsed: tuple[UnrehearsedPart, ...] = ()
+    assumptions: tuple[AssumptionPart, ...] = ()
 
     def value(self) -> Rehearsal:
         of = len(self.steps) if self.sampled_of is None else self.sampled_of
         differences, apart = tuple(self.differences), values(self.unrehearsed)
-        return Rehearsal(tuple(self.steps), of, values(self.cells), differences, apart)
+        assumed = values(self.assumptions)
+        return Rehearsal(tuple(self.steps), of, values(self.cells), differences, apart, assumed)
 
 
 class SummaryPart(Part):

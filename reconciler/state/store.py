@@ -61,13 +61,15 @@ class JournalEntry:
 class Run:
     """What RUN_STARTED says of a run. What is not known, or was written by an older program, is "" or None.
 
-    `plan`: the id of the plan that runs; `resources`: the digest of the resources that it was made from.
+    `plan`: the id of the plan that runs, `digest` its digest; `resources`: the digest of the resources that
+    it was made from.
     `actor`: who runs it; `url`: of the CI run; `reason`: why, in a person's words. `revision`: the git
     revision of the manifests; `dirty`: whether they differed from it. `environment`: as in `Context`.
     """
 
     plan: str
     resources: str = ""
+    digest: str = ""
     actor: str = ""
     revision: str = ""
     reason: str = ""

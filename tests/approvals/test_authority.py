@@ -67,8 +67,32 @@ def test_a_change_that_removes_all_settings_takes_no_rule_away(root: Path) -> No
 
 def test_without_a_base_the_change_names_nobody_who_may_sign(root: Path) -> None:
     found = authority(root)
-    assert said(found) == (BOTH[0][1:], "")
+    assert said(found) == (BOTH[0][::-1], "")
     assert "not known" in found.unknown
+
+
+def test_without_a_base_no_rule_of_any_version_is_gone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "reconcile.yaml").write_text("manifests: [nowhere]\n")
+    (root / "deep").mkdir()
+    (root / "deep/reconcile.yaml").write_text("manifests: [nowhere]\n")
+    commit(root)
+    (root / "reconcile.yaml").write_text("}")
+    commit(root)
+    git(root, "rm", "-q", "reconcile.yaml")
+    commit(root)
+    assert sorted(said(authority(root))[0]) == BOTH[0]
+    monkeypatch.chdir(root / "deep")
+    assert sorted(said(authority(root))[0]) == BOTH[0]
+
+
+def test_without_a_base_a_project_that_never_had_rules_has_none(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert authority(tmp_path) == Authority((), None, "which revision was before this change is not known")
+    git(tmp_path, "init", "-q", "-b", "main")
+    assert authority(tmp_path).rules == ()
+    (tmp_path / "reconcile.yaml").write_text("manifests: [nowhere]\n")
+    commit(tmp_path)
+    assert authority(tmp_path).rules == ()
 
 
 @pytest.mark.parametrize("base", ["HEAD", "main", "@"])
@@ -112,10 +136,10 @@ def test_an_event_in_the_checkout_is_not_believed(root: Path) -> None:
         authority(root, **variables)
 
 
-def test_before_the_first_push_there_is_nothing(root: Path) -> None:
+def test_before_the_first_push_there_is_no_signer(root: Path) -> None:
     found = authority(root, **event(root, "push", {"before": "0" * 40}))
-    assert said(found) == (BOTH[0][1:], "")
-    assert said(authority(root, **event(root, "schedule", {}))) == (BOTH[0][1:], "")
+    assert said(found) == (BOTH[0][::-1], "")
+    assert said(authority(root, **event(root, "schedule", {}))) == (BOTH[0][::-1], "")
 
 
 def test_gitlab_names_the_base_in_variables(root: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.revisions.repository import ISOLATED, git
 
 _EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
-_PATIENCE_S = 60
+_PATIENCE_S = 300  # only a bug uses it up
 _NO_EFFECT = ("actions/checkout", "aws-actions/configure-aws-credentials", "actions/setup-python")
 
 

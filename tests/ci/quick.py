@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cli.warm import run_warm
 
-_PATIENCE_S = 60
+_PATIENCE_S = 300  # only a bug uses it up
 # -S and -E: nothing is imported that a socket does not need.
 _CALLER = """#!{python} -SE
 import json, os, socket, sys

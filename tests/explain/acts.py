@@ -258,6 +258,19 @@ def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic
     return anyio.run(find_drift, project, Desired(loaded.resources)).plan.diagnostics
 
 
+def plan_in_the_state_of_others(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What a plan says where the state has the volume of another app."""
+    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+    loaded = load([str(folder / MANIFEST)], root=folder)
+    live = {
+        "/v1/apps/shop/volumes": [{"id": "vol_1", "name": "data", "state": "created", "size_gb": 10}],
+        "/v1/apps/blog/volumes": [],
+    }
+    case = {"records": {"Volume/shop/data": {"id": "vol_1", "applied": {"size_gb": 10}}}, "live": live}
+    project = project_of(case, folder, (), LivePlatform(live, datetime.fromisoformat(NOW)))
+    return anyio.run(_plan, replace(project, state_url=DEFAULT_URL), Desired(loaded.resources)).diagnostics
+
+
 async def _plan(project: Project, desired: Desired) -> Plan:
     return await make_plan(project, desired)
 
@@ -351,6 +364,7 @@ ACTS: dict[str, Act] = {
     "other-state": list_of_another_state,
     "other-platform": plan_of_another_platform,
     "plan-of-other-manifests": of_other_manifests,
+    "perhaps-other-state": plan_in_the_state_of_others,
     "platform-down": plan_while(action="status", status=503),
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
     "rate-limited": apply_while(action="rate_limited", retry_after=20),

@@ -14,7 +14,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.marker import is_of, run_of
 from reconciler.hosts.show import Shown, show
-from reconciler.reports.report import PlanReport, Report
+from reconciler.reports.report import PlanReport, Report, ValidationReport
 from tests.contexts import NOW, context
 from tests.hosts.doubles import ACTIONS, HEAD, MERGE, NUMBER, OLDER, REPOSITORY, TOKEN, Fault, World, serving
 from tests.reports.plans import EMPTY, PLAN
@@ -102,11 +102,8 @@ def test_it_is_updated_in_place_and_only_where_it_says_something_else(world: Wor
     done = shown(world, plan(later_s=60, changes=1), sets_status=False)
     assert done.action == "updated"
     writes = {"github": "PATCH", "gitea": "PATCH", "gitlab": "PUT"}
-    assert [method for method, _ in world.log] == [
-        "GET",
-        "GET",
-        writes[world.kind],
-    ]  # the second asks who we are
+    # Also whose comment it is, and whether the report is about the head.
+    assert [method for method, _ in world.log] == ["GET", "GET", "GET", writes[world.kind]]
     (body,) = current(world)
     assert "to delete" in body
     del world.log[:]
@@ -237,6 +234,21 @@ def test_a_plan_of_another_commit_is_marked(world: World) -> None:
     assert "**Outdated:**" not in current(world)[0]
 
 
+@each_host
+def test_a_comment_is_marked_once_the_pull_request_went_on(world: World) -> None:
+    """Whatever the job's own variables say: they are as old as the job."""
+    shown(world, plan())
+    world.head = OLDER
+    assert shown(world, plan()).action == "stale"
+    assert "**Outdated:**" in current(world)[0]
+    assert len(world.comments) == 1
+
+
+def test_what_does_not_say_when_it_was_made_is_made_now_by_the_hosts_clock(hub: World) -> None:
+    assert shown(hub, ValidationReport(), env="prod").action == "created"
+    assert run_of(hub.comments[0].body).at == NOW + timedelta(minutes=10)
+
+
 def test_where_nothing_says_the_head_the_host_is_asked(hub: World) -> None:
     assert shown(hub, plan(MERGE), of=job(hub, "")).status == "success"
     assert hub.statuses[0]["commit"] == HEAD
@@ -281,6 +293,16 @@ def test_a_lost_answer_makes_no_second_comment(world: World) -> None:
     done = shown(world, plan())
     assert done.action == "created"
     assert len(world.comments) == 1
+
+
+def test_somebody_elses_comment_is_not_taken_for_the_one_whose_answer_was_lost(hub: World) -> None:
+    theirs = hub.say("mallory", "<!-- reconcile:prod -->\n")
+    hub.faults.append(Fault("POST", "/comments", after=True))
+    assert shown(hub, plan()).url.endswith("#issuecomment-2")
+    hub.comments[:] = [theirs]
+    hub.faults.append(Fault("POST", "/comments"))
+    with pytest.raises(ReconcilerError, match="not known whether"):
+        shown(hub, plan())
 
 
 @each_host

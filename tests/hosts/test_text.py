@@ -39,7 +39,7 @@ def large(changes: int = 4_000) -> Report:
 
 @pytest.mark.parametrize(("most", "limit"), [(GitHub.most, 65_536), (GitLab.most, 1_000_000)])
 def test_a_long_report_is_cut_to_what_the_host_takes(most: int, limit: int) -> None:
-    report = large(40_000)
+    report = large(16_000)
     room = most - len(marked("prod", RUN, "").encode())
     body = marked("prod", RUN, comment_text([report], URL, room))
     assert len(body.encode()) <= most
@@ -51,14 +51,16 @@ def test_a_long_report_is_cut_to_what_the_host_takes(most: int, limit: int) -> N
     assert comment_text([report], URL, room).splitlines()[0].startswith(first.split("**")[0])
 
 
-def test_the_verdicts_of_all_reports_are_there_however_long_one_is() -> None:
-    text = comment_text(
-        [ValidationReport(diagnostics=DIAGNOSTICS), large(), DriftReport(plan=DRIFT)], URL, 30_000
-    )
-    assert len(text.encode()) <= 30_000
-    assert "**Not valid: 1 error, 1 warning.**" in text
-    assert "**Plan: " in text
-    assert "**Drift in " in text
+@pytest.mark.parametrize("at", range(3))
+def test_the_verdicts_of_all_reports_are_there_however_long_one_is(at: int) -> None:
+    reports: list[Report] = [ValidationReport(diagnostics=DIAGNOSTICS), DriftReport(plan=DRIFT)]
+    reports.insert(at, large(400))
+    for most in range(20_000, 24_000, 191):
+        text = comment_text(reports, URL, most)
+        assert len(text.encode()) <= most
+        assert "**Not valid: 1 error, 1 warning.**" in text
+        assert "**Plan: " in text
+        assert "**Drift in " in text
 
 
 def test_a_failure_that_talks_for_ever_is_cut() -> None:

@@ -106,6 +106,13 @@ APPROVALS: tuple[Mutant, ...] = (
         "rules = tuple(now.rules)",
     ),
     _tested(
+        "where nobody names what was before, a change may take rules away",
+        f"{ASKED}::test_without_a_base_no_rule_of_any_version_is_gone",
+        AUTHORITY,
+        "(*now.rules, *_rules_ever(config))",
+        "now.rules",
+    ),
+    _tested(
         "a clone without the base does as if there was none",
         f"{ASKED}::test_a_clone_without_the_base_is_an_error_that_says_how_to_fetch_it",
         AUTHORITY,
@@ -161,7 +168,7 @@ APPROVALS: tuple[Mutant, ...] = (
         "a delete that only a call shows needs no approval",
         "tests/approvals/test_rules.py::test_what_a_call_does_counts_whatever_its_change_says",
         RULES,
-        "or (action == Needing.DELETE and address in plan.deletes)",
+        "or (when.action == Needing.DELETE and deleted)",
         "",
     ),
 )

@@ -13,7 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.drift.compare import UNMANAGED
-from reconciler.rehearsal.matrix import FAULTS, Cell, Rehearsal, Unrehearsed
+from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
 from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT
 from reconciler.reports.reading import read_report
@@ -47,6 +47,7 @@ REHEARSED = Rehearsal(
     ),
     ("it differs",),
     (Unrehearsed(ADDRESS, "no twin"),),
+    (Assumption("switch", "a volume that no machine holds says so"),),
 )
 REPORTS: dict[str, Report] = {
     "plan": PlanReport(plan=KNOWN, diagnostics=DIAGNOSTICS),
@@ -198,6 +199,13 @@ def test_a_summary_that_hides_changes_is_refused() -> None:
     document = json.loads(written(REPORTS["plan"]))
     document["summary"]["noop"] = 0
     with pytest.raises(ReconcilerError, match="summary"):
+        read_report("plan.json", json.dumps(document).encode())
+
+
+def test_a_rehearsal_without_its_clean_run_is_refused() -> None:
+    document = json.loads(written(REPORTS["rehearsal"]))
+    document["rehearsal"]["cells"] = []
+    with pytest.raises(ReconcilerError, match=r"rehearsal\.cells"):
         read_report("plan.json", json.dumps(document).encode())
 
 

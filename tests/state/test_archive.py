@@ -54,6 +54,19 @@ def rows(path: Path, table: str) -> int:
         return int(count)
 
 
+async def test_a_used_approval_stays_known_once_its_run_is_packed(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    used = {"plan": "p0", "approvals": [{"id": "approval-1", "statement": "", "signature": ""}]}
+    await store.commit(lease, [JournalEntry("r0", Event.RUN_STARTED, NOON, data=used)])
+    await store.release(lease)
+    await grow(store, range(1, 31))
+    assert rows(path, "archived") > 0
+    assert rows(path, "plans_run") < 31
+    assert "approval-1" in (await another().load()).plans_run
+
+
 async def test_a_packed_journal_says_what_it_said_before(
     store: SqliteStore, another: OpenStore, path: Path, clock: Clock
 ) -> None:

@@ -21,7 +21,7 @@ def encode(folded: Folded) -> str:
         "seq": marks.seq,
         "serial": marks.serial,
         "open_intents": [encode_entry(entry) for entry in view.open_intents.values()],
-        "plans_run": sorted(view.plans_run),
+        "plans_run": sorted(marks.plans | view.plans_run),
         "unclaimed": [encode_entry(entry) for entry in view.unclaimed.values()],
         "platform": view.platform,
         "new": view.new,
@@ -56,6 +56,7 @@ def decode(text: str, scope: str) -> Folded:
             ),
             frozenset(fields["claimed"]),
             frozenset(fields["kinds"]),
+            frozenset(fields["plans_run"]),
         )
         decoded = {
             each.address: decode_record(each.address, each.serial, each.body.encode()) for each in stored
@@ -70,8 +71,7 @@ def _view(fields: dict[str, Any]) -> View[JournalEntry]:
     unclaimed = [_entry(row) for row in fields["unclaimed"]]
     return View(
         {(entry.run, entry.step, entry.attempt): entry for entry in intents},
-        frozenset(fields["plans_run"]),
-        {entry.data["unclaimed"]: entry for entry in unclaimed},
+        unclaimed={entry.data["unclaimed"]: entry for entry in unclaimed},
         platform=fields["platform"],
         new=fields["new"],
     )

@@ -33,7 +33,7 @@ class Marks:
     """All but the records. `changes`: how many there were; `seq` and `hash`: the end of the journal's chain.
 
     `serial`: the highest of any record; `sum`: over the digests of the records there are. `kinds`: those that
-    any entry or record was ever about.
+    any entry or record was ever about. Plans that ran stand in two sets, because one is copied with each run.
     """
 
     hash: str  # a chain begins with the lineage
@@ -46,6 +46,7 @@ class Marks:
     departures: Departures = field(default_factory=Departures)
     claimed: frozenset[str] = frozenset()  # untracked objects that were decided about here
     kinds: frozenset[str] = frozenset()
+    plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
 
 
 @dataclass(eq=False, slots=True)

@@ -80,7 +80,7 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
             lineage,
             records,
             _oldest_first(entry for view in views for entry in view.open_intents.values()),
-            frozenset().union(*(view.plans_run for view in views)),
+            frozenset().union(*(each.plans | each.view.plans_run for each in marks.values())),
             unclaimed=_oldest_first(
                 entry
                 for name, each in marks.items()

@@ -101,12 +101,12 @@ class Scopes:
         """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
         before = folded.marks.changes
         try:
-            if not before and (base := self._files.base(head)) is not None:
+            base, earlier = self._files.since(head, before, head.changes - len(tail))
+            if base is not None:
                 folded.marks, folded.stored, folded.records = base.marks, base.stored, base.records
             known = folded.marks.changes
             changes = [change for line in tail if (change := decoded(line, name)).number > known]
-            if head.changes - len(tail) > known:
-                changes = [*self._files.changes(head, known), *changes]
+            changes = [*earlier, *changes]
             for change in changes:
                 folded.take(change, read(folded.marks, folded.stored.get, change, name))
             if not head.fits(folded.marks):

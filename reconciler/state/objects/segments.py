@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reconciler.state.objects import bases, writes
 from reconciler.state.objects.bucket import Bucket
@@ -21,7 +21,7 @@ from reconciler.state.objects.head import Head, Segment
 from reconciler.state.objects.keys import Layout
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
-BASE_BYTES = 4 * TAIL_BYTES  # how much has changed at least before a base is made
+BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
 _WHOLE_BYTES = 256 * TAIL_BYTES  # a segment of this size is not copied into a larger one
 _AT_ONCE = 4  # how many segments become one
 _READERS = 64  # how many objects are asked for at once
@@ -46,11 +46,21 @@ class Files:
         found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
         return [change for change in found if change.number > after]
 
-    def base(self, head: Head) -> Folded | None:
-        """What the base of `head` holds; None where it has none. Raises Gone, or Damaged."""
-        if head.base is None:
-            return None
-        return bases.decode(self._read(self._layout.base(head.scope, head.base.name), head.base), head.scope)
+    def since(self, head: Head, known: int, until: int) -> tuple[Folded | None, list[Change]]:
+        """The base of `head`, for who knows no change yet, and the changes in segments after what is known.
+
+        Both are asked for at once. `until`: the last change in any segment. Raises Gone, or Damaged.
+        """
+        base = head.base if not known else None
+        known = base.last if base is not None else known
+        asked: list[Callable[[], Any]] = [lambda: self.changes(head, known)] if until > known else []
+        if base is not None:
+            asked.append(lambda: self._base(head.scope, base))
+        found = side_by_side(lambda ask: ask(), asked)
+        return (found.pop() if base is not None else None), (found[0] if found else [])
+
+    def _base(self, scope: str, base: Segment) -> Folded:
+        return bases.decode(self._read(self._layout.base(scope, base.name), base), scope)
 
     def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
         """From the first on. Raises Gone, or Damaged."""

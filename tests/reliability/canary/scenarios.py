@@ -1,5 +1,6 @@
 """What is done with canaries about: everything that succeeds, and everything that goes wrong."""
 
+import json
 import os
 import signal
 from base64 import b64decode
@@ -47,6 +48,9 @@ def everything_goes_well(shop: Workshop) -> None:
     shop.verb("-vv", "apply", "--auto-approve", "--output", "json", env={"SHOP_PASSWORD": OLD})
     shop.verb("-v", "apply", "--auto-approve")
     shop.verb("-vv", "drift", "--output", "json")
+    for run in json.loads(shop.verb("history", "--output", "json").out)["runs"]:
+        shop.verb("bundle", run["id"], "--out", f"{run['id']}.bundle")
+        shop.verb("history", "export", run["id"], "--out", f"incident-{run['id']}")
     shop.verb("show", f"Secret/{shop.app}/FROM_ENV", "--output", "json")
     shop.verb("-vv", "show", f"Secret/{shop.app}/FROM_FILE")
     shop.verb("state", "list", "--output", "json")

@@ -1,6 +1,8 @@
 """What a commit costs, and what becomes of a journal that grows."""
 
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import anyio
 import pytest
@@ -59,6 +61,33 @@ async def test_a_commit_is_one_request(store: ObjectStore, bucket: Counting) -> 
     bucket.calls.clear()
     await create_many(store, lease, range(5))
     assert bucket.calls == {"replace heads": 10}
+
+
+@dataclass
+class Together(Wrapped):
+    """Gives a base once somebody waits for a segment, too."""
+
+    segment: threading.Event = field(default_factory=threading.Event)
+    met: int = 0
+
+    def get(self, key: str) -> Found | None:
+        if "/journal/" in key:
+            self.segment.set()
+        if "/base/" in key:
+            self.met += self.segment.wait(timeout=30)
+        return super().get(key)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("small")
+async def test_a_reader_who_knows_nothing_asks_for_the_base_and_what_came_after_it_at_once(
+    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+) -> None:
+    lease = await store.lease(["shop"], "me")
+    await create_many(store, lease, range(60))
+    together = Together(bucket)
+    assert len((await ObjectStore(together, clock).load()).records) == len((await store.load()).records)
+    assert together.met == 1
 
 
 @pytest.mark.anyio

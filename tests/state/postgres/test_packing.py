@@ -67,6 +67,22 @@ def counts(database: Postgres) -> tuple[object, ...]:
     return found
 
 
+async def test_a_used_approval_stays_known_once_its_run_is_packed(
+    handles: Handles, database: Postgres
+) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    used = {"plan": "p0", "approvals": [{"id": "approval-1", "statement": "", "signature": ""}]}
+    await store.commit(lease, [JournalEntry("r0", Event.RUN_STARTED, NOON, data=used)])
+    await store.release(lease)
+    await grow(store, range(1, 31))
+    assert counts(database)[0]
+    kept = database.rows("SELECT key FROM reconcile.lists WHERE list = 'plans_run'")
+    assert ("approval-1",) not in kept
+    assert "approval-1" in (await handles.open().load()).plans_run
+
+
 async def test_a_packed_journal_says_what_it_said_before(
     handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,92 @@
+"""All that the state proves of one run, as one file."""
+
+from collections.abc import Mapping
+
+from reconciler.core.errors import ReconcilerError
+from reconciler.evidence.archive import MOST_BYTES, digest, pack
+from reconciler.evidence.rows import approvals_of, cut, head_text, heads_at
+from reconciler.evidence.verify import PLAN, REHEARSAL
+from reconciler.planning.digest import plan_text
+from reconciler.planning.saved import SavedPlan
+from reconciler.state.chain import state_head
+from reconciler.state.codec import decode_entry
+from reconciler.state.contents import Contents, verify
+from reconciler.state.store import Event, JournalEntry, State
+
+_MOST_APPROVALS = 99
+
+
+class NotBundled(ReconcilerError):
+    """Says what of the run cannot be proved."""
+
+    def __init__(self, why: str, help: str = "") -> None:
+        super().__init__(f"the run cannot be bundled: {why}; nothing was written", help=help)
+
+
+def bundle(
+    contents: Contents, state: State, run: str, *, head: str = "", saved: SavedPlan | None = None
+) -> bytes:
+    """`head`: of the state, as the run's apply printed it; "" for the moment of its end. `saved`: its plan.
+
+    Raises NotBundled, and StoreError where the journal is not what was written.
+    """
+    verify(contents)
+    if state_head(contents.lineage, contents.hashes) != state_head(state.lineage, state.heads):
+        raise NotBundled(
+            "the rows of an encrypted state are chained as they were encrypted, which nobody can verify "
+            "without its key"
+        )
+    own = [index for index, row in enumerate(contents.rows) if row.columns[0] == run]
+    if own[0] < contents.trunk.seq:
+        raise NotBundled("its journal is of a version whose rows were chained across all apps")
+    found = cut(contents, run, _count(contents, own, head))
+    parts = dict(found.parts)
+    started = _started(contents, own[0])
+    approvals = list(approvals_of(started))
+    if len(approvals) > _MOST_APPROVALS:
+        raise NotBundled(f"it used {len(approvals)} approvals")
+    for number, each in enumerate(approvals, start=1):
+        parts[f"approvals/{number:02}.statement"] = str(each["statement"]).encode()
+        parts[f"approvals/{number:02}.signature"] = str(each["signature"]).encode()
+    parts |= _planned(started, approvals, saved)
+    data = pack(parts)
+    if len(data) > MOST_BYTES:
+        raise NotBundled(f"it would be larger than {MOST_BYTES >> 20} MiB")
+    return data
+
+
+def _started(contents: Contents, index: int) -> JournalEntry:
+    run, event, at, address, step, attempt, data = contents.rows[index].columns
+    return decode_entry(run, event, at, address, step, attempt, data.encode())
+
+
+def _count(contents: Contents, own: list[int], head: str) -> int:
+    """After how many rows the state had that head: from the end of the run on, where another run may have
+    been at work in another app."""
+    ended = [index for index in own if contents.rows[index].columns[1] == Event.RUN_FINISHED]
+    first = (ended or own)[-1] + 1
+    if not head:
+        return first
+    for count in range(first, len(contents.rows) + 1):
+        if digest(head_text(contents.lineage, heads_at(contents, count))) == head.lower():
+            return count
+    raise NotBundled(
+        f"the state has not had the head {head} since the run ended", help="check the head: apply prints it"
+    )
+
+
+def _planned(
+    started: JournalEntry, approvals: list[Mapping[str, str]], saved: SavedPlan | None
+) -> dict[str, bytes]:
+    if saved is None:
+        return {}
+    text = plan_text(saved.plan).encode()
+    if digest(text) != started.data.get("digest"):
+        raise NotBundled("the file given with --plan is not the plan that it carried out")
+    parts = {PLAN: text}
+    if saved.rehearsal is not None:
+        rehearsed = saved.rehearsal.text.encode()
+        signed = f'"rehearsal": "{digest(rehearsed)}"'
+        if any(signed in each["statement"] for each in approvals):
+            parts[REHEARSAL] = rehearsed
+    return parts

@@ -1,0 +1,136 @@
+"""Rows of the journal as parts of a bundle: the bytes that are hashed, so that `sha256sum` follows the chain.
+
+A row is the JSON of the hash before it, its place and its columns, then a line break, and its data. The hash
+of the row is the SHA-256 of that (`state.chain`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.evidence.archive import Damaged, digest
+from reconciler.state.codec import decode_entry
+from reconciler.state.contents import Contents, Row
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
+
+HEAD = "head.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`parts`: the rows, by the name of each, and the heads of all scopes at one moment."""
+
+    parts: Mapping[str, bytes]
+    head: str
+
+
+def heads_at(contents: Contents, count: int) -> dict[str, str]:
+    """The hash of each scope's newest row among the first `count`, as `State.heads` would have had it."""
+    trunk = contents.trunk
+    found = {WHOLE_STATE: trunk.hash} if trunk.seq else {}
+    for row in contents.rows[trunk.seq : count]:
+        found[row.scope] = row.hash
+    return found
+
+
+def head_text(lineage: str, heads: Mapping[str, str]) -> bytes:
+    """What `state_head` is the digest of."""
+    return json.dumps([lineage, *sorted(heads.items())], separators=(",", ":")).encode()
+
+
+def cut(contents: Contents, run: str, count: int) -> Slice:
+    """From the first row of `run` in each scope to the last of that scope among the first `count` rows."""
+    parts: dict[str, bytes] = {}
+    scopes: dict[str, int] = {}
+    before: dict[str, str] = {}
+    for row in contents.rows[contents.trunk.seq : count]:
+        previous = before.get(row.scope, contents.trunk.hash)
+        before[row.scope] = row.hash
+        if row.columns[0] == run or row.scope in scopes:
+            number = scopes.setdefault(row.scope, len(scopes) + 1)
+            parts[f"journal/{number:03}-{row.seq:08}.row"] = row_bytes(previous, row)
+    text = head_text(contents.lineage, heads_at(contents, count))
+    return Slice({**parts, HEAD: text}, digest(text))
+
+
+def row_bytes(previous: str, row: Row) -> bytes:
+    *columns, data = row.columns
+    head = json.dumps([previous, row.seq, *columns, *filter(None, [row.scope])], separators=(",", ":"))
+    return f"{head}\n{data}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """What the rows of a bundle say. `entries`: as `Store.journal` returns them. `started`: of the run."""
+
+    lineage: str
+    run: str
+    entries: Sequence[tuple[str, JournalEntry]]
+    started: JournalEntry
+
+
+def proven(parts: Mapping[str, bytes]) -> Proven:
+    """Raises Damaged for rows that do not follow from each other, or do not end in the heads."""
+    lineage, heads = _heads(parts)
+    entries: list[tuple[str, JournalEntry]] = []
+    ends: dict[str, tuple[int, str, str]] = {}
+    firsts: list[JournalEntry] = []
+    for name in sorted(each for each in parts if each.startswith("journal/")):
+        previous, seq, scope, entry = _parsed(name, parts[name])
+        number = name.split("/")[1][:3]
+        if int(name[-12:-4]) != seq:
+            raise Damaged(name, "its place in the chain is another one")
+        if number not in ends:
+            firsts.append(entry)
+        elif ends[number] != (seq - 1, previous, scope):
+            raise Damaged(name, "it does not follow from the row before it")
+        ends[number] = seq, digest(parts[name]), scope
+        entries.append((scope, entry))
+    if not firsts:
+        raise Damaged("journal", "there is no row of it")
+    run = firsts[0].run
+    if any(each.event is not Event.RUN_STARTED or each.run != run for each in firsts):
+        raise Damaged("journal", "it does not begin with one run in each of its scopes")
+    for _, hash, scope in ends.values():
+        if heads.get(scope) != hash:
+            raise Damaged(HEAD, f"the journal of `{scope}` does not end there")
+    if len({scope for _, _, scope in ends.values()}) != len(ends):
+        raise Damaged("journal", "a scope is there twice")
+    return Proven(lineage, run, entries, firsts[0])
+
+
+def _heads(parts: Mapping[str, bytes]) -> tuple[str, dict[str, str]]:
+    if HEAD not in parts:
+        raise Damaged(HEAD, "it is missing")
+    try:
+        lineage, *pairs = json.loads(parts[HEAD])
+        heads = {str(scope): str(hash) for scope, hash in pairs}
+    except (ValueError, TypeError, RecursionError):
+        raise Damaged(HEAD, "it cannot be read") from None
+    if head_text(lineage, heads) != parts[HEAD]:
+        raise Damaged(HEAD, "it is not as it is written")
+    return lineage, heads
+
+
+def _parsed(name: str, content: bytes) -> tuple[str, int, str, JournalEntry]:
+    head, _, data = content.partition(b"\n")
+    try:
+        previous, seq, run, event, at, address, step, attempt, *scope = json.loads(head)
+        entry = decode_entry(run, event, at, address, step, attempt, data)
+        written = json.dumps(
+            [previous, seq, run, event, at, address, step, attempt, *scope], separators=(",", ":")
+        )
+        if written.encode() != head or len(scope) > 1 or not isinstance(entry.data, dict):
+            raise ValueError
+        return str(previous), int(seq), str(scope[0]) if scope else WHOLE_STATE, entry
+    except (ValueError, TypeError, RecursionError):
+        raise Damaged(name, "it cannot be read") from None
+
+
+def approvals_of(started: JournalEntry) -> Iterator[Mapping[str, Any]]:
+    """Those that the run used, as it journaled them."""
+    found = started.data.get("approvals")
+    for each in found if isinstance(found, list) else ():
+        if isinstance(each, dict):
+            yield each

@@ -1,0 +1,108 @@
+"""Whether a bundle is what was written: offline, from its bytes alone, and what it then proves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from reconciler.approvals.ssh import verifies, why_not_signed
+from reconciler.approvals.statement import Statement, parse_statement
+from reconciler.core.errors import ReconcilerError
+from reconciler.evidence.archive import Damaged, digest, unpack
+from reconciler.evidence.rows import HEAD, Proven, approvals_of, proven
+from reconciler.state.store import Run
+
+PLAN, REHEARSAL = "plan.json", "rehearsal.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBy:
+    """`known`: its key is one of the allowed signers'. `reason`: as signed."""
+
+    principal: str
+    known: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """`parts`: their names. `head`: the state's, right after the run. `rows`: what the journal says."""
+
+    rows: Proven
+    head: str
+    parts: tuple[str, ...]
+    approvals: tuple[SignedBy, ...]
+
+
+def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Mapping[str, str]) -> Verified:
+    """What `data` proves. `head`: the one that apply printed, if somebody kept it; `signers`: who may sign.
+
+    Raises Damaged, with the part that is not what was written.
+    """
+    parts = unpack(data)
+    rows = proven(parts)
+    of_head = digest(parts[HEAD])
+    if head and of_head != head.lower():
+        raise Damaged(HEAD, f"the state's head is {of_head}, not {head}")
+    if PLAN in parts and rows.started.data.get("digest") != digest(parts[PLAN]):
+        raise Damaged(PLAN, "it is not the plan that the run carried out")
+    signed = _approvals(parts, rows, signers, env)
+    if REHEARSAL in parts:
+        named = {each.rehearsal for each, _ in signed}
+        if digest(parts[REHEARSAL]) not in named:
+            raise Damaged(REHEARSAL, "no approval was given to this rehearsal")
+    return Verified(rows, of_head, tuple(sorted(parts)), tuple(by for _, by in signed))
+
+
+def _approvals(
+    parts: Mapping[str, bytes], rows: Proven, signers: bytes | None, env: Mapping[str, str]
+) -> list[tuple[Statement, SignedBy]]:
+    used = list(approvals_of(rows.started))
+    names = {name for name in parts if name.startswith("approvals/")}
+    found = []
+    for number, each in enumerate(used, start=1):
+        statement, signature = (f"approvals/{number:02}.{kind}" for kind in ("statement", "signature"))
+        for name, kind in ((statement, "statement"), (signature, "signature")):
+            if name not in parts or parts[name].decode(errors="replace") != each.get(kind):
+                raise Damaged(name, "it is not what the run used")
+        names -= {statement, signature}
+        if each.get("id") != f"approval-{digest(parts[statement])}":
+            raise Damaged(statement, "the run used another approval")
+        said = _said(statement, parts[statement], rows)
+        why = _why_unsigned(said, parts[statement], parts[signature], signers, rows.started.at, env)
+        if why:
+            raise Damaged(signature, f"`{said.principal}` did not sign this, or may not: {why}")
+        found.append((said, SignedBy(said.principal, signers is not None, said.reason)))
+    if names:
+        raise Damaged(min(names), "the run used no such approval")
+    return found
+
+
+def _why_unsigned(
+    said: Statement,
+    statement: bytes,
+    signature: bytes,
+    signers: bytes | None,
+    at: datetime,
+    env: Mapping[str, str],
+) -> str:
+    if signers is None:
+        return why_not_signed(statement, signature, env)
+    return verifies(statement, signature, said.principal, signers, at, env)
+
+
+def _said(name: str, text: bytes, rows: Proven) -> Statement:
+    """What was signed. Raises Damaged where it is about anything else, or had ended."""
+    try:
+        said = parse_statement(text, name)
+    except ReconcilerError as failure:
+        raise Damaged(name, failure.message) from None
+    began = Run.from_json(rows.started.data)
+    if said.plan != began.digest:
+        raise Damaged(name, "it is for another plan")
+    if said.environment != began.environment:
+        raise Damaged(name, f"it is for environment `{said.environment}`")
+    if said.lineage != rows.lineage:
+        raise Damaged(name, "it is for another state")
+    if said.expires <= rows.started.at:
+        raise Damaged(name, f"it ended at {said.expires:%Y-%m-%d %H:%M} UTC, before the run began")
+    return said
