@@ -163,7 +163,13 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
     assert completed("apply", "--approve-delete", "Volume/shop/l") == ["Volume/shop/logs"]
     assert completed("show", "") == ["PostgresCluster/orders", *recorded_and_declared]
     assert completed("extension", "show", "") == []
-    assert completed("history", "") == ["show", "PostgresCluster/orders", *recorded_and_declared]
+    assert completed("history", "") == [
+        "show",
+        "export",
+        "replay",
+        "PostgresCluster/orders",
+        *recorded_and_declared,
+    ]
     assert completed("history", "show", "") == []
     assert completed("explain", "vol") == ["Volume", "volume-attached", "volume-shrink"]
     assert completed("explain", "Volume.s") == [
