@@ -151,10 +151,10 @@ async def test_a_scope_taken_by_force_is_closed_to_its_holder(store: SqliteStore
 async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(
     store: SqliteStore, another: OpenStore
 ) -> None:
-    with pytest.raises(StoreError, match="no run has ever locked the scope `shop`"):
+    with pytest.raises(StoreError, match="no run has ever locked `shop`"):
         await store.unlock("shop", force=True)
     await store.lease(["blog"], "anna")
-    with pytest.raises(StoreError, match="no run has ever locked the scope `shop`"):
+    with pytest.raises(StoreError, match="no run has ever locked `shop`"):
         await store.unlock("shop", force=True)
 
 
