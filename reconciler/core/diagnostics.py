@@ -8,6 +8,9 @@ from typing import NamedTuple
 from reconciler.core.advice import Command
 
 IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
+APPROVAL_NEEDED = (
+    "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused
+)
 UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person can answer: exit 3
 
 

@@ -13,7 +13,7 @@ from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import Command, command
 from reconciler.core.context import BASE
-from reconciler.core.diagnostics import Diagnostic, error, warning
+from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
@@ -87,6 +87,15 @@ async def judge(
     return Judged(tuple(counting), (*(_unmet(*each) for each in unmet), *told))
 
 
+def asked_of(
+    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> list[Diagnostic]:
+    """What a plan says of the approvals that its apply will ask for, as far as the settings tell."""
+    sizes = _Sizes(plan, state, resources)
+    asked = needed(project.authority.rules, plan, project.environment or BASE, sizes)
+    return [_needed(warning, each) for each in asked]
+
+
 def refuse_spent(approvals: Sequence[Approval], state: State, project: Project) -> None:
     """Raises Refused where another run has used one meanwhile, or its time is over: asked under the lease."""
     now, problems = project.clock.now(), []
@@ -123,18 +132,19 @@ def _unmet(asked: Needed, left: int) -> Diagnostic:
     whom = (
         "nobody" if left == asked.rule.people else f"{asked.rule.people - left} of {asked.rule.people} people"
     )
-    return _needed(asked, f"{whom} approved it", "")
+    return _needed(error, asked, f": {whom} approved it")
 
 
 def _nobody(asked: Needed, why: str) -> Diagnostic:
     return _needed(
+        error,
         asked,
-        f"nobody is known who may approve: {why}",
+        f": nobody is known who may approve: {why}",
         "name the revision before the change with --base REF; ",
     )
 
 
-def _needed(asked: Needed, why: str, first: str) -> Diagnostic:
+def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagnostic:
     listed = [f"`{each}`" for each in asked.addresses[:3]]
     more = len(asked.addresses) - len(listed)
     what = ", ".join(listed) + (f" and {more} more" if more else "")
@@ -145,12 +155,13 @@ def _needed(asked: Needed, why: str, first: str) -> Diagnostic:
         else f"{asked.rule.people} different people"
     )
     typed = "`, `".join(map(str, steps))
-    return error(
-        "approval-needed",
-        f"the rule {asked.rule} asks for the approval of {people} for {what}: {why}",
+    found: Diagnostic = report(
+        APPROVAL_NEEDED,
+        f"the rule {asked.rule} asks for the approval of {people} for {what}{why}",
         help=f"{first}type `{typed}`",
         advice=steps,
     )
+    return found
 
 
 def commands() -> tuple[Command, ...]:

@@ -17,7 +17,7 @@ from reconciler.core.state_url import shown_url
 from reconciler.execution.limits import Limits
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.authority import NO_RULES, authority_of
+from reconciler.pipeline.authority import NO_RULES, Authority, authority_of
 from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
@@ -82,9 +82,7 @@ async def open_project(
             raise ReconcilerError("the sandbox has its own state", help="run it without --state")
         config = config.in_sandbox()
     settings, clock = config.settings, SystemClock()
-    # Before anything is opened; nobody has to approve what happens in the embedded sandbox, or only reads.
-    watched = not options.sandbox and not options.read_only
-    authority = authority_of(config, options.base) if watched else NO_RULES
+    authority = _authority(config, options)  # before anything is opened
     sources = secret_sources(config, take_signals=options.take_signals)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
@@ -234,6 +232,15 @@ async def _end_move(
     except StoreError:
         pass  # the state is damaged: the command that uses it reports that
     return None
+
+
+def _authority(config: ProjectSettings, options: Options) -> Authority:
+    """Nobody has to approve what happens in the embedded sandbox; who only reads tells what will be asked."""
+    if options.sandbox:
+        return NO_RULES
+    if options.read_only:
+        return Authority(tuple(config.written.approvals.rules))
+    return authority_of(config, options.base)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.approval import creates_to_approve, with_reasons
+from reconciler.pipeline.approving import asked_of
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.project import Desired, Project, read_all
@@ -95,11 +96,21 @@ async def make_plan(
         problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
+    asked = (
+        asked_of(project, plan, state, desired.by_address)
+        if undecided is None and project.authority.rules
+        else []
+    )
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
         plan,
-        diagnostics=(*_of_the_state(project, desired, state, records, plan), *plan.diagnostics, *unclaimed),
+        diagnostics=(
+            *_of_the_state(project, desired, state, records, plan),
+            *plan.diagnostics,
+            *asked,
+            *unclaimed,
+        ),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,

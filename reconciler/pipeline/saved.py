@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
-from reconciler.core.diagnostics import error
+from reconciler.core.diagnostics import APPROVAL_NEEDED, error
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
@@ -91,7 +91,8 @@ async def run_saved(
     _refuse_other_manifests(desired, plan)
     state = await require_state(project)
     refuse_unless_current(plan, state)
-    plan = replace(plan, context=project.context(desired.origin, state.lineage))
+    told = tuple(each for each in plan.diagnostics if each.code != APPROVAL_NEEDED)  # judged anew, below
+    plan = replace(plan, context=project.context(desired.origin, state.lineage), diagnostics=told)
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     judged = await refuse_unless_runnable(
         project, desired, plan, state, approved_deletes, approved_creates, given

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from reconciler.core.diagnostics import Diagnostic, Severity, has_errors
+from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, Severity, has_errors
 from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
@@ -138,11 +138,11 @@ def spoken(word: StrEnum) -> str:
 
 
 def approvals(plan: Plan) -> list[str]:
-    """The options that an apply of `plan` must be given, one for each approval."""
+    """The options that an apply of `plan` must be given, one for each approval; files cover its deletes."""
+    signed = any(each.code == APPROVAL_NEEDED for each in plan.diagnostics)
+    deletes = ["--approval FILE"] if signed else [f"--approve-delete {each.quoted}" for each in plan.deletes]
     creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
-    return [f"--approve-delete {address.quoted}" for address in plan.deletes] + [
-        f"--approve-create {address.quoted}" for address in creates
-    ]
+    return deletes + [f"--approve-create {address.quoted}" for address in creates]
 
 
 def _are(number: int, noun: str) -> str:

@@ -21,6 +21,7 @@ from reconciler.pipeline.project import Desired, Project
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.digest import plan_digest
 from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event
 from tests.approvals.people import ENV, SAID, Person, signers
@@ -71,6 +72,19 @@ async def test_approvals_cover_the_deletes_of_their_plan(stage: Stage, ana: Pers
     given = [await approved(stage, plan, each) for each in (ana, bob)]
     assert set(outcomes(await run(project, plan, *given)).values()) == {"done"}
     assert [each.split()[0] for each in stage.line.mutations] == ["POST", "POST", "DELETE"]
+
+
+async def test_a_plan_says_which_approvals_its_apply_asks_for(stage: Stage, ana: Person, bob: Person) -> None:
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    (told,) = [each for each in plan.diagnostics if each.code == "approval-needed"]
+    assert told.severity == "warning"
+    assert told.message == (
+        "the rule {action: delete} asks for the approval of 2 different people for `Volume/shop/data`"
+    )
+    assert approvals(plan) == ["--approval FILE"]
+    given = [await approved(stage, plan, each) for each in (ana, bob)]
+    assert (await run(project, plan, *given)).plan.diagnostics == ()  # nothing is asked for any more
 
 
 async def test_the_journal_has_them_whole_before_the_first_intent(

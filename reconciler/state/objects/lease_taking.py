@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import Locked, StoreError
+from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.objects import lease_beats, root
@@ -93,9 +93,7 @@ class Taking:
             obstacle = self._obstacle(name, had[0]) if had is not None else None
             seen = self._heads.seen(name)
             if not seen.tag:
-                raise StoreError(
-                    f"no run has ever locked the scope `{name}`", help="check its name and --state"
-                )
+                raise StoreError(f"no run has ever locked {named(name)}", help="check its name and --state")
             if had is not None:
                 beat = lease_beats.without(had[0], [name], self._heads.nonce())
                 if lease_beats.replaced(self._bucket, self._layout, beat, had[1]) is None:

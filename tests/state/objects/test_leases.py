@@ -181,7 +181,7 @@ async def test_an_unlock_of_a_dead_holder_needs_no_force(
     await watcher.holders(["shop"])
     clock.elapsed_s += LEASE_S
     assert await watcher.unlock("shop", force=False) == "free: no process holds it"
-    with pytest.raises(StoreError, match="no run has ever locked the scope `blog`"):
+    with pytest.raises(StoreError, match="no run has ever locked `blog`"):
         await opened().unlock("blog", force=True)
 
 
