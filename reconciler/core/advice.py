@@ -17,7 +17,7 @@ _GROUPS = frozenset({"state", "secret", "extension", "provider"})
 _ON_STATE = frozenset(
     {
         *("plan", "rehearse", "apply", "drift", "import", "show", "resolve", "state", "extension"),
-        *("doctor", "history"),
+        *("doctor", "history", "approve", "bundle"),
     }
 )
 _ON_STATE_TOO = frozenset({("secret", "fingerprint")})

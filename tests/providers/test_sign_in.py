@@ -170,21 +170,21 @@ def test_a_person_signs_in_with_a_real_browser(together: Together, page: Any) ->
     page.on("console", lambda message: problems.append(message.text))
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     assert page.url.startswith(f"{together.sandbox.url}/oauth/authorize?")
-    assert page.get_by_role("heading", name="Sign in to databases").is_visible()
+    page.get_by_role("heading", name="Sign in to databases").wait_for()
     names = [each.inner_text() for each in page.get_by_role("button").all()]
     assert [name.partition(" ")[0] for name in names] == ["Ann", "Mia", "Bob", "Do"]
     assert page.locator("body").evaluate("each => each.scrollWidth") <= 400
     page.get_by_role("button", name="Bob").click()
-    assert page.get_by_role("heading", name="cannot open the resource").is_visible()
+    page.get_by_role("heading", name="cannot open the resource").wait_for()
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     page.get_by_role("button", name="Do not sign in").click()
-    assert page.get_by_role("heading", name="did not sign you in").is_visible()
+    page.get_by_role("heading", name="did not sign you in").wait_for()
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     page.get_by_role("button", name="Ann").click()
-    assert page.url == f"{together.provider.url}/resources/{RESOURCE}"
-    assert page.get_by_text("Signed in as Ann").is_visible()
+    page.wait_for_url(f"{together.provider.url}/resources/{RESOURCE}")
+    page.get_by_text("Signed in as Ann").wait_for()
     page.get_by_role("button", name="Sign out").click()
-    assert page.get_by_role("heading", name="You are signed out").is_visible()
+    page.get_by_role("heading", name="You are signed out").wait_for()
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     assert page.url.startswith(f"{together.sandbox.url}/oauth/authorize?")
     assert [each for each in problems if "favicon" not in each and "403" not in each] == []

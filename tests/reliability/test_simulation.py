@@ -143,7 +143,7 @@ def test_what_a_stopped_runner_sends_too_late_is_told() -> None:
 
 def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = journal.keep_up
-    monkeypatch.setattr(journal, "keep_up", lambda to, effect, row: kept(to, replace(effect, plan=""), row))
+    monkeypatch.setattr(journal, "keep_up", lambda to, effect, row: kept(to, replace(effect, plans=()), row))
     violation = play(Scenario(3, [Round([VOLUME], runs=[Run()])])).violation
     assert violation is not None
     assert violation.invariant == "state-loads"
