@@ -140,9 +140,10 @@ def spoken(word: StrEnum) -> str:
 def approvals(plan: Plan) -> list[str]:
     """The options that an apply of `plan` must be given, one for each approval; files cover its deletes."""
     signed = any(each.code == APPROVAL_NEEDED for each in plan.diagnostics)
-    deletes = ["--approval FILE"] if signed else [f"--approve-delete {each.quoted}" for each in plan.deletes]
+    deletes = [f"--approve-delete {address.quoted}" for address in plan.deletes]
     creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
-    return deletes + [f"--approve-create {address.quoted}" for address in creates]
+    created = [f"--approve-create {address.quoted}" for address in creates]
+    return (["--approval FILE"] if signed else deletes) + created
 
 
 def _are(number: int, noun: str) -> str:
