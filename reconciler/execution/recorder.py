@@ -190,9 +190,10 @@ class Recorder:
         """Stored once this returns, and so are the outcomes before it, unless one is `unrecorded`."""
         self._intended[step.address] = intent.scope
         before = tuple(self._storing)
+        if intent.if_unknown == "ask":  # a death in between would ask a person about what was not sent
+            await _ended(before)
         await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
-        for stored in before:
-            await stored.wait()
+        await _ended(before)
 
     async def check_lease(self, for_s: float) -> None:
         """Raises StoreError unless the lease is ours for as long as a call may take."""
@@ -371,3 +372,8 @@ class Recorder:
             self.records.pop(address, None)
         for record in stored:
             self.records[record.address] = record
+
+
+async def _ended(storing: Iterable[anyio.Event]) -> None:
+    for each in storing:
+        await each.wait()

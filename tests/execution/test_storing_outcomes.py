@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 
 from reconciler.core.errors import StoreError
 from reconciler.state.store import Event, JournalEntry
-from tests.execution.stage import Stage, outcomes, volume
+from tests.execution.stage import Stage, cluster, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,27 @@ async def test_the_next_intent_does_not_wait_for_an_outcome(stage: Stage, slow: 
         (FIRST, Event.DONE),
         (SECOND, Event.DONE),
     ]
+
+
+async def test_the_intent_of_a_call_that_only_a_person_can_settle_waits_for_the_outcomes_before_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.limit(concurrency=1)
+    commit = stage.store.commit
+
+    async def slow(lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
+        if entries[0].event is Event.DONE:
+            for _ in range(200):
+                await checkpoint()
+        return await commit(lease, entries, *changes)
+
+    monkeypatch.setattr(stage.store, "commit", slow)
+    await stage.apply(volume() + cluster() + volume("more"))
+    seen = [event for event in await events(stage) if event[1] in (Event.INTENT, Event.DONE)]
+    at = seen.index(("PostgresCluster/orders#create", Event.INTENT))
+    sent = {step for step, event in seen[:at] if event is Event.INTENT}
+    assert sent
+    assert sent == {step for step, event in seen[:at] if event is Event.DONE}
 
 
 async def test_the_next_call_waits_for_the_outcome_before_it(stage: Stage, slow: SlowOutcomes) -> None:
