@@ -290,7 +290,8 @@ class Workshop:
 
     def _written(self) -> set[Path]:
         """All files of the project and of its TMPDIR, and those that were written anywhere else."""
-        noted = [loads(line).get("wrote") for line in self._notes.read_text().splitlines()]
+        whole = self._notes.read_text().rpartition("\n")[0]  # files may be too small for the last note
+        noted = [loads(line).get("wrote") for line in whole.splitlines()]
         found = {Path(path) for path in noted if path and not path.startswith(("/dev/", "/proc/"))}
         for folder in (self.root, self.temporary, self._notes.with_name("notes.removed")):
             found |= set(folder.rglob("*"))
