@@ -164,8 +164,9 @@ def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
     machine, verb = _of_machine(sending)
     if verb not in ("restart", "stop") or _is_for_power(sending):
         return
+    # A volume that came to the machine after that restart was not served by it.
     since = [
-        ghost.owed_at[obligation]
+        max(ghost.owed_at[obligation], ghost.attached_since(record.id) or 0.0)
         for record in ghost.records.values()
         for obligation in record.obligations
         if ghost.holder(record.id) in (machine, None)
