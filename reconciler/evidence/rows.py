@@ -88,7 +88,7 @@ def proven(parts: Mapping[str, bytes]) -> Proven:
         ends[number] = seq, digest(parts[name]), scope
         entries.append((scope, entry))
     if not firsts:
-        raise Damaged("journal", "there is no row of it")
+        raise Damaged("journal", "it holds no row of the run")
     run = firsts[0].run
     if any(each.event is not Event.RUN_STARTED or each.run != run for each in firsts):
         raise Damaged("journal", "it does not begin with one run in each of its scopes")

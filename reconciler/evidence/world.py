@@ -7,8 +7,6 @@ from typing import Any
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
-from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import secret_names
 from reconciler.rehearsal.seed import Seed, seed_of
 
 
@@ -16,22 +14,7 @@ def seed_from(
     seen: Mapping[str, Any], records: Mapping[Address, StateRecord], resources: Collection[Resource]
 ) -> Seed:
     """Raises ValueError or KeyError where the entry is from a program that wrote it differently."""
-    kinds = find_kinds()
-    addresses = {each.address for each in resources} | set(records)
-    return seed_of(
-        dict(_observed(each, seen["objects"]) for each in seen["reads"]),
-        apps={each.app for each in addresses if each.app},
-        machines=[
-            (each.address.app or "", each.adopt_id or "")
-            for each in resources
-            if not kinds[each.address.kind].takes_over
-        ],
-        secrets=[
-            (address.app or "", name)
-            for address, record in records.items()
-            for name in secret_names(kinds[address.kind], None, record)
-        ],
-    )
+    return seed_of(dict(_observed(each, seen["objects"]) for each in seen["reads"]), resources, records)
 
 
 def _observed(read: Mapping[str, Any], objects: Mapping[str, Any]) -> tuple[Read, Observation]:

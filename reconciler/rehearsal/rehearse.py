@@ -16,7 +16,7 @@ from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Plan, Read, Step
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import OnService, secret_names, secret_of
+from reconciler.kinds.roles import OnService, secret_of
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Desired, Project
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
@@ -110,28 +110,14 @@ async def original_of(
 
     left = _without_twin(plan, desired)
     plan = _only(plan, left)
-    kinds, state = find_kinds(), await project.store.load()
+    state = await project.store.load()
     resources = [each for each in desired.resources if each.address not in left]
     records = {address: each for address, each in state.records.items() if address not in left}
-    addresses = {each.address for each in resources} | set(records)
     lineage = state.lineage or "rehearsal"
     original = Original(
         plan=replace(plan, context=replace(plan.context, lineage=lineage)),
         begin=plan.context.at,
-        seed=seed_of(
-            observed,
-            apps={each.app for each in addresses if each.app},
-            machines=[
-                (each.address.app or "", each.adopt_id or "")
-                for each in resources
-                if not kinds[each.address.kind].takes_over
-            ],
-            secrets=[
-                (address.app or "", name)
-                for address, record in records.items()
-                for name in secret_names(kinds[address.kind], None, record)
-            ],
-        ),
+        seed=seed_of(observed, resources, records),
         lineage=lineage,
         records=_with_placeholders(records, resources, unchanged_in(plan, desired)),
         resources=resources,

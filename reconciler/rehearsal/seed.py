@@ -7,8 +7,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from reconciler.core.errors import ReconcilerError, StoreError
-from reconciler.core.model import Observation
+from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_names
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import Machine
@@ -30,16 +32,26 @@ SOMETHING = "rehearsed"  # what every secret holds that the world begins with
 
 def seed_of(
     observed: Mapping[Read, Observation],
-    *,
-    apps: Collection[str],
-    machines: Collection[tuple[str, str]],
-    secrets: Collection[tuple[str, str]],
+    resources: Collection[Resource],
+    records: Mapping[Address, StateRecord],
 ) -> Seed:
     """A seed of the sandbox with every object that was seen.
 
-    `apps`, `machines` and `secrets` (app, id or name) exist as well, though nothing may have shown them: the
-    machines run, and nobody knows what the secrets hold.
+    The apps, machines and secrets that `resources` and `records` name exist as well, though nothing may have
+    shown them: the machines run, and nobody knows what the secrets hold.
     """
+    kinds = find_kinds()
+    apps = {address.app or "" for address in (*(each.address for each in resources), *records)}
+    machines = [
+        (each.address.app or "", each.adopt_id or "")
+        for each in resources
+        if not kinds[each.address.kind].takes_over
+    ]
+    secrets = [
+        (address.app or "", name)
+        for address, record in records.items()
+        for name in secret_names(kinds[address.kind], None, record)
+    ]
     found: dict[str, dict[tuple[str, str], dict[str, Any]]] = defaultdict(dict)
     for read, observation in observed.items():
         app, within = _place(str(read.path))
@@ -48,9 +60,8 @@ def seed_of(
             if part is not None:
                 found[part][app, item.id] = _fitting(_FORMS[part], item.model_dump()) | within
     seen = {id for app, id in found["machines"]}
-    for volume in found["volumes"].values():
-        machines = [*machines, (volume["app"], volume.get("attached_machine_id") or "")]
-    for app, id in machines:
+    held = [(each["app"], each.get("attached_machine_id") or "") for each in found["volumes"].values()]
+    for app, id in (*machines, *held):
         if id and id not in seen:
             found["machines"][app, id] = {"app": app, "id": id, "state": "started"}
     for app, name in secrets:
