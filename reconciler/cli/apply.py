@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, target
+from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -207,7 +208,7 @@ def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[
         if auto_approve:
             return True
         with blocking():
-            return _confirmed()
+            return confirmed("Apply this plan?")
 
     return approve
 
@@ -222,15 +223,6 @@ async def _offer_state(project: "Project") -> None:
         begins = click.confirm("Is this a new project? Then create the state", err=True)
     if begins:
         await create_state(project.store, project.actor(), new=True)
-
-
-def _confirmed() -> bool:
-    """What a person answers; the end of input (Ctrl-D) means no."""
-    try:
-        return click.confirm("Apply this plan?", err=True)
-    except click.Abort:
-        click.echo(err=True)  # the answer's line has no end yet
-        return False
 
 
 def _report_refused(

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
@@ -95,7 +96,7 @@ def command(
     report = PlanReport(plan=plan, rehearsal=checked.saved.rehearsal, diagnostics=plan.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
     click.echo("\n".join(summary(checked, statement, chosen)), err=True)
-    if not yes and not _confirmed():
+    if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     approval = signed(config, statement, chosen)
@@ -106,12 +107,3 @@ def command(
     document |= {"expires": f"{statement.expires:%Y-%m-%dT%H:%M:%SZ}"}
     emit(Page(document=document, text=f"Approved as {name}: {target}\nApply it with: {run_it}\n"))
     return DONE
-
-
-def _confirmed() -> bool:
-    """What a person answers; the end of input (Ctrl-D) means no."""
-    try:
-        return click.confirm("Sign this approval?", err=True)
-    except click.Abort:
-        click.echo(err=True)
-        return False
