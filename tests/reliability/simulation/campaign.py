@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from tests.reliability.simulation.database import serving
 from tests.reliability.simulation.draw import draw
 from tests.reliability.simulation.ghost import Violation
 from tests.reliability.simulation.history import play
@@ -81,16 +82,17 @@ def run(
     """Play all `seeds` on `jobs` processes. `follow` hears of each history, and of what there is so far."""
     summary = Summary(state)
     began_s = time.monotonic()
-    for played in _played(seeds, jobs, state):
-        summary.add(played)
-        summary.seconds = time.monotonic() - began_s
-        follow(summary, played)
+    with serving(state):
+        for played in _played(seeds, jobs, state):
+            summary.add(played)
+            summary.seconds = time.monotonic() - began_s
+            follow(summary, played)
     return summary
 
 
 def differing_hashes(seeds: Sequence[int], jobs: int, state: State = "sqlite") -> list[int]:
     """The seeds whose two histories differ, played by processes that hash their strings differently."""
-    with _processes(jobs, "1") as first, _processes(jobs, "2") as second:
+    with serving(state), _processes(jobs, "1") as first, _processes(jobs, "2") as second:
         pairs = zip(_map(first, seeds, state), _map(second, seeds, state), strict=True)
         return [one.seed for one, other in pairs if one.hash != other.hash]
 

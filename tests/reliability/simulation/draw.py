@@ -92,9 +92,11 @@ def draw(seed: int, state: State = "sqlite") -> Scenario:
     if "machine.stop" in scenario.capabilities:
         _stopped(Random(f"stopped {seed}"), scenario)
     _spells(Random(f"spells {seed}"), scenario)
-    if state == "objects":
+    if state != "sqlite":
         scenario.state = state
         _runners(Random(f"runners {seed}"), scenario)
+    if state == "postgresql":
+        _servers(Random(f"servers {seed}"), scenario)
     return scenario
 
 
@@ -211,6 +213,17 @@ def _reach_badly(rng: Random, run: Run) -> None:
         run.store_spell = CutOff(begins, rng.choice((5.0, 45.0, 70.0, 200.0)))
     if run.crash is None and rng.random() < 0.1:
         run.crash = Moment(rng.choice(("store:read", "store:write")), rng.randrange(20))
+
+
+def _servers(rng: Random, scenario: Scenario) -> None:
+    """A server that is restarted, and processes that die between what it did and its answer."""
+    for run in [run for each in scenario.rounds for run in each.runs]:
+        if rng.random() < 0.15:
+            run.store_writes[rng.randrange(25)] = "restarted"
+        if run.crash is None and rng.random() < 0.1:
+            run.crash = Moment("store:answered", rng.randrange(40))
+        if run.pause is not None and rng.random() < 0.3:
+            run.pause.begins = Moment(rng.choice(("store:answered", "store:write")), rng.randrange(25))
 
 
 # --- manifests ---

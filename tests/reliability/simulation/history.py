@@ -7,7 +7,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,15 +38,16 @@ from reconciler.state.sqlite import store as sqlite_store
 from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.planning.plans import PLAN_KEY
-from tests.reliability.simulation import invariants, people, wishes
+from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
+from tests.reliability.simulation.database import database, serving
 from tests.reliability.simulation.faults import STALE_S
 from tests.reliability.simulation.ghost import CANARY, Ghost, Violation
 from tests.reliability.simulation.network import Network
-from tests.reliability.simulation.objects import on_simulated_time
 from tests.reliability.simulation.power import AT_REST, wanted_power
 from tests.reliability.simulation.process import Process
 from tests.reliability.simulation.scenario import Round, Run, Scenario
+from tests.reliability.simulation.server import Server
 from tests.reliability.simulation.store import Inline
 from tests.reliability.simulation.tally import Tally
 from tests.reliability.simulation.threads import acting
@@ -101,11 +102,12 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     for module in threaded:
         module.to_thread = Inline
     try:
-        with on_simulated_time(timeline) if scenario.state == "objects" else nullcontext():
+        with serving(scenario.state):
             history = History(scenario, root, timeline, keep_trace=keep_trace)
             timeline.set_exception_handler(history.complain)
             asyncio.set_event_loop(timeline)
-            timeline.run_until_complete(history.play())
+            with history.on_simulated_time(), closing(history):
+                timeline.run_until_complete(history.play())
             return history.report()
     finally:
         for module in threaded:
@@ -136,10 +138,8 @@ class History:
         sandbox.world.switches.update(scenario.switches)
         self.sandbox = sandbox
         self.ghost = Ghost(sandbox, timeline, scenario.machines, keep_trace=keep_trace)
-        self.ghost.shared = scenario.state == "objects"
-        self._bucket = (
-            Shared(self.ghost, random.Random(f"store {scenario.seed}")) if self.ghost.shared else None
-        )
+        self.ghost.shared = scenario.state != "sqlite"
+        self._shared = self._store_of_all()
         self.network = Network(sandbox, self.ghost, timeline, self._rng)
         self.manifests: list[dict[str, Any]] = []
         self.desired = Desired(())
@@ -149,10 +149,34 @@ class History:
         self._robberies: list[asyncio.Task[None]] = []
         self._end = ExitStack()
 
-    def report(self) -> Report:
-        ghost = self.ghost
+    def _store_of_all(self) -> Shared | Server | None:
+        rng = random.Random(f"store {self._scenario.seed}")
+        match self._scenario.state:
+            case "objects":
+                return Shared(self.ghost, rng)
+            case "postgresql":
+                return Server(database(), self.ghost, rng)
+            case "sqlite":
+                return None
+
+    def on_simulated_time(self) -> AbstractContextManager[None]:
+        """What the store of all runners needs for it."""
+        match self._shared:
+            case Shared():
+                return objects.on_simulated_time(self._timeline)
+            case Server():
+                return postgres.on_simulated_time(self._shared)
+            case None:
+                return nullcontext()
+
+    def close(self) -> None:
+        if isinstance(self._shared, Server):
+            self._shared.close()
         self._end.close()
         self.sandbox.close()
+
+    def report(self) -> Report:
+        ghost = self.ghost
         return Report(
             ghost.violation, ghost.hash, ghost.events, ghost.tally, self._timeline.time(), ghost.trace
         )
@@ -175,8 +199,10 @@ class History:
             self._search_for_secrets()
 
     async def _make_the_state(self) -> None:
-        """The state of a new project: made once in a process for files, and copied for each history."""
-        if self._bucket is not None:
+        """The state of a new project: made once in a process, and copied for each history."""
+        if isinstance(self._shared, Server):
+            return
+        if self._shared is not None:
             process = self._process("the state", Run())
             with acting(process):
                 await create_state(process.store, Actor(process.project.clock, process.name), new=True)
@@ -245,7 +271,7 @@ class History:
             timeline=self._timeline,
             rng=self._rng,
             root=self._root,
-            shared=self._bucket,
+            shared=self._shared,
             secret=self._secret,
             capabilities=self._scenario.capabilities,
             desired=self.desired,

@@ -25,7 +25,10 @@ from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened
 from tests.reliability.simulation.network import Network
 from tests.reliability.simulation.objects import SimulatedObjects
+from tests.reliability.simulation.postgres import SimulatedPostgres
+from tests.reliability.simulation.runner import RunnerStore
 from tests.reliability.simulation.scenario import Fault, Moment, Pause, Run
+from tests.reliability.simulation.server import Server
 from tests.reliability.simulation.store import SimulatedSpooling, SimulatedStore
 from tests.reliability.simulation.threads import Died
 
@@ -49,7 +52,7 @@ class Process:
         timeline: Timeline,
         rng: Random,
         root: Path,
-        shared: Shared | None = None,
+        shared: Shared | Server | None = None,
         secret: int = 0,
         capabilities: Sequence[str] = (),
         desired: Desired | None = None,
@@ -93,8 +96,7 @@ class Process:
         self.rate = 1 + run.drift
         self.store_clock = _StoreClock(self)
         path = root / "state.db"
-        inner = SimulatedObjects(self, shared, rng) if shared else SimulatedStore(self, path, rng)
-        self.store = SimulatedSpooling(self, inner, spool_path(path))
+        self.store = SimulatedSpooling(self, _store(self, shared, path, rng), spool_path(path))
         self.project = Project(
             store=self.store,
             platform=platform_client(
@@ -206,7 +208,7 @@ class Process:
         return place
 
     def store_fault(self, what: str) -> str:
-        """What befalls its next read from, or write to, an object store; "" for nothing."""
+        """What befalls its next read from, write to, or connection to a shared store; "" for nothing."""
         nth = self._requests[f"store {what}"]
         self._requests[f"store {what}"] += 1
         fault = (self.run.store_writes if what == "write" else self.run.store_reads).get(nth, "")
@@ -250,6 +252,18 @@ class Process:
             if change.action is Action.DELETE and str(change.address) in self.approved_deletes
         }
         return self.approved
+
+
+def _store(
+    process: Process, shared: Shared | Server | None, path: Path, rng: Random
+) -> SimulatedStore | RunnerStore:
+    match shared:
+        case Shared():
+            return RunnerStore(process, SimulatedObjects(process, shared, rng), shared.rng)
+        case Server():
+            return RunnerStore(process, SimulatedPostgres(process, shared, rng), shared.rng)
+        case None:
+            return SimulatedStore(process, path, rng)
 
 
 def _is_now(moment: Moment | None, seam: str, nth: int) -> bool:

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-State = Literal["sqlite", "objects"]
-StoreFault = Literal["answer lost", "request lost", "late", "refused", "slow", "unreachable"]
+State = Literal["sqlite", "objects", "postgresql"]
+StoreFault = Literal["answer lost", "request lost", "late", "refused", "slow", "unreachable", "restarted"]
 Verb = Literal["apply", "save", "run_saved", "plan", "drift"]
 
 
@@ -61,7 +61,7 @@ class Pause:
 
 @dataclass(slots=True)
 class CutOff:
-    """From the moment `begins`, a process does not reach its object store for `lasts_s` seconds."""
+    """From the moment `begins`, a process does not reach the store that it shares for `lasts_s` seconds."""
 
     begins: Moment
     lasts_s: float
@@ -74,7 +74,7 @@ class Run:
     `spell`: outranks the faults of requests while it lasts. `commit_faults`: "before" loses the commit,
     "after" only its acknowledgement; `spool_fails`: the place kept for such outcomes is lost as well.
 
-    In an object store: `store_writes` and `store_reads` by number, `store_spell`; `skew_s`, by how much its
+    In a store that is shared: `store_writes` and `store_reads` by number, `store_spell`; `skew_s`, by how much its
     wall clock is ahead, `drift`, by which part of a second its clocks go faster; `pause`.
     """
 

@@ -15,8 +15,8 @@ from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
 
 if TYPE_CHECKING:
-    from tests.reliability.simulation.objects import SimulatedObjects
     from tests.reliability.simulation.process import Process
+    from tests.reliability.simulation.runner import RunnerStore
 
 
 class SimulatedStore(SqliteStore):
@@ -115,9 +115,9 @@ class SimulatedStore(SqliteStore):
 class SimulatedSpooling(Spooling):
     """What keeps outcomes beside that store, and may fail as well."""
 
-    inner: "SimulatedStore | SimulatedObjects"
+    inner: "SimulatedStore | RunnerStore"
 
-    def __init__(self, process: "Process", inner: "SimulatedStore | SimulatedObjects", place: Path) -> None:
+    def __init__(self, process: "Process", inner: "SimulatedStore | RunnerStore", place: Path) -> None:
         self._process = process
         super().__init__(inner, place, process.store_clock)
 

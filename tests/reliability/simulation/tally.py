@@ -70,4 +70,18 @@ _SHARED = frozenset(
     }
 )
 
-REQUIRED: Mapping[State, frozenset[str]] = {"sqlite": _EVERYWHERE, "objects": _EVERYWHERE | _SHARED}
+_SERVED = frozenset(
+    {
+        "crash store:answered",
+        "store connect unreachable",
+        "store idle transaction ended",
+        "store waits for a lock",
+        "store write restarted",
+    }
+)
+
+REQUIRED: Mapping[State, frozenset[str]] = {
+    "sqlite": _EVERYWHERE,
+    "objects": _EVERYWHERE | _SHARED,
+    "postgresql": _EVERYWHERE | _SHARED | _SERVED,
+}

@@ -1,0 +1,215 @@
+"""A real PostgreSQL server whose clock shows simulated time, and the sessions in which it does what it is sent.
+
+The server does each message at once, or waits for a lock: no simulated time passes while it works. A session
+that waits really waits, behind whoever has the lock, until another message ends that one's transaction.
+"""
+
+import asyncio
+import os
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import psycopg
+from psycopg import pq
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
+
+from reconciler.core.clock import SystemClock
+from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.identity import create_state
+from reconciler.state.postgres import probing
+from reconciler.state.postgres.store import PostgresStore
+from tests.providers.postgres import running_postgres
+from tests.reliability.simulation.scenario import State
+
+ADDRESS = "SIMULATION_POSTGRES"  # the variable with the URL of the server that all processes share
+SETTINGS = (
+    *("fsync=off", "full_page_writes=off", "shared_buffers=16MB", "wal_level=minimal", "max_wal_senders=0"),
+    *("autovacuum=off", "jit=off", "track_commit_timestamp=on"),
+)
+TABLES = ("states", "leases", "heads", "records", "journal", "lists", "archive")
+_ANSWERS_S = 0.003  # so long an answer is waited for before it is asked who waits for a lock
+_LIMITS = b"""SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval),
+    extract(epoch FROM current_setting('lock_timeout')::interval)"""
+
+
+@contextmanager
+def serving(state: State) -> Iterator[None]:
+    """A server for the histories of this block, where they need one: also for processes that it starts."""
+    if state != "postgresql" or ADDRESS in os.environ:
+        yield
+        return
+    with running_postgres(SETTINGS) as server:
+        os.environ[ADDRESS] = server.url
+        try:
+            yield
+        finally:
+            del os.environ[ADDRESS]
+
+
+def database() -> "Database":
+    """That of this process, on the server."""
+    return _database(os.environ[ADDRESS], os.getpid())
+
+
+@cache
+def _database(server: str, process: int) -> "Database":
+    name = f"simulated{process}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())
+    return Database(f"{server.rpartition('/')[0]}/{name}")
+
+
+@dataclass(eq=False)
+class Running:
+    """A message that the server does. `wants`: what its client waits for; `over`: it is done, or failed."""
+
+    gen: PQGen[None]
+    server: pq.PGconn
+    wants: int = 0
+    over: bool = False
+    failure: BaseException | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def step(self, ready: int | None) -> None:
+        try:
+            self.wants = next(self.gen) if ready is None else self.gen.send(ready)  # type: ignore[arg-type]
+        except StopIteration:
+            self.over = True
+        except Exception as failure:
+            self.over, self.failure = True, failure
+
+    def cancel(self) -> None:
+        self.server.get_cancel().cancel()
+
+
+class Database:
+    """One history after the other plays here: each begins with the state of a new project."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._watching = psycopg.connect(url, autocommit=True)
+        self._idle: list[pq.PGconn] = []
+        self._make_the_clock()
+        self._make_the_state()
+
+    # --- its time, and what is in it ---
+
+    def _make_the_clock(self) -> None:
+        """A function of the server's own name stands before it, for every session that begins from now on.
+
+        It reads a file, so that also a statement that had to wait for a lock sees what time it is then.
+        """
+        ((folder, name),) = self._watching.execute(
+            "SELECT current_setting('data_directory'), current_database()"
+        )
+        self._clock = os.open(Path(folder) / f"{name}.clock", os.O_CREAT | os.O_RDWR, 0o644)
+        self._shown = ""
+        self._watching.execute("CREATE SCHEMA simulated")
+        self._watching.execute(f"ALTER DATABASE {name} SET search_path = simulated, pg_catalog".encode())
+        self._watching.execute(
+            f"""CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+            AS $$ SELECT pg_read_file('{name}.clock')::timestamptz $$""".encode()
+        )
+
+    def _make_the_state(self) -> None:
+        """Made by the product itself, and kept beside its tables."""
+        self.show(SystemClock().now())
+
+        async def make() -> None:
+            store = PostgresStore(self.url, SystemClock(), Random("the state").randbytes)
+            await create_state(store, Actor(SystemClock(), "the state"), new=True)
+            await store.close()
+
+        with patch.object(probing, "_TIMES", 1):
+            asyncio.run(make())
+        for table in TABLES:
+            copy = f"CREATE TABLE simulated.{table} AS SELECT * FROM reconcile.{table}"
+            self._watching.execute(copy.encode())
+        self._begin = ";".join(
+            [
+                f"TRUNCATE {', '.join(f'reconcile.{table}' for table in TABLES)} RESTART IDENTITY",
+                *(
+                    f"INSERT INTO reconcile.{table} OVERRIDING SYSTEM VALUE SELECT * FROM simulated.{table}"
+                    for table in TABLES
+                ),
+                "SELECT setval(pg_get_serial_sequence('reconcile.journal', 'row'), 1000)",
+            ]
+        ).encode()
+
+    def begin(self) -> None:
+        """A new history, of which nothing is stored yet."""
+        self._watching.execute(self._begin)
+
+    def show(self, now: datetime) -> None:
+        """What the server takes for its time."""
+        text = now.isoformat(timespec="microseconds")
+        if text != self._shown:
+            os.pwrite(self._clock, text.encode(), 0)  # always of one length
+            self._shown = text
+
+    def ask(self, query: str, *values: object) -> list[list[tuple[object, ...]]]:
+        """What is stored, as nobody in the history sees it: the rows of each statement."""
+        cursor = psycopg.ClientCursor(self._watching)
+        cursor.execute(query.encode(), values)
+        found = [cursor.fetchall()]
+        while cursor.nextset():
+            found.append(cursor.fetchall())
+        return found
+
+    # --- its sessions ---
+
+    def open(self) -> pq.PGconn:
+        if self._idle:
+            return self._idle.pop()
+        opened = pq.PGconn.connect(self.url.encode())
+        if opened.status != pq.ConnStatus.OK:
+            raise psycopg.OperationalError(opened.get_error_message())
+        opened.nonblocking = 1
+        return opened
+
+    def give_back(self, session: pq.PGconn) -> None:
+        """Its transaction is given up. Whoever gets it next may find what it set: poolers do not tidy up, either."""
+        if session.transaction_status != pq.TransactionStatus.IDLE:
+            session.exec_(b"ROLLBACK")
+        self._idle.append(session)
+
+    def limits(self, session: pq.PGconn) -> tuple[float, float]:
+        """How many seconds its open transaction may be idle, and wait for a lock; 0: for ever."""
+        said = session.exec_(_LIMITS)
+        idle, lock = said.get_value(0, 0), said.get_value(0, 1)
+        assert idle is not None
+        assert lock is not None
+        return float(idle), float(lock)
+
+    def let_run(self, running: list[Running]) -> None:
+        """Until each is over, or waits for a lock that none of them gives back by itself."""
+        while going := [each for each in running if not each.over]:
+            if not _step(going) and self._all_wait(going):
+                return
+
+    def _all_wait(self, going: list[Running]) -> bool:
+        pids = [each.server.backend_pid for each in going]
+        query = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pid = ANY(%s)"
+        ((waiting,),) = self._watching.execute(query, [pids])
+        return bool(waiting == len(pids) and not _step(going, 0.0))
+
+
+def _step(going: list[Running], patience_s: float = _ANSWERS_S) -> bool:
+    """Take what the server has said to any of them; whether it has said anything."""
+    reading = [each.server.socket for each in going]
+    writing = [each.server.socket for each in going if each.wants & Wait.W]
+    readable, writable, _ = select.select(reading, writing, [], patience_s)
+    for each in going:
+        ready = (each.server.socket in readable) * Ready.R
+        ready |= (each.server.socket in writable) * Ready.W
+        if ready:
+            each.step(ready)
+    return bool(readable or writable)
