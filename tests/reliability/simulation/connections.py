@@ -7,7 +7,7 @@ limit ends that the transaction itself has set for being idle.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 from psycopg import errors, pq
@@ -52,8 +52,7 @@ class Session:
         self._stop_idling()
         running = self.running = Running(gen, self.pgconn)
         self.writes = writes
-        running.step(None)
-        self._server.run()
+        self._server.run(running)
         if not running.over:
             self._server.ghost.tally.note("store", "waits for a lock")
             if limits or self._lock_s:
@@ -95,8 +94,10 @@ class Session:
         self._server.database.give_back(self.pgconn)
         self._server.run()
 
+    @property
     def is_open(self) -> bool:
-        return self.pgconn.transaction_status != pq.TransactionStatus.IDLE
+        """Whether it has a transaction."""
+        return bool(self.pgconn.transaction_status != pq.TransactionStatus.IDLE)
 
     def _idle_too_long(self) -> None:
         self._server.ghost.tally.note("store", "idle transaction ended")
@@ -146,7 +147,7 @@ class Reached:
 
     async def carry(self, gen: PQGen[None]) -> None:
         """One message, from its sending to its answer."""
-        writes = self.session.is_open() or "READ WRITE" in self.text
+        writes = self.session.is_open or "READ WRITE" in self.text
         what = "write" if writes else "read"
         await self._go(what)
         if self.session.gone is not None:
@@ -215,7 +216,7 @@ class Reached:
     def _cut(self) -> None:
         """The connection is lost; the server may not hear of it."""
         self.cut = True
-        if self._server.rng.random() < 0.5 or not self.session.is_open():
+        if self._server.rng.random() < 0.5 or not self.session.is_open:
             self.session.leave()
 
     async def _fail(self, error: psycopg.Error) -> None:
@@ -290,7 +291,7 @@ class ClientCursor(psycopg.ClientCursor[Row]):
 
 
 class Psycopg:
-    """Stands for `psycopg` where the product opens connections: by the name of the application, those of one process."""
+    """Stands for `psycopg` where the product opens connections. The application's name says whose."""
 
     Error = psycopg.Error
     OperationalError = psycopg.OperationalError
@@ -308,7 +309,7 @@ class Psycopg:
 
         reached = Reached(self._server, self._server.process(conninfo), sleep)
         _at_once(reached.open())
-        return _made(Connection(reached.session.pgconn), reached)
+        return cast("Connection", _made(Connection(reached.session.pgconn), reached))
 
 
 class _Opening:
@@ -330,7 +331,7 @@ class _Opening:
 
         reached = Reached(self._server, process, sleep)
         await reached.open()
-        return _made(AsyncConnection(reached.session.pgconn), reached)
+        return cast("AsyncConnection", _made(AsyncConnection(reached.session.pgconn), reached))
 
 
 def _made(connection: Any, reached: Reached) -> Any:

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server whose clock shows simulated time, and the sessions in which it does what it is sent.
+"""A real PostgreSQL server whose clock shows simulated time, and the sessions in which it does its work.
 
 The server does each message at once, or waits for a lock: no simulated time passes while it works. A session
 that waits really waits, behind whoever has the lock, until another message ends that one's transaction.
@@ -14,11 +14,13 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import psycopg
 from psycopg import pq
 from psycopg.abc import PQGen
+from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
 from reconciler.core.clock import SystemClock
@@ -72,7 +74,7 @@ class Running:
     """A message that the server does. `wants`: what its client waits for; `over`: it is done, or failed."""
 
     gen: PQGen[None]
-    server: pq.PGconn
+    server: PGconn
     wants: int = 0
     over: bool = False
     failure: BaseException | None = None
@@ -80,7 +82,7 @@ class Running:
 
     def step(self, ready: int | None) -> None:
         try:
-            self.wants = next(self.gen) if ready is None else self.gen.send(ready)  # type: ignore[arg-type]
+            self.wants = next(self.gen) if ready is None else self.gen.send(ready)
         except StopIteration:
             self.over = True
         except Exception as failure:
@@ -96,7 +98,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self._watching = psycopg.connect(url, autocommit=True)
-        self._idle: list[pq.PGconn] = []
+        self._idle: list[PGconn] = []
         self._make_the_clock()
         self._make_the_state()
 
@@ -155,7 +157,7 @@ class Database:
             os.pwrite(self._clock, text.encode(), 0)  # always of one length
             self._shown = text
 
-    def ask(self, query: str, *values: object) -> list[list[tuple[object, ...]]]:
+    def ask(self, query: str, *values: object) -> list[list[tuple[Any, ...]]]:
         """What is stored, as nobody in the history sees it: the rows of each statement."""
         cursor = psycopg.ClientCursor(self._watching)
         cursor.execute(query.encode(), values)
@@ -166,7 +168,7 @@ class Database:
 
     # --- its sessions ---
 
-    def open(self) -> pq.PGconn:
+    def open(self) -> PGconn:
         if self._idle:
             return self._idle.pop()
         opened = pq.PGconn.connect(self.url.encode())
@@ -175,13 +177,13 @@ class Database:
         opened.nonblocking = 1
         return opened
 
-    def give_back(self, session: pq.PGconn) -> None:
-        """Its transaction is given up. Whoever gets it next may find what it set: poolers do not tidy up, either."""
+    def give_back(self, session: PGconn) -> None:
+        """Its transaction is given up. What it has set is left to the next one, as some poolers do."""
         if session.transaction_status != pq.TransactionStatus.IDLE:
             session.exec_(b"ROLLBACK")
         self._idle.append(session)
 
-    def limits(self, session: pq.PGconn) -> tuple[float, float]:
+    def limits(self, session: PGconn) -> tuple[float, float]:
         """How many seconds its open transaction may be idle, and wait for a lock; 0: for ever."""
         said = session.exec_(_LIMITS)
         idle, lock = said.get_value(0, 0), said.get_value(0, 1)

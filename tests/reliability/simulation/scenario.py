@@ -74,8 +74,8 @@ class Run:
     `spell`: outranks the faults of requests while it lasts. `commit_faults`: "before" loses the commit,
     "after" only its acknowledgement; `spool_fails`: the place kept for such outcomes is lost as well.
 
-    In a store that is shared: `store_writes` and `store_reads` by number, `store_spell`; `skew_s`, by how much its
-    wall clock is ahead, `drift`, by which part of a second its clocks go faster; `pause`.
+    In a store that is shared: `store_writes` and `store_reads` by number, `store_spell`; `skew_s`, by how
+    much its wall clock is ahead, `drift`, by which part of a second its clocks go faster; `pause`.
     """
 
     verb: Verb = "apply"

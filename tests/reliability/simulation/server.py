@@ -14,7 +14,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state.postgres.commits import Request, Standing
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.connections import Session
-from tests.reliability.simulation.database import Database
+from tests.reliability.simulation.database import Database, Running
 from tests.reliability.simulation.ghost import Endless, Ghost
 from tests.reliability.simulation.runner import Landed
 
@@ -66,9 +66,9 @@ class Server:
     # --- who is connected ---
 
     def address(self, process: "Process") -> str:
-        """The URL under which a process reaches it: the name of the application tells who asks."""
+        """The URL as a process has it, always the same: the name of the application tells who asks."""
         self._processes.append(process)
-        return f"{self.database.url}?application_name={len(self._processes) - 1}"
+        return f"postgresql://db.example/state?application_name={len(self._processes) - 1}"
 
     def process(self, conninfo: str) -> "Process":
         return self._processes[int(str(conninfo_to_dict(conninfo)["application_name"]))]
@@ -93,7 +93,7 @@ class Server:
         """A process died: where its machine died as well, nobody tells the server."""
         silent = self.rng.random() < 0.3
         for session in [each for each in self.sessions if each.process is process]:
-            if not (silent and session.is_open()):
+            if not (silent and session.is_open):
                 session.leave()
 
     def close(self) -> None:
@@ -102,9 +102,11 @@ class Server:
 
     # --- what it does ---
 
-    def run(self) -> None:
-        """Until every message is done, or waits for a lock."""
+    def run(self, new: Running | None = None) -> None:
+        """Until every message is done, or waits for a lock. `new`: one that arrives now."""
         self.database.show(self.timeline.now())
+        if new is not None:
+            new.step(None)
         working = [each for each in self.sessions if each.running is not None]
         self.database.let_run([each.running for each in working if each.running is not None])
         done = [each for each in working if each.running is not None and each.running.over]
