@@ -40,7 +40,7 @@ class Mutant:
 
     name: str
     changes: tuple[Change, ...]
-    state: Literal["sqlite", "objects"] = "sqlite"
+    state: Literal["sqlite", "objects", "postgresql"] = "sqlite"
     test: str = ""
 
 

@@ -96,17 +96,23 @@ def new_token() -> str:
 
 
 async def check(line: Line, identity: Identity, lease: Lease, for_s: float, lease_s: float) -> None:
-    """Raises StoreError unless `lease` is current and outlives `for_s`; renews it where that is needed."""
-    known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_pairs(lease), identity.id]))
-    schema.refuse_replaced(known, identity, line.place)
-    left_s, scope = min(
-        ((left, scope) for scope, left in _ours(lease, rows).items()), default=(for_s + 1, "")
-    )
-    if left_s > for_s:
-        return
-    if for_s >= lease_s:
-        raise ends_too_soon(scope, for_s)
-    await renew(line, identity, lease, lease_s)
+    """Raises StoreError unless `lease` is current and outlives `for_s`; renews it where that is needed.
+
+    While the answer comes, time passes, and the process may even be stopped: what is left is less by that.
+    """
+    while True:
+        asked_s = line.clock.monotonic()
+        known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_pairs(lease), identity.id]))
+        took_s = line.clock.monotonic() - asked_s
+        schema.refuse_replaced(known, identity, line.place)
+        left_s, scope = min(
+            ((left, scope) for scope, left in _ours(lease, rows).items()), default=(for_s + took_s + 1, "")
+        )
+        if left_s - took_s > for_s:
+            return
+        if for_s >= lease_s:
+            raise ends_too_soon(scope, for_s)
+        await renew(line, identity, lease, lease_s)
 
 
 async def renew(line: Line, identity: Identity, lease: Lease, lease_s: float) -> Lease:

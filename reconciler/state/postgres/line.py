@@ -53,7 +53,7 @@ class Line:
     def __init__(self, place: Place, clock: Clock, now: Callable[[], str] = lambda: SERVER_TIME) -> None:
         self.place = place
         self.now = now
-        self._clock = clock
+        self.clock = clock
         self._connection: Connection | None = None
         self._reached = False
         self._busy = anyio.Lock()
@@ -89,7 +89,7 @@ class Line:
                 await self._hang_up()
 
     async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
-        ends_s = self._clock.monotonic() + PATIENCE_S
+        ends_s = self.clock.monotonic() + PATIENCE_S
         while True:
             try:
                 with anyio.fail_after(ANSWER_S):
@@ -98,7 +98,7 @@ class Line:
             except (psycopg.Error, TimeoutError) as error:
                 await self._hang_up()
                 lost = is_lost(error) and (self._reached or not isinstance(error, _Unreachable))
-                if not lost or self._clock.monotonic() >= ends_s:
+                if not lost or self.clock.monotonic() >= ends_s:
                     raise explain(error, self.place) from error
             except BaseException:
                 await self._leave_transaction()
@@ -106,7 +106,7 @@ class Line:
             else:
                 self._reached = True
                 return result
-            await self._clock.sleep(_PAUSE_S)
+            await self.clock.sleep(_PAUSE_S)
 
     async def _connect(self) -> None:
         if self._connection is not None and not self._connection.closed:

@@ -43,19 +43,19 @@ class Session:
         self.running: Running | None = None
         self.gone: psycopg.Error | None = None
         self.left = False
-        self.writes = False
+        self.text = ""
+        self.stores = False  # its message may end a transaction that changes something
         self._idles: asyncio.TimerHandle | None = None
         self._lock_s = 0.0
 
-    def start(self, gen: PQGen[None], *, writes: bool, limits: bool) -> Running:
-        """`writes`: more than it reads; `limits`: the message itself sets how long it waits for a lock."""
+    def start(self, gen: PQGen[None], text: str) -> Running:
         self._stop_idling()
         running = self.running = Running(gen, self.pgconn)
-        self.writes = writes
+        self.text, self.stores = text, text.endswith("COMMIT") and "READ ONLY" not in text
         self._server.run(running)
         if not running.over:
             self._server.ghost.tally.note("store", "waits for a lock")
-            if limits or self._lock_s:
+            if self._lock_s or "lock_timeout" in text:
                 self._server.timeline.call_later(self._lock_s or LOCK_S, self._time_out, running)
         return running
 
@@ -66,7 +66,7 @@ class Session:
         if self.left:
             self.end()
         elif self.pgconn.transaction_status == pq.TransactionStatus.INTRANS:
-            idle_s, self._lock_s = self._server.database.limits(self.pgconn)
+            idle_s, self._lock_s = self._server.database.limits(self.pgconn, self.text)
             if idle_s:
                 self._idles = self._server.timeline.call_later(idle_s, self._idle_too_long)
         else:
@@ -162,7 +162,7 @@ class Reached:
             self.session.end(errors.AdminShutdown("terminating connection due to administrator command"))
         if self.session.gone is not None:
             await self._fail(self.session.gone)
-        running = self.session.start(gen, writes=writes, limits="lock_timeout" in self.text)
+        running = self.session.start(gen, self.text)
         await self._wait(running)
         if self.session.gone is not None:  # while it waited
             await self._fail(self.session.gone)
@@ -201,17 +201,16 @@ class Reached:
         if fault == "late":
             self.cut = True
             later_s = rng.choice((0.1, 1.0, LATE_S)) * rng.random()
-            limits = "lock_timeout" in self.text
-            self._server.timeline.call_later(later_s, self._arrive, session, gen, limits)
+            self._server.timeline.call_later(later_s, self._arrive, session, gen, self.text)
         else:
             self._cut()
         await self._fail(psycopg.OperationalError("could not receive data from server"))
 
-    def _arrive(self, session: Session, gen: PQGen[None], limits: bool) -> None:
+    def _arrive(self, session: Session, gen: PQGen[None], text: str) -> None:
         if session.gone is None:
             self._server.ghost.tally.note("store", "late write lands")
             session.left = True
-            session.start(gen, writes=True, limits=limits)
+            session.start(gen, text)
 
     def _cut(self) -> None:
         """The connection is lost; the server may not hear of it."""

@@ -99,6 +99,7 @@ class Database:
         self.url = url
         self._watching = psycopg.connect(url, autocommit=True)
         self._idle: list[PGconn] = []
+        self._limits: dict[str, tuple[float, float]] = {}
         self._make_the_clock()
         self._make_the_state()
 
@@ -183,13 +184,18 @@ class Database:
             session.exec_(b"ROLLBACK")
         self._idle.append(session)
 
-    def limits(self, session: PGconn) -> tuple[float, float]:
-        """How many seconds its open transaction may be idle, and wait for a lock; 0: for ever."""
-        said = session.exec_(_LIMITS)
-        idle, lock = said.get_value(0, 0), said.get_value(0, 1)
-        assert idle is not None
-        assert lock is not None
-        return float(idle), float(lock)
+    def limits(self, session: PGconn, text: str) -> tuple[float, float]:
+        """How many seconds its transaction may be idle, and wait for a lock; 0: for ever.
+
+        `text`: of the message before, without the values. After the same text, they are the same.
+        """
+        if text not in self._limits:
+            said = session.exec_(_LIMITS)
+            idle, lock = said.get_value(0, 0), said.get_value(0, 1)
+            assert idle is not None
+            assert lock is not None
+            self._limits[text] = float(idle), float(lock)
+        return self._limits[text]
 
     def let_run(self, running: list[Running]) -> None:
         """Until each is over, or waits for a lock that none of them gives back by itself."""

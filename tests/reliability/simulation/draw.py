@@ -55,6 +55,7 @@ SKEW_S = 300.0
 DRIFT = 0.01
 STOPPED_S = (3.0, 25.0, 70.0, 100.0, 400.0)
 STORE_FAULTS: tuple[StoreFault, ...] = ("answer lost", "request lost", "late", "refused", "slow")
+READ_FAULTS: tuple[StoreFault, ...] = ("answer lost", "request lost", "slow", "slow")
 PAUSED_AT = (
     "check",
     "mutation:before",
@@ -220,6 +221,8 @@ def _servers(rng: Random, scenario: Scenario) -> None:
     for run in [run for each in scenario.rounds for run in each.runs]:
         if rng.random() < 0.15:
             run.store_writes[rng.randrange(25)] = "restarted"
+        if rng.random() < 0.4:
+            run.store_reads |= {n: rng.choice(READ_FAULTS) for n in range(60) if rng.random() < 0.06}
         if run.crash is None and rng.random() < 0.1:
             run.crash = Moment("store:answered", rng.randrange(40))
         if run.pause is not None and rng.random() < 0.3:

@@ -455,6 +455,14 @@ def a_lease_lasts_as_promised(ghost: Ghost, process: "Process", scope: str, now:
         yield f"{process.name} took {scope} from {holder.name}, which may send for {until_s - now:.1f} s"
 
 
+def no_check_of_an_ended_lease(ghost: Ghost, process: "Process", lease: Lease) -> Problems:
+    """However long the answer took: by its own clock, a process can tell how old that is."""
+    for key in lease.epochs.items():
+        if key in ghost.lost_at and key not in ghost.forced:
+            ago_s = ghost.timeline.time() - ghost.lost_at[key]
+            yield f"{process.name} relies on its lease of {key[0]}, which another took {ago_s:.1f} s ago"
+
+
 def epochs_only_rise(ghost: Ghost, process: "Process", lease: Lease) -> Problems:
     for scope, epoch in lease.epochs.items():
         known, holder = ghost.leases.get(scope, (0, None))
@@ -544,6 +552,11 @@ def check_head(ghost: Ghost, process: "Process", scope: str, epoch: int, *, take
         holder.lease_lost = True
         ghost.tally.note("lease lost" if (scope, known) in ghost.forced else "taken over")
         ghost.note(holder.name, "loses its lease of", scope)
+
+
+def check_checked(ghost: Ghost, process: "Process", lease: Lease) -> None:
+    """The store has just said that the lease may be relied on."""
+    _report(ghost, no_check_of_an_ended_lease.__name__, no_check_of_an_ended_lease(ghost, process, lease))
 
 
 def check_leased(ghost: Ghost, process: "Process", lease: Lease) -> None:

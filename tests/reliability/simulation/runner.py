@@ -82,6 +82,7 @@ class RunnerStore(Passing):
         began_s = process.ghost.timeline.time()
         await self.inner.check(lease, for_s)
         process.checked(asyncio.current_task(), began_s)
+        invariants.check_checked(process.ghost, process, lease)
         until_s = process.ghost.timeline.time() + for_s / self.inner.rate
         for key in lease.epochs.items():
             if key not in process.ghost.forced:

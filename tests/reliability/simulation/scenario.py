@@ -92,7 +92,7 @@ class Run:
     signal: Moment | None = None
     robbed: Moment | None = None
     store_writes: dict[int, StoreFault] = field(default_factory=dict)
-    store_reads: dict[int, Literal["unreachable"]] = field(default_factory=dict)
+    store_reads: dict[int, StoreFault] = field(default_factory=dict)
     store_spell: CutOff | None = None
     skew_s: float = 0.0
     drift: float = 0.0

@@ -110,7 +110,7 @@ class Server:
         working = [each for each in self.sessions if each.running is not None]
         self.database.let_run([each.running for each in working if each.running is not None])
         done = [each for each in working if each.running is not None and each.running.over]
-        if any(each.writes for each in done):
+        if any(each.stores for each in done):
             self._look(done[0].process)
         for session in done:
             if session.running is not None:  # nobody has finished it because of another one

@@ -100,3 +100,22 @@ async def test_a_commit_under_a_lease_that_was_taken_away_stores_nothing(handles
     with pytest.raises(StoreError, match="no longer ours"):
         await store.commit(lease, [entry(Event.INTENT)])
     assert (await other.load()).open_intents == ()
+
+
+async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(handles: Handles) -> None:
+    store, other = handles.open(), handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    ask = store._line.ask
+
+    async def wake_late(*statements):  # type: ignore[no-untyped-def]
+        """The process is stopped when its answer is there, and another one takes the lease."""
+        store._line.ask = ask  # type: ignore[method-assign]
+        found = await ask(*statements)
+        handles.clock.elapsed_s += handles.lease_s
+        await other.lease(["shop"], "ben")
+        return found
+
+    store._line.ask = wake_late  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no longer ours"):
+        await store.check(lease, for_s=5)
