@@ -38,8 +38,16 @@ SETTINGS = (
 )
 TABLES = ("states", "leases", "heads", "records", "journal", "lists", "archive")
 _ANSWERS_S = 0.003  # so long an answer is waited for before it is asked who waits for a lock
-_LIMITS = b"""SELECT extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval),
-    extract(epoch FROM current_setting('lock_timeout')::interval)"""
+# Functions that stand before the server's own, for every session. The clock reads a file, so that a statement
+# that waited for a lock sees the time after that, too; limits are kept aside, not to end anything in real time.
+_FUNCTIONS = """CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+    AS $$ SELECT pg_read_file('{file}')::timestamptz $$;
+CREATE FUNCTION simulated.set_config(name text, value text, of_transaction boolean) RETURNS text LANGUAGE sql
+    AS $$ SELECT pg_catalog.set_config(
+        CASE WHEN name LIKE '%_timeout' THEN 'simulated.' || name ELSE name END, value, of_transaction) $$;
+ALTER DATABASE {name} SET search_path = simulated, pg_catalog"""
+_LIMITS = b"""SELECT extract(epoch FROM coalesce(nullif(current_setting('simulated.' || name, true), ''), '0')
+    ::interval) FROM unnest(ARRAY['idle_in_transaction_session_timeout', 'lock_timeout']) AS name"""
 
 
 @contextmanager
@@ -77,6 +85,7 @@ class Running:
     server: PGconn
     wants: int = 0
     over: bool = False
+    cancelled: bool = False
     failure: BaseException | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -89,6 +98,8 @@ class Running:
             self.over, self.failure = True, failure
 
     def cancel(self) -> None:
+        """From now on it does not wait any more, though the server may need a moment to see that."""
+        self.cancelled = True
         self.server.get_cancel().cancel()
 
 
@@ -106,21 +117,14 @@ class Database:
     # --- its time, and what is in it ---
 
     def _make_the_clock(self) -> None:
-        """A function of the server's own name stands before it, for every session that begins from now on.
-
-        It reads a file, so that also a statement that had to wait for a lock sees what time it is then.
-        """
         ((folder, name),) = self._watching.execute(
             "SELECT current_setting('data_directory'), current_database()"
         )
-        self._clock = os.open(Path(folder) / f"{name}.clock", os.O_CREAT | os.O_RDWR, 0o644)
+        file = f"{name}.clock"
+        self._clock = os.open(Path(folder) / file, os.O_CREAT | os.O_RDWR, 0o644)
         self._shown = ""
         self._watching.execute("CREATE SCHEMA simulated")
-        self._watching.execute(f"ALTER DATABASE {name} SET search_path = simulated, pg_catalog".encode())
-        self._watching.execute(
-            f"""CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-            AS $$ SELECT pg_read_file('{name}.clock')::timestamptz $$""".encode()
-        )
+        self._watching.execute(_FUNCTIONS.format(file=file, name=name).encode())
 
     def _make_the_state(self) -> None:
         """Made by the product itself, and kept beside its tables."""
@@ -191,7 +195,7 @@ class Database:
         """
         if text not in self._limits:
             said = session.exec_(_LIMITS)
-            idle, lock = said.get_value(0, 0), said.get_value(0, 1)
+            idle, lock = said.get_value(0, 0), said.get_value(1, 0)
             assert idle is not None
             assert lock is not None
             self._limits[text] = float(idle), float(lock)
@@ -204,6 +208,8 @@ class Database:
                 return
 
     def _all_wait(self, going: list[Running]) -> bool:
+        if any(each.cancelled for each in going):
+            return False
         pids = [each.server.backend_pid for each in going]
         query = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pid = ANY(%s)"
         ((waiting,),) = self._watching.execute(query, [pids])
