@@ -9,6 +9,7 @@ invariant caught each one, or which test, and exits 1 when one survives.
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from tests.reliability.mutants_approvals import APPROVALS
 from tests.reliability.mutants_shared import SHARED
@@ -573,11 +574,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each for each in MUTANTS if not options.names or any(word in each.name for word in options.names)
     ]
     survived = 0
-    for caught in hunt_all(chosen, range(options.seeds), options.jobs):
-        survived += not caught.by
-        print(f"{caught.name:85} {caught.seconds:6.1f} s  {caught.by or 'SURVIVED'}", flush=True)
+    with _served(chosen):
+        for caught in hunt_all(chosen, range(options.seeds), options.jobs):
+            survived += not caught.by
+            print(f"{caught.name:85} {caught.seconds:6.1f} s  {caught.by or 'SURVIVED'}", flush=True)
     print(f"{len(chosen)} mutants, {survived} survived (at most {options.seeds} seeds each)")
     return 1 if survived else 0
+
+
+def _served(chosen: Sequence[Mutant]) -> AbstractContextManager[None]:
+    """One PostgreSQL server for all histories that are to catch one of these."""
+    if all(mutant.test or mutant.state != "postgresql" for mutant in chosen):
+        return nullcontext()
+    # Where this module is imported for a mutant, nothing of the product may be yet.
+    from tests.reliability.simulation.database import serving
+
+    return serving("postgresql")
 
 
 if __name__ == "__main__":

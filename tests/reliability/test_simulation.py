@@ -15,6 +15,7 @@ from reconciler.rehearsal.timeline import Standstill, Timeline
 from reconciler.state.sqlite import journal
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary, play_seed
+from tests.reliability.simulation.database import serving
 from tests.reliability.simulation.draw import draw
 from tests.reliability.simulation.history import play
 from tests.reliability.simulation.regression import CASES, read_case, write_case
@@ -34,6 +35,7 @@ from tests.reliability.simulation.seeds import CHANGING, ELSEWHERE, changing, co
 
 HISTORIES = 1000
 SHARED_HISTORIES = 30
+SERVED_HISTORIES = 10
 TWICE = 20  # seeds that are played two times, by new processes
 VOLUME = {
     "apiVersion": "reconciler/v1",
@@ -62,6 +64,17 @@ def test_runners_that_share_an_object_store_break_no_invariant() -> None:
     shared = campaign.run(range(SHARED_HISTORIES), 2, "objects")
     assert shared.violations == []
     assert {"taken over", "late sender", "pause stopped", "store write late"} <= set(shared.tally)
+
+
+def test_runners_that_share_a_postgresql_server_break_no_invariant() -> None:
+    with serving("postgresql"):
+        served = campaign.run(range(SERVED_HISTORIES), 2, "postgresql")
+        once, again = ([play_seed(seed, "postgresql").hash for seed in range(2)] for _ in range(2))
+    assert served.violations == []
+    assert {"taken over", "store write late", "store write restarted", "store waits for a lock"} <= set(
+        served.tally
+    )
+    assert once == again
 
 
 def test_each_commit_has_seeds_of_its_own(tmp_path: Path) -> None:
@@ -113,6 +126,7 @@ def test_a_scenario_survives_being_written_down() -> None:
     assert from_plain(to_plain(scenario)) == scenario
     assert from_plain(to_plain(draw(3))) == draw(3)
     assert from_plain(to_plain(draw(3, "objects"))) == draw(3, "objects")
+    assert from_plain(to_plain(draw(3, "postgresql"))) == draw(3, "postgresql")
 
 
 def test_a_dead_process_sends_and_writes_nothing_more() -> None:

@@ -38,8 +38,8 @@ SETTINGS = (
 )
 TABLES = ("states", "leases", "heads", "records", "journal", "lists", "archive")
 _ANSWERS_S = 0.003  # so long an answer is waited for before it is asked who waits for a lock
-# Functions that stand before the server's own, for every session. The clock reads a file, so that a statement
-# that waited for a lock sees the time after that, too; limits are kept aside, not to end anything in real time.
+# These stand before the server's own, for every session. The clock reads a file, so that a statement that
+# waited for a lock sees the time after that, too; limits are kept aside, not to end anything in real time.
 _FUNCTIONS = """CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
     AS $$ SELECT pg_read_file('{file}')::timestamptz $$;
 CREATE FUNCTION simulated.set_config(name text, value text, of_transaction boolean) RETURNS text LANGUAGE sql

@@ -267,7 +267,7 @@ def no_write_after_the_lease_is_lost(
 ) -> Problems:
     for scope, epoch in lease.epochs.items():
         current, holder = ghost.leases.get(scope, (0, None))
-        # In an object store, what was sent in time may land once it was given back, if nobody has it since.
+        # Where many share it, what was sent in time may land once it was given back, if nobody has it since.
         if current != epoch or (holder is not process and not ghost.shared):
             yield f"{process.name} wrote with a lease of {scope} that is no longer its own"
 
@@ -537,7 +537,7 @@ def check_committed(
 
 
 def check_head(ghost: Ghost, process: "Process", scope: str, epoch: int, *, taken: bool) -> None:
-    """A head landed in an object store. `taken`: it names a lease; else nobody has the scope from now on."""
+    """The epoch of a scope was stored. `taken`: by a lease; else nobody has the scope from now on."""
     known, holder = ghost.leases.get(scope, (0, None))
     if epoch < known:
         ghost.violate("epochs-only-rise", f"{process.name} wrote epoch {epoch} of {scope} over {known}")

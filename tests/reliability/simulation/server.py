@@ -13,10 +13,10 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.postgres.commits import Request, Standing
 from tests.reliability.simulation import invariants
-from tests.reliability.simulation.connections import Session
 from tests.reliability.simulation.database import Database, Running
 from tests.reliability.simulation.ghost import Endless, Ghost
 from tests.reliability.simulation.runner import Landed
+from tests.reliability.simulation.session import Session
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
