@@ -47,11 +47,11 @@ class Reached:
 
     async def open(self) -> None:
         await self._go("connect")
-        rng, down = self._server.rng, self._server.is_down
+        rng, down_s = self._server.rng, self._server.down_s
         if self._process.store_fault("connect"):
             await self._pass(rng.choice((0.05, CONNECT_S)))
             raise errors.ConnectionTimeout("connection timeout expired")
-        if down:
+        if down_s:
             raise rng.choice(
                 (
                     psycopg.OperationalError("connection refused"),

@@ -407,6 +407,8 @@ class History:
 
     async def _look_at_the_state(self) -> None:
         """Another process reads the state: it is sound as a whole, and holds what was stored."""
+        if isinstance(self._shared, Server):
+            await asyncio.sleep(self._shared.down_s)
         observer = self._process("observer", Run(verb="plan"))
         with acting(observer):
             try:

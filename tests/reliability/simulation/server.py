@@ -80,8 +80,9 @@ class Server:
             raise Endless(f"more than {MOST_MESSAGES} messages to the store")
 
     @property
-    def is_down(self) -> bool:
-        return self.timeline.time() < self._down_until_s
+    def down_s(self) -> float:
+        """How long nobody reaches it any more."""
+        return max(0.0, self._down_until_s - self.timeline.time())
 
     def restart(self) -> None:
         self.ghost.note("the server restarts")
