@@ -12,9 +12,9 @@ from bench.byte_code import compile_all
 from bench.figures import Group
 from bench.processes import CouldNotRun
 from bench.stage import REPOSITORY, Program, Stage
-from bench.table import align
+from bench.table import align, paired
 
-_HEADINGS = ("program", "CPU", "then", "ratio", "wall", "then", "ratio", "")
+_HEADINGS = ("program", "CPU", "then", "ratio", "wall", "then", "ratio")
 
 
 def compare(groups: Sequence[Group], ref: str, folder: Path, stack: ExitStack) -> str:
@@ -38,13 +38,12 @@ def _compared(program: Program, stages: Sequence[Stage], rounds: int) -> tuple[s
         str(program),
         *_cells([(now.cpu_s, then.cpu_s) for now, then in pairs]),
         *_cells([(now.wall_s, then.wall_s) for now, then in pairs]),
-        "",
     )
 
 
 def _cells(pairs: Sequence[tuple[float, float]]) -> tuple[str, str, str]:
-    now, then = (median(values) for values in zip(*pairs, strict=True))
-    return f"{now:.2f} s", f"{then:.2f} s", f"{median(now / then for now, then in pairs):.3f}"
+    now, then = zip(*pairs, strict=True)
+    return f"{median(now):.2f} s", f"{median(then):.2f} s", f"{paired(now, then):.3f}"
 
 
 def _checked_out(ref: str, folder: Path) -> Path:

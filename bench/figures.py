@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from bench.processes import Cost
 from bench.stage import Program, Stage
-from bench.table import Row
+from bench.table import Row, paired
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,14 @@ def measure(group: Group, stage: Stage) -> list[Row]:
 
 
 def _row(figure: Figure, costs: dict[Program, list[Cost]]) -> Row:
-    def values(program: Program) -> list[float]:
-        return [figure.measure.of(cost) for cost in costs[program]]
+    def values(program: Program, measure: Measure = figure.measure) -> list[float]:
+        return [measure.of(cost) for cost in costs[program]]
 
-    ours = values(figure.ours)
+    ours, peer, cpu_ratio = values(figure.ours), None, None
     if figure.less is not None:
-        ours = [all - less for all, less in zip(ours, values(figure.less), strict=True)]
-    peers = values(figure.peer) if figure.peer is not None else None
-    return Row(figure.name, ours, figure.measure.unit, figure.most, peers)
+        ours = [whole - part for whole, part in zip(ours, values(figure.less), strict=True)]
+    if figure.peer is not None:
+        peer = values(figure.peer)
+        if figure.measure is WALL and figure.less is None and all(values(figure.peer, CPU)):
+            cpu_ratio = paired(values(figure.ours, CPU), values(figure.peer, CPU))
+    return Row(figure.name, ours, figure.measure.unit, figure.most, peer, cpu_ratio)
