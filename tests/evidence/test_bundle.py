@@ -235,7 +235,7 @@ def test_a_head_that_the_state_never_had_is_refused(made: Made, other: Made) -> 
 
 def test_rows_that_are_chained_as_they_were_encrypted_are_refused(made: Made) -> None:
     sealed = replace(made.state, heads={"token": "0" * 64})
-    with pytest.raises(NotBundled, match="an encrypted state"):
+    with pytest.raises(NotBundled, match="its state is encrypted"):
         bundle(made.contents, sealed, made.run)
 
 
