@@ -77,7 +77,7 @@ class ShownSpans(Spans):
 
 
 class Positions(Protocol):
-    """Whoever can say where the values, or the `keys`, of document `number` of a file stand."""
+    """A file that knows where the values, or the `keys`, of its document `number` stand."""
 
     def positions(self, number: int, *, keys: bool) -> Mapping[Path, int]: ...
 
