@@ -41,7 +41,7 @@ from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpxTransport, is_loopback
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -146,7 +146,7 @@ async def open_platform(
                     base_url,
                     (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
                     SystemClock(),
-                    rate_limit=config.settings.platform.rate_limit,
+                    rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
                     credential=_token_source(config, options),
@@ -312,6 +312,12 @@ def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
         execution.adopt_inferred,
         execution.read_concurrency,
     )
+
+
+def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
+    """Requests per second and action of the platform at `base_url`; None: as many as there are."""
+    platform = config.settings.platform
+    return None if is_loopback(base_url) and not platform.rate_limit_loopback else platform.rate_limit
 
 
 def _token(config: ProjectSettings) -> str:

@@ -45,7 +45,7 @@ from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
-from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port, is_loopback
+from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
@@ -53,9 +53,9 @@ UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 class Client:
     """The API of one service at `base_url`. Paths of calls and reads are plain text here.
 
-    `rate_limit`: requests per second and action (see `Service.action`); None, or a loopback `base_url`:
-    unlimited. `read_only`: everything but GET raises Refused. `credential`: where people find what `auth`
-    shows. `jitter` gives numbers from 0 to 1.
+    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`:
+    everything but GET raises Refused. `credential`: where people find what `auth` shows. `jitter` gives
+    numbers from 0 to 1.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Client:
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
-        self.rate_limit = None if is_loopback(base_url) else rate_limit
+        self.rate_limit = rate_limit
         self._rate = RateLimit(self.rate_limit, clock)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)

@@ -31,7 +31,7 @@ def platform_client(
     token: Callable[[], str],
     clock: Clock,
     *,
-    rate_limit: float | None = 1.0,
+    rate_limit: float | None = None,
     user_agent: str = "reconciler",
     read_only: bool = False,
     credential: str = "`platform.token_from`",
