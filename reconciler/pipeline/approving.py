@@ -91,9 +91,15 @@ def asked_of(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
     """What a plan says of the approvals that its apply will ask for, as far as the settings tell."""
+    return [_needed(warning, each) for each in needed_by(project, plan, state, resources)]
+
+
+def needed_by(
+    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> Sequence[Needed]:
+    """The rules that the apply of `plan` will ask about, as far as the settings tell."""
     sizes = _Sizes(plan, state, resources)
-    asked = needed(project.authority.rules, plan, project.environment or BASE, sizes)
-    return [_needed(warning, each) for each in asked]
+    return needed(project.authority.rules, plan, project.environment or BASE, sizes)
 
 
 def refuse_spent(approvals: Sequence[Approval], state: State, project: Project) -> None:
