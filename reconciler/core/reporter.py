@@ -26,7 +26,7 @@ class Reporter:
     def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
         """`left` of `total` requests of `action` wait for the platform's rate limit; 0: none does any more.
 
-        Told of the longest line only. `waited_s`: for how long there has been one.
+        Only the longest line is named. `waited_s`: for how long there has been one.
         """
 
     def step_started(self, step: Step) -> None:

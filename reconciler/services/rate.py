@@ -27,7 +27,7 @@ class RateLimit:
 
     Requests of one action stand in line; a request is counted when it goes out, not when it joins the line.
     After an answer 429 the whole line of its action waits, and goes on at no more than the documented pace.
-    `waiting`: told of the longest line that waits, and with 0 left when it does so no longer.
+    `waiting` gets the longest line that waits, and 0 as what is left when it does so no longer.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RateLimit:
         self._clock = clock
         self._waiting = waiting
         self._lines: dict[str, _Line] = {}
-        self._told: _Line | None = None  # the one that somebody was told of last
+        self._told: _Line | None = None  # the line that `waiting` got last
         self._since_s = 0.0
 
     async def wait(
