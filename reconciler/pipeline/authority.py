@@ -39,13 +39,15 @@ _FETCH = (
 class Authority:
     """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign.
 
-    `before`: the revision before the change, if it is known.
+    `before`: the revision before the change, if it is known. `is_cut_off`: it is not, and the clone lacks
+    earlier versions, of which one may have had rules.
     """
 
     rules: tuple[Rule, ...] = ()
     signers: Signers | None = None
     unknown: str = ""
     before: Revision | None = None
+    is_cut_off: bool = False
 
 
 NO_RULES = Authority()
@@ -66,7 +68,11 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
                 help=_NAME_IT,
             )
         unknown = "" if outside else "which revision was before this change is not known"
-        return Authority(tuple(dict.fromkeys((*now.rules, *_rules_ever(config)))), outside, unknown)
+        rules = tuple(dict.fromkeys((*now.rules, *_rules_ever(config))))
+        is_cut_off = _is_shallow(config)
+        if is_cut_off and (rules or (config.root / now.signers).exists()):
+            raise cut_off("this project has rules or signers of approvals")
+        return Authority(rules, outside, unknown, is_cut_off=is_cut_off)
     then = _settings_at(before)
     rules = tuple(dict.fromkeys((*then.rules, *now.rules)))
     if outside is not None:
@@ -137,6 +143,23 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
             help="name the revision before the change, such as HEAD^1 after a merge",
         )
     return before
+
+
+def cut_off(because: str) -> ReconcilerError:
+    """For a clone in which nobody can see which rules the change took away, though there were some."""
+    return ReconcilerError(
+        f"{because}, but this clone is shallow, and which revision was before this change is not known: "
+        "a change may have taken rules away",
+        help=f"{_FETCH}; or {_NAME_IT}",
+    )
+
+
+def _is_shallow(config: ProjectSettings) -> bool:
+    try:
+        git = find_repository(config.root, config.variables)
+    except ReconcilerError:
+        return False
+    return git.text("rev-parse", "--is-shallow-repository") == "true"
 
 
 def _rules_ever(config: ProjectSettings) -> Iterator[Rule]:
