@@ -5,14 +5,14 @@ So a lease that is found good in a transaction is nobody else's before that tran
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import psycopg
 
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state.postgres import heads, schema
 from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement, message
 from reconciler.state.postgres.place import Place
@@ -34,7 +34,8 @@ _TAKEN = f"""SELECT scope, epoch, {_ENDS} FROM reconcile.leases
     WHERE state = %s AND scope = ANY(%s) AND token = %s"""
 _OURS = """reconcile.leases l JOIN unnest(%s::text[], %s::bigint[]) AS w(scope, epoch)
     ON l.scope = w.scope AND l.epoch = w.epoch WHERE l.state = %s"""
-_CHECK = f"""SELECT l.scope, extract(epoch FROM l.expires_at - :now)::float8 FROM {_OURS} AND {_HELD}"""
+_CHECK = f"""SELECT l.scope, l.epoch, extract(epoch FROM l.expires_at - :now)::float8
+    FROM {_OURS} AND {_HELD}"""
 _RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER BY l.scope FOR NO KEY UPDATE OF l)
     UPDATE reconcile.leases l SET expires_at = :now + make_interval(secs => %s)
     FROM ours WHERE l.state = %s AND l.scope = ours.scope RETURNING l.scope, {_ENDS}"""
@@ -48,6 +49,7 @@ EPOCHS = "SELECT scope, epoch FROM reconcile.leases WHERE state = %s"
 _INSERT = """INSERT INTO reconcile.leases (state, scope, epoch)
     SELECT %s, * FROM unnest(%s::text[], %s::bigint[])"""
 _FREE = """UPDATE reconcile.leases SET epoch = epoch + 1, released = true WHERE state = %s AND scope = %s"""
+_LOOKS = 3  # so often a lease is asked for, where the answers take too long to rely on them
 
 
 def lock(state: int, scopes: Sequence[str]) -> Statement:
@@ -95,24 +97,57 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-async def check(line: Line, identity: Identity, lease: Lease, for_s: float, lease_s: float) -> None:
-    """Raises StoreError unless `lease` is current and outlives `for_s`; renews it where that is needed.
+@dataclass(eq=False, slots=True)
+class Check:
+    """One call of `Store.check`. `failure`: what it raises; until it was asked, that nobody knows."""
 
-    While the answer comes, time passes, and the process may even be stopped: what is left is less by that.
+    lease: Lease
+    for_s: float
+    failure: StoreError | None = field(default_factory=lambda: StoreError("the lease could not be checked"))
+
+
+async def check(line: Line, identity: Identity, batch: Sequence[Check], lease_s: float) -> None:
+    """Whether each lease is current and outlives its `for_s`, asked at once; renews where that is needed.
+
+    While an answer comes, time passes, and the process may even be stopped: a lease counts from when it was
+    asked for, by the clock of this process, and is asked for again where that is not enough.
     """
-    while True:
-        asked_s = line.clock.monotonic()
-        known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_pairs(lease), identity.id]))
-        took_s = line.clock.monotonic() - asked_s
+    waiting, now_s = list(batch), line.clock.monotonic
+    for _ in range(_LOOKS):
+        wanted = sorted({key for each in waiting for key in each.lease.epochs.items()})
+        asked_s = now_s()
+        known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_columns(wanted), identity.id]))
         schema.refuse_replaced(known, identity, line.place)
-        left_s, scope = min(
-            ((left, scope) for scope, left in _ours(lease, rows).items()), default=(for_s + took_s + 1, "")
-        )
-        if left_s - took_s > for_s:
+        ends_s = {(scope, epoch): asked_s + left_s for scope, epoch, left_s in rows}
+        for each in waiting:
+            try:
+                if _short(each, ends_s, now_s()):
+                    if each.for_s >= lease_s:
+                        raise _too_soon(each, ends_s)
+                    asked_s = now_s()
+                    await renew(line, identity, each.lease, lease_s)
+                    ends_s.update(dict.fromkeys(each.lease.epochs.items(), asked_s + lease_s))
+            except StoreError as failure:
+                each.failure = failure
+            else:
+                each.failure = None
+        waiting = [each for each in waiting if each.failure is None and _short(each, ends_s, now_s())]
+        if not waiting:
             return
-        if for_s >= lease_s:
-            raise ends_too_soon(scope, for_s)
-        await renew(line, identity, lease, lease_s)
+    for each in waiting:
+        each.failure = _too_soon(each, ends_s)
+
+
+def _short(check: Check, ends_s: Mapping[tuple[str, int], float], now_s: float) -> bool:
+    """Whether the lease ends too soon. Raises StoreError where it is not ours."""
+    for scope, epoch in sorted(check.lease.epochs.items()):
+        if (scope, epoch) not in ends_s:
+            raise no_longer_ours(scope)
+    return any(ends_s[key] - now_s <= check.for_s for key in check.lease.epochs.items())
+
+
+def _too_soon(check: Check, ends_s: Mapping[tuple[str, int], float]) -> StoreError:
+    return ends_too_soon(min(check.lease.epochs.items(), key=ends_s.__getitem__)[0], check.for_s)
 
 
 async def renew(line: Line, identity: Identity, lease: Lease, lease_s: float) -> Lease:
@@ -135,7 +170,7 @@ def beat(place: Place, now: str, identity: Identity, lease: Lease, lease_s: floa
 
 
 def _renewal(identity: Identity, lease: Lease, lease_s: float) -> list[Statement]:
-    renew = _RENEW, [*_pairs(lease), identity.id, lease_s, identity.id]
+    renew = _RENEW, [*_columns(lease.epochs.items()), identity.id, lease_s, identity.id]
     return [BEGIN, LIMITS, schema.look_again(identity), renew, COMMIT]
 
 
@@ -148,7 +183,7 @@ def _renewed(found: Sequence[Sequence[Row]], identity: Identity, lease: Lease, p
 
 async def release(line: Line, identity: Identity, lease: Lease) -> None:
     state = identity.id
-    await line.ask(BEGIN, LIMITS, (_RELEASE, [*_pairs(lease), state, state]), COMMIT)
+    await line.ask(BEGIN, LIMITS, (_RELEASE, [*_columns(lease.epochs.items()), state, state]), COMMIT)
 
 
 async def holders(line: Line, state: int, scopes: Collection[str]) -> dict[str, Locked]:
@@ -166,7 +201,7 @@ def free_all(state: int) -> Statement:
 
 
 def insert(state: int, epochs: Sequence[tuple[str, int]]) -> Statement:
-    return _INSERT, [state, [scope for scope, _ in epochs], [epoch for _, epoch in epochs]]
+    return _INSERT, [state, *_columns(epochs)]
 
 
 def _ours(lease: Lease, rows: Iterable[Row]) -> dict[str, Any]:
@@ -178,8 +213,9 @@ def _ours(lease: Lease, rows: Iterable[Row]) -> dict[str, Any]:
     return found
 
 
-def _pairs(lease: Lease) -> tuple[list[str], list[int]]:
-    return list(lease.epochs), list(lease.epochs.values())
+def _columns(epochs: Iterable[tuple[str, int]]) -> tuple[list[str], list[int]]:
+    pairs = list(epochs)
+    return [scope for scope, _ in pairs], [epoch for _, epoch in pairs]
 
 
 def _earliest(ends: Iterable[str]) -> datetime | None:

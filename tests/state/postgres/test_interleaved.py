@@ -119,3 +119,19 @@ async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(handles:
     store._line.ask = wake_late  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease, for_s=5)
+
+
+async def test_a_lease_of_which_every_answer_comes_too_late_does_not_check(handles: Handles) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    ask = store._line.ask
+
+    async def ask_slowly(*statements):  # type: ignore[no-untyped-def]
+        found = await ask(*statements)
+        handles.clock.elapsed_s += handles.lease_s / 2 + 1
+        return found
+
+    store._line.ask = ask_slowly  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="ends before a call"):
+        await store.check(lease, for_s=handles.lease_s / 2)
