@@ -33,6 +33,10 @@ def _played(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Change(file, old, new),), state="objects")
 
 
+def _served(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),), state="postgresql")
+
+
 def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Change(file, old, new),), test=test)
 
@@ -330,23 +334,20 @@ SHARED: tuple[Mutant, ...] = (
         "        if False:\n",
     ),
     # --- PostgreSQL ---
-    _tested(
+    _served(
         "PostgreSQL: a lease that has ended still checks",
-        "tests/state/postgres/test_processes.py",
         PG_LEASES,
         '_HELD = "NOT released AND expires_at > :now"',
         '_HELD = "NOT released"',
     ),
-    _tested(
+    _served(
         "PostgreSQL: the epoch does not rise with a lease",
-        PG_TEST,
         PG_LEASES,
         "SET epoch = epoch + 1, holder",
         "SET epoch = greatest(epoch, 1), holder",
     ),
-    _tested(
+    _served(
         "PostgreSQL: a commit does not compare its epoch",
-        "tests/state/postgres/test_interleaved.py",
         PG_COMMITS,
         "standing.held.get(scope) != lease.epochs[scope]",
         "scope not in standing.held",
@@ -393,6 +394,14 @@ SHARED: tuple[Mutant, ...] = (
         PG_LEASES,
         '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER',
         '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER',
+    ),
+    _tested(
+        "PostgreSQL: a check counts from its answer, and not from when it was asked",
+        "tests/state/postgres/test_interleaved.py::"
+        "test_a_lease_that_ends_before_the_answer_comes_does_not_check",
+        PG_LEASES,
+        "asked_s + left_s for",
+        "now_s() + left_s for",
     ),
     _tested(
         "PostgreSQL: the old side is marked without another look at it",
