@@ -6,7 +6,7 @@ the way of httpx: mutations, proxies, and addresses that have to be encoded.
 
 import select
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from time import monotonic
 from urllib.parse import SplitResult
@@ -24,7 +24,7 @@ _BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, h11.Re
 
 _CUT = "the connection failed before the answer was complete"
 
-ReadBody = Callable[[AsyncIterator[bytes], h11.Response], Awaitable[bytes]]
+ReadBody = Callable[[AsyncIterator[bytes], str], Awaitable[bytes]]  # pieces, and how they are encoded
 
 
 class Line:
@@ -50,8 +50,8 @@ class Line:
 
     async def get(
         self, target: str, headers: Mapping[str, str], read: ReadBody, *, connect_s: float
-    ) -> tuple[h11.Response, bytes]:
-        """Head and body of the answer. Raises NotSent or Lost, and what `read` raises.
+    ) -> tuple[int, Iterable[tuple[bytes, bytes]], bytes]:
+        """Status, headers and body of the answer. Raises NotSent or Lost, and what `read` raises.
 
         `connect_s`: how long each part of connecting may take. Whatever goes wrong, the connection is closed.
         """
@@ -61,10 +61,11 @@ class Line:
         try:
             await stream.send(self._head(target, headers))
             response = await self._response(stream)
+            encodings = [value for name, value in response.headers if name == b"content-encoding"]
             async with aclosing(self._body(stream)) as pieces:
-                body = await read(pieces, response)
+                body = await read(pieces, b", ".join(encodings).decode("latin-1"))
             is_done = self._may_go_on()
-            return response, body
+            return response.status_code, response.headers, body
         except _BROKEN as error:
             raise Lost(f"{_CUT}: {_words(error)}") from None
         finally:

@@ -27,7 +27,6 @@ from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused, TooL
 if TYPE_CHECKING:
     import ssl
 
-    import h11
     import httpx
 
     from reconciler.services.direct import Line
@@ -205,12 +204,11 @@ class HttpxTransport:
     ) -> Callable[[], Awaitable[Answer]]:
         async def exchange() -> Answer:
             with _borrowed(self._idle_direct, self._open_direct) as line:
-                head, body = await line.get(target, sent, read, connect_s=deadline_s / 3)
-                return Answer(head.status_code, _lower_case(head.headers), body)
+                status, raw, body = await line.get(target, sent, read, connect_s=deadline_s / 3)
+                return Answer(status, _lower_case(raw), body)
 
-        async def read(pieces: AsyncIterable[bytes], head: "h11.Response") -> bytes:
-            encoding = next((value for name, value in head.headers if name == b"content-encoding"), b"")
-            return await _read(pieces, encoding.decode("latin-1"), self._max_body)
+        async def read(pieces: AsyncIterable[bytes], encoding: str) -> bytes:
+            return await _read(pieces, encoding, self._max_body)
 
         sent = {**headers, "accept-encoding": "identity"}
         return exchange
