@@ -1,7 +1,7 @@
 """The only writer of journal and records during an apply: an outcome is stored together with its effect."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -91,9 +91,11 @@ class Recorder:
         self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
         self.unrecorded = False
         self.records = dict(records)
+        self._ids = Counter(record.id for record in records.values())
 
-    def tracked_ids(self) -> set[str]:
-        return {record.id for record in self.records.values()}
+    def tracked_ids(self) -> Collection[str]:
+        """The ids that records hold now, and whenever it is asked later."""
+        return self._ids.keys()
 
     def owes_restart(self, address: Address) -> bool:
         return address in self.records and bool(self.records[address].obligations)
@@ -141,7 +143,7 @@ class Recorder:
             entry = moved_entry(move, self._run, self._clock.now())
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
-        self.records |= put
+        self._put(put.values())
         records = [bound(each, self.records.get(each.address)) for each in plan.bindings]
         put |= {each.address: each for each in records if each is not None}
         for record in put.values():
@@ -369,9 +371,20 @@ class Recorder:
 
     def _keep(self, stored: Iterable[StateRecord], removed: Iterable[Address]) -> None:
         for address in removed:
-            self.records.pop(address, None)
-        for record in stored:
+            self._untrack(self.records.pop(address, None))
+        self._put(stored)
+
+    def _put(self, records: Iterable[StateRecord]) -> None:
+        for record in records:
+            self._untrack(self.records.get(record.address))
             self.records[record.address] = record
+            self._ids[record.id] += 1
+
+    def _untrack(self, record: StateRecord | None) -> None:
+        if record is not None:
+            self._ids[record.id] -= 1
+            if not self._ids[record.id]:
+                del self._ids[record.id]
 
 
 async def _ended(storing: Iterable[anyio.Event]) -> None:

@@ -293,10 +293,12 @@ class Deciding:
         away = request.elsewhere.not_given | unclear
         left = [*bound, *(each.address for each in self._subjects.beside if each.address not in away)]
         resources, elsewhere = self._subjects.resources, request.elsewhere
-        renames = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
-        for rename in list(renames):
-            if not rename.kept:
-                builder.withdraw(rename.reasons)
+        renames = list(
+            find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
+        )
+        told = [each for rename in renames if not rename.kept for each in rename.reasons.items()]
+        builder.withdraw(dict(told))
+        for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:
                 if entry := elsewhere.moved.get(old):

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.lookalikes import Lookalikes
-from reconciler.planning.lookup import Lookup
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
 
@@ -228,7 +228,7 @@ class Reading:
                 if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, shown)
-                    subject = replace(subject, beside=shown.objects)
+                    subject = replace(subject, beside=shown)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:
