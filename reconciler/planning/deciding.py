@@ -76,7 +76,7 @@ class Deciding:
                     self._builder.refuse(each, reason)
                 else:
                     self._builder.refuse(each, reason, question)
-        for resource in referenced_first(list(subjects.resources.values())):
+        for resource in referenced_first(list(subjects.resources.values())) if in_flight else ():
             waits = next((to.address for to in resource.references if to.address in in_flight), None)
             if waits is not None and resource.address not in self._builder.changes:
                 in_flight.setdefault(resource.address, f"waits for {waits}")
