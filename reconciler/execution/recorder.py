@@ -94,7 +94,7 @@ class Recorder:
         self._ids = Counter(record.id for record in records.values())
 
     def tracked_ids(self) -> Collection[str]:
-        """The ids that records hold now, and whenever it is asked later."""
+        """Those of the records as they stand, also later: each create asks for them."""
         return self._ids.keys()
 
     def owes_restart(self, address: Address) -> bool:
@@ -143,7 +143,7 @@ class Recorder:
             entry = moved_entry(move, self._run, self._clock.now())
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
-        self._put(put.values())
+        self._replace(put.values())
         records = [bound(each, self.records.get(each.address)) for each in plan.bindings]
         put |= {each.address: each for each in records if each is not None}
         for record in put.values():
@@ -197,9 +197,12 @@ class Recorder:
         await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
         await _ended(before)
 
-    async def check_lease(self, for_s: float) -> None:
-        """Raises StoreError unless the lease is ours for as long as a call may take."""
-        await self._store.check(self._lease, for_s)
+    async def check_lease(self, step: Step, for_s: float) -> None:
+        """Raises StoreError unless the lease is ours for as long as the call of `step` may take.
+
+        That of its own scope, whose intent was just stored: a run may have hundreds of others.
+        """
+        await self._store.check(self._lease_of(step.address), for_s)
 
     async def done(
         self,
@@ -365,22 +368,26 @@ class Recorder:
     def _lease_for(self, entry: JournalEntry) -> Lease:
         """The lease of the scope that `entry` belongs to: its record's, or else its intent's."""
         assert entry.address is not None
-        record = self.records.get(entry.address)
-        scope = record.scope if record is not None else self._intended.get(entry.address)
+        return self._lease_of(entry.address)
+
+    def _lease_of(self, address: Address) -> Lease:
+        record = self.records.get(address)
+        scope = record.scope if record is not None else self._intended.get(address)
         return self._lease.of(scope if scope is not None else self._lease.scopes[0])
 
     def _keep(self, stored: Iterable[StateRecord], removed: Iterable[Address]) -> None:
         for address in removed:
             self._untrack(self.records.pop(address, None))
-        self._put(stored)
+        self._replace(stored)
 
-    def _put(self, records: Iterable[StateRecord]) -> None:
+    def _replace(self, records: Iterable[StateRecord]) -> None:
         for record in records:
             self._untrack(self.records.get(record.address))
             self.records[record.address] = record
             self._ids[record.id] += 1
 
     def _untrack(self, record: StateRecord | None) -> None:
+        """`record` goes, or another one takes its place."""
         if record is not None:
             self._ids[record.id] -= 1
             if not self._ids[record.id]:

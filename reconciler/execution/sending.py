@@ -215,7 +215,7 @@ async def _send(
     with anyio.CancelScope(shield=True):
         await run.recorder.intent(step, attempt, intent)
         checked_at = run.clock.monotonic()
-        await run.recorder.check_lease(run.limits.deadline_s)
+        await run.recorder.check_lease(step, run.limits.deadline_s)
     outcome = Outcome(Verdict.UNKNOWN, message="interrupted before an answer came")
     # Stands only when the grace period after a signal cuts the call off.
     run.results[step.id] = run.result(step, "unknown", outcome.message)

@@ -14,6 +14,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
+from reconciler.core.state_url import is_shared
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
@@ -83,9 +84,10 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
 def perhaps_other_state(
     lineage: str, declared: Collection[Address], recorded: Iterable[Address], place: str
 ) -> Diagnostic | None:
-    """A warning where manifests declare nothing in any app that the state at `place` has records of.
+    """What to say where manifests declare nothing in any app that the state at `place` has records of.
 
-    Then a plan retains all that is recorded, as if it had been this project's. None where nothing is wrong.
+    Then a plan retains all that is recorded, as if it had been this project's. An error in a place that
+    several machines reach: an apply would mix two projects there. None where nothing is wrong.
     """
     apps, others = {*map(_app, declared)}, list[Address]()
     for address in recorded if apps else ():
@@ -95,7 +97,8 @@ def perhaps_other_state(
     if not others:
         return None
     known = f"{counted(len(others), 'object')}, such as {min(map(str, others))}"
-    return warning(
+    report = error if is_shared(place) else warning
+    return report(
         "perhaps-other-state",
         f"the state at {place} knows {known}, and "
         "these manifests declare nothing in the same apps: it may be the state of another project",
