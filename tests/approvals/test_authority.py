@@ -182,12 +182,30 @@ def test_a_shallow_clone_of_a_project_with_rules_is_an_error_where_no_base_is_kn
     commit(root, "only the file of the signers is left")
     clone = shallow(root, monkeypatch)
     for variables in ({}, event(root, "schedule", {}), {"GITLAB_CI": "true"}):
-        with pytest.raises(ReconcilerError, match="this clone is shallow") as refused:
+        with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
             authority(clone, **variables)
         assert "fetch-depth: 0" in refused.value.help
         assert "--base REF" in refused.value.help
     git(clone, "fetch", "-q", "--unshallow")
     assert sorted(said(authority(clone))[0]) == BOTH[0]
+
+
+@pytest.mark.parametrize("filter", ["blob:none", "tree:0"])
+def test_a_clone_without_the_files_of_earlier_versions_is_cut_off(
+    root: Path, monkeypatch: pytest.MonkeyPatch, filter: str
+) -> None:
+    """Nothing is fetched: whether there were rules is not known."""
+    git(root, "config", "uploadpack.allowFilter", "true")
+    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../partial")
+    monkeypatch.chdir(root.parent / "partial")
+    with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
+        authority(root)
+    assert "without `filter`" in refused.value.help
+    git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
+    commit(root)
+    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../without")
+    monkeypatch.chdir(root.parent / "without")
+    assert authority(root).is_cut_off
 
 
 def test_a_shallow_clone_of_a_project_that_shows_no_rules_is_cut_off(

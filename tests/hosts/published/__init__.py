@@ -112,7 +112,12 @@ def _types(schema: Any) -> list[str]:
 
 def _problems(schema: Any, value: Any, what: str) -> Iterator[str]:
     if schema is not None:
-        yield from (f"{what}: {each}" for each in Schema(schema).problems(value))
+        yield from (f"{what}: {each}" for each in _validator(json.dumps(schema)).problems(value))
+
+
+@cache
+def _validator(schema: str) -> Schema:
+    return Schema(json.loads(schema))
 
 
 def _filled(schema: Any, given: Any) -> Any:
