@@ -245,6 +245,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "D
         results=tuple(applied.results),
         owed=applied.owed,
         head=applied.head,
+        budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
         declared=desired.declared_at(applied.plan) if desired is not None else {},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from reconciler.pipeline.project import Desired, Project
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
+    from reconciler.services.budget import Budget
 
 
 _FURTHEST = timedelta(days=3660)
@@ -129,15 +130,15 @@ def command(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, bytes]":
+    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget, bytes]":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
             savable = out is not None and not _not_savable(plan, desired)
             text = await dump_plan(project.store, plan, rehearsal) if savable else b""
-            return plan, rehearsal, forecast, text
+            return plan, rehearsal, forecast, project.budget, text
 
-    plan, rehearsal, forecast, text = run(work)
+    plan, rehearsal, forecast, budget, text = run(work)
     savable = bool(text)
     if out is not None and savable:
         write_output(out, text, mode=0o600)
@@ -148,6 +149,7 @@ def command(
         unchanged=unchanged,
         rehearsal=rehearsal,
         forecast=forecast,
+        budget=budget,
         diagnostics=plan.diagnostics,
         declared=desired.declared_at(plan, *foretold),
     )

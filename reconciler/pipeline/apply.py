@@ -1,7 +1,7 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,6 @@ from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
-from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
 from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
 from reconciler.pipeline.approving import NOTHING, Given, Judged, judge, refuse_spent
@@ -42,10 +41,12 @@ from reconciler.pipeline.preconditions import (
     unreadable_sources,
 )
 from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.budget import Budget, Line, line_of
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -57,7 +58,8 @@ class Applied:
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
-    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `budget`: of the
+    requests, as far as they were known before.
     """
 
     plan: Plan
@@ -67,6 +69,7 @@ class Applied:
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
     head: str = ""
+    budget: Budget = field(default_factory=Budget)
 
 
 async def with_head(project: Project, applied: Applied) -> Applied:
@@ -133,12 +136,12 @@ async def _plan_and_run(
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
             raise TypeError(f"`approve` must answer True or False, not {type(approved).__name__}")
         if not approved:
-            return Applied(plan, declined=True, owed=plan.owed)
+            return Applied(plan, declined=True, owed=plan.owed, budget=project.budget)
     else:
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
-        if not plan.bindings and not plan.moves and not forgets:
-            return Applied(plan, owed=plan.owed)
+        if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+            return Applied(plan, owed=plan.owed, budget=project.budget)
     return await run_plan(
         project,
         plan,
@@ -155,6 +158,8 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
     the plan would leave it out. Raises Locked, as `settle_open`.
     """
     for again in reversed(range(PLANS_AFTER_WAITING)):
+        scopes = {parse_intent(opened).scope for opened in state.open_intents}
+        holders = await project.store.holders(scopes) if scopes else {}
         undecided = await settle_open(
             project.store,
             state,
@@ -164,7 +169,7 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             limits=project.limits,
             holder=project.holder,
             timeout_s=project.lock_timeout_s,
-            concerned=partial(concerned_scopes, desired),
+            concerned=partial(concerned_scopes, desired, holders=holders),
         )
         plan = await make_plan(project, desired, undecided=undecided)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
@@ -243,14 +248,9 @@ async def run_plan(
     `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
-    touched = {step.address for step in plan.steps}
-    touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
-    scopes = {binding.scope for binding in plan.bindings}
-    scopes |= {record.scope for record in moved_records(still_there(plan, records), records)[0].values()}
-    scopes |= {records[address].scope for address in touched if address in records}
     async with leased(
         project.store,
-        scopes or {WHOLE_STATE},
+        needed_scopes(plan, records, resources) or {WHOLE_STATE},
         project.holder,
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
@@ -332,6 +332,8 @@ async def _run_under(
         )
     )
     on_executor(executor)
+    if told := project.budget.add(project.services, _lines_of(project, plan)):
+        project.reporter.note(told)
     results = await executor.run()
     with anyio.CancelScope(shield=True):
         try:
@@ -358,7 +360,15 @@ async def _run_under(
         recorder.owed(),
         interrupted=executor.stopping,
         notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
+        budget=project.budget,
     )
+
+
+def _lines_of(project: Project, plan: Plan) -> Iterator[Line]:
+    """Of the calls that are surely sent if nothing goes wrong."""
+    for step in plan.steps:
+        if step.mutates and step.guard is None and step.for_each is None:
+            yield line_of(project.services, step.call.service, step.call.method, step.call.path)
 
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:

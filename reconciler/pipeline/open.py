@@ -41,6 +41,7 @@ from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
+from reconciler.services.rate import Waiting, quiet
 from reconciler.services.transport import HttpxTransport, is_loopback
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
@@ -86,7 +87,7 @@ async def open_project(
     sources = secret_sources(config, take_signals=options.take_signals)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
-        open_platform(config, options) as (platform, transport),
+        open_platform(config, options, reporter.waiting_for_limit) as (platform, transport),
         _opened(store, config, options, reporter) as (store, state),
     ):
         place = shown_url(options.state_url or settings.state_url)
@@ -130,9 +131,9 @@ def _opened(
 
 @asynccontextmanager
 async def open_platform(
-    config: ProjectSettings, options: Options
+    config: ProjectSettings, options: Options, waiting: Waiting = quiet
 ) -> AsyncIterator[tuple[Client, HttpxTransport]]:
-    """The platform's client, and the line that it speaks through.
+    """The platform's client, and the line that it speaks through. `waiting`: see `RateLimit`.
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
@@ -150,6 +151,7 @@ async def open_platform(
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
                     credential=_token_source(config, options),
+                    waiting=waiting,
                 ),
                 transport,
             )

@@ -5,7 +5,7 @@ What every report begins with belongs in `Report`, and is shown once by each for
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.context import Context
@@ -17,6 +17,9 @@ from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
+
+if TYPE_CHECKING:
+    from reconciler.services.budget import Budget
 
 ReadLine = Callable[[str, int], str | None]
 
@@ -62,13 +65,17 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReport(Report):
-    """`unchanged`: to be named in the text; None: they are only counted."""
+    """`unchanged`: to be named in the text; None: they are only counted.
+
+    `budget`: of the requests that the command has made.
+    """
 
     kind = "plan"
     plan: Plan
     unchanged: Sequence[Address] | None = None
     rehearsal: Rehearsal | None = None
     forecast: Forecast | None = None
+    budget: "Budget | None" = None
 
     @property
     def about(self) -> Context:
@@ -105,7 +112,7 @@ class ApplyReport(Report):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
     `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
-    afterwards; "" where it is not known.
+    afterwards; "" where it is not known. `budget`: as in a PlanReport.
     """
 
     kind = "apply"
@@ -116,6 +123,7 @@ class ApplyReport(Report):
     head: str = ""
     ended: Literal["done", "declined", "refused"] = "done"
     plan_shown: bool = False
+    budget: "Budget | None" = None
 
     @property
     def about(self) -> Context | None:

@@ -5,9 +5,9 @@ Sources:
   publishes it (`generated/api.github.com.json`). Licence: MIT.
 - gitea.json: Gitea 1.27.3, `templates/swagger/v1_json.tmpl` of go-gitea/gitea. Licence: MIT.
 - gitlab.json: GitLab's REST API, `doc/api/openapi/openapi_v3.yaml` of gitlab-org/gitlab, as
-  laconicman/swift-gitlab f2dcdc7 keeps it: that one calls lists what GitLab's file of then called single
-  objects. GitLab's file of version 19.5 calls them lists, too. It is under CC BY-SA 4.0: nothing is kept of
-  it but names and types.
+  laconicman/swift-gitlab f2dcdc7 keeps it. That one calls a list what GitLab's file calls a single object,
+  in version 19.5, too: the list of notes. GitLab's pages show a list. The file is under CC BY-SA 4.0:
+  nothing is kept of it but names and types.
 """
 
 import json
@@ -112,7 +112,12 @@ def _types(schema: Any) -> list[str]:
 
 def _problems(schema: Any, value: Any, what: str) -> Iterator[str]:
     if schema is not None:
-        yield from (f"{what}: {each}" for each in Schema(schema).problems(value))
+        yield from (f"{what}: {each}" for each in _validator(json.dumps(schema)).problems(value))
+
+
+@cache
+def _validator(schema: str) -> Schema:
+    return Schema(json.loads(schema))
 
 
 def _filled(schema: Any, given: Any) -> Any:
