@@ -221,7 +221,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "the baseline is not kept",
         SENDING,
-        "baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else ()",
+        "baseline=tuple(item.id for item in listed.possible(step.find.match)) if step.find else ()",
         "baseline=()",
     ),
     Mutant(

@@ -6,6 +6,7 @@ that waits really waits, behind whoever has the lock, until another message ends
 
 import asyncio
 import os
+import secrets
 import select
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +72,7 @@ def database() -> "Database":
 
 @cache
 def _database(server: str, process: int) -> "Database":
-    name = f"simulated{process}"
+    name = f"simulated_{secrets.token_hex(8)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())
     return Database(f"{server.rpartition('/')[0]}/{name}")

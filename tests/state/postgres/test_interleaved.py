@@ -129,9 +129,9 @@ async def test_a_lease_of_which_every_answer_comes_too_late_does_not_check(handl
 
     async def ask_slowly(*statements):  # type: ignore[no-untyped-def]
         found = await ask(*statements)
-        handles.clock.elapsed_s += handles.lease_s / 2 + 1
+        handles.clock.elapsed_s += handles.lease_s / 3
         return found
 
     store._line.ask = ask_slowly  # type: ignore[method-assign]
     with pytest.raises(StoreError, match="ends before a call"):
-        await store.check(lease, for_s=handles.lease_s / 2)
+        await store.check(lease, for_s=handles.lease_s * 3 / 4)
