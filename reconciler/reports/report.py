@@ -5,18 +5,20 @@ What every report begins with belongs in `Report`, and is shown once by each for
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
-from reconciler.rehearsal.matrix import Rehearsal
-from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
+
+if TYPE_CHECKING:
+    from reconciler.rehearsal.matrix import Rehearsal
+    from reconciler.rehearsal.outlook import Forecast
 
 ReadLine = Callable[[str, int], str | None]
 
@@ -67,8 +69,8 @@ class PlanReport(Report):
     kind = "plan"
     plan: Plan
     unchanged: Sequence[Address] | None = None
-    rehearsal: Rehearsal | None = None
-    forecast: Forecast | None = None
+    rehearsal: "Rehearsal | None" = None
+    forecast: "Forecast | None" = None
 
     @property
     def about(self) -> Context:

@@ -8,8 +8,8 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.forecast import forecast, look_ahead
 from reconciler.rehearsal.outlook import Forecast, Item
 from tests.execution.stage import START, Stage, loaded, plan, volume

@@ -31,8 +31,8 @@ from reconciler.core.errors import Diagnosed, Lost
 from reconciler.core.model import Action, Address, Observation, Owed, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.cells import play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of
