@@ -1,28 +1,73 @@
-"""A journal as many small applies leave it, and how it comes into a state."""
+"""Commands over a state whose journal is long, as many small applies leave it."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from itertools import count
 
 import anyio
 
-from bench import workload
+from bench.places import FILE, Place
+from bench.processes import Cost
+from bench.stage import Program, Project, Stage
+from bench.worlds.manifests import change_retention, write_manifests
+from bench.worlds.world import World, app_name, new, volume_fields, volume_id, volume_name
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.state import open_store
 from reconciler.state.store import Event, JournalEntry
 
-PER_RUN = 5  # entries of an apply of one change
+_WORLD = new(100)
+_PER_RUN = 5  # entries of an apply of one change
 _TOGETHER = 200  # runs in one commit
 
 
-async def fill(url: str, root: Path, variables: Mapping[str, str], entries: int, apps: int) -> None:
-    """Append `entries` to the state at `url`, in the scopes of `apps` apps."""
-    store = open_store(url, root=root, clock=SystemClock(), variables=variables)
+@dataclass(frozen=True)
+class Journal(Program):
+    """`command`: "plan", which finds nothing to do, or "apply", of one change."""
+
+    command: str
+    entries: int
+    place: Place = FILE
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        what = (self.entries, self.place)
+        project, days = stage.once(what, lambda: (_filled(stage, self.entries, self.place), count(21)))
+        if self.command == "plan":
+            return lambda: project.run("plan", expect="No changes")
+
+        def apply() -> Cost:
+            change_retention(project.root, 20 + next(days) % 30)
+            return project.run("apply", "--auto-approve", expect="Applied: 1 done.")
+
+        return apply
+
+    def __str__(self) -> str:
+        what = "plan" if self.command == "plan" else "apply of one change"
+        return f"{self.place.name}: {what}, {self.entries:,} journal entries"
+
+
+def _filled(stage: Stage, entries: int, place: Place) -> Project:
+    """A project with a hundred volumes that exist, and a journal with as many entries and a few more."""
+    root = stage.folder()
+    write_manifests(root, _WORLD)
+    place.prepare(root.name)
+    project = place.project(stage, root, stage.enter(stage.sandbox(root, _WORLD.apps)))
+    project.run("state", "init", "--new")
+    project.run("apply", "--auto-approve", expect=f"Applied: {_WORLD.size} done.")
+    anyio.run(_fill, project, entries, _WORLD)
+    change_retention(root, 20)
+    project.run("apply", "--auto-approve", expect="Applied: 1 done.")
+    return project
+
+
+async def _fill(project: Project, entries: int, world: World) -> None:
+    url, variables = project.variables["RECONCILE_STATE"], project.variables
+    store = open_store(url, root=project.root, clock=SystemClock(), variables=variables)
     try:
-        lease = await store.lease([workload.app_name(app) for app in range(apps)], "bench")
-        runs = _runs(entries // PER_RUN, apps)
+        lease = await store.lease([app_name(app) for app in range(world.apps)], "bench")
+        runs = _runs(entries // _PER_RUN, world.apps)
         while some := [run for run, _ in zip(runs, range(_TOGETHER), strict=False)]:
             by_scope: dict[str, list[JournalEntry]] = {}
             for scope, found in some:
@@ -40,15 +85,15 @@ def _runs(count: int, apps: int) -> Iterator[tuple[str, list[JournalEntry]]]:
     chance, at = random.Random(1), datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(count):
         app, at = number % apps, at + timedelta(minutes=5)
-        scope, run = workload.app_name(app), chance.randbytes(16).hex()
-        address = Address("Volume", workload.volume_name(number % workload.VOLUMES_PER_APP), scope)
-        fields = workload.volume_fields(app, number % workload.VOLUMES_PER_APP)
+        scope, run = app_name(app), chance.randbytes(16).hex()
+        address = Address("Volume", volume_name(number % _WORLD.volumes), scope)
+        fields = volume_fields(app, number % _WORLD.volumes)
         volumes = {
             chance.randbytes(8).hex(): {
-                "id": workload.volume_id(app, each),
-                **workload.volume_fields(app, each),
+                "id": volume_id(app, each),
+                **volume_fields(app, each),
             }
-            for each in range(workload.VOLUMES_PER_APP)
+            for each in range(_WORLD.volumes)
         }
         path = f"/v1/apps/{scope}/volumes"
         read = {"path": path, "shape": "volumes", "at": at.isoformat(), "objects": list(volumes)}

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.objects import BUCKET
-from bench.processes import RECONCILE, run, serving
+from bench.processes import serving
+from bench.stage import REPOSITORY, Project, Stage
 from reconciler.core.state_url import DEFAULT_URL
 from tests.providers.postgres import running_postgres
 
-REPOSITORY = Path(__file__).parents[1]
 _POSTGRES = ("shared_buffers=64MB", "max_connections=50")
 _AWAY_S = 0.030  # how far away the object store is
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Place:
     """Where states are kept. `url`: with {} for the name of a project; "" for a file in it.
 
@@ -30,28 +30,13 @@ class Place:
     most_apply: float = 1.0
     most_plan: float = 1.0
 
+    def project(self, stage: Stage, root: Path, platform: str, state: str = "") -> Project:
+        """A project whose state is here. `state`: what it is called here; "": as the folder."""
+        url = self.url.format(state or root.name) or DEFAULT_URL
+        return stage.project(root, platform, "sandbox", **self.variables, RECONCILE_STATE=url)
 
-@dataclass
-class Project:
-    """A folder with manifests, the platform it talks to, and a state at `place`.
 
-    `state`: what the state is called there; "": as the folder.
-    """
-
-    root: Path
-    place: Place
-    platform: str
-    state: str = ""
-
-    @property
-    def url(self) -> str:
-        return self.place.url.format(self.state or self.root.name) or DEFAULT_URL
-
-    def run(self, *words: str, expect: str = "") -> float:
-        """Seconds."""
-        platform = {"RECONCILE_BASE_URL": self.platform, "RECONCILE_TOKEN": "sandbox"}
-        env = {**self.place.variables, **platform, "RECONCILE_STATE": self.url}
-        return run([*RECONCILE, *words], self.root, env, expect=expect).wall_s
+FILE = Place("file")
 
 
 @contextmanager
@@ -67,7 +52,7 @@ def places() -> Iterator[list[Place]]:
             "AWS_SECRET_ACCESS_KEY": "secret",
         }
         yield [
-            Place("file"),
+            FILE,
             Place(
                 "PostgreSQL",
                 server.url.rpartition("/")[0] + "/{}",

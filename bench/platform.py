@@ -1,9 +1,9 @@
 """A platform that costs next to nothing: every answer is built beforehand, and calls are counted.
 
-    python -m bench.platform SIZE    serves `workload.answers` until it is terminated
+    python -m bench.platform WORLD DELAY_S    serves the world's answers until it is terminated
 
-The first line on stdout is `listening on URL`. `GET /calls` answers how many calls came since it
-was last asked, without counting itself.
+Each answer comes DELAY_S after its request, however many are on their way. The first line on stdout is
+`listening on URL`. `GET /calls` answers how many calls came since it was last asked, without counting itself.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
-from bench.workload import answers
+from bench.worlds.answers import answers
+from bench.worlds.world import World
 
 _CALLS = b"/calls"
 
@@ -22,8 +23,9 @@ class _Connection(asyncio.Protocol):
 
     calls = 0  # of all connections
 
-    def __init__(self, replies: Mapping[bytes, bytes]) -> None:
+    def __init__(self, replies: Mapping[bytes, bytes], delay_s: float) -> None:
         self._replies = replies
+        self._delay_s = delay_s
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -33,7 +35,11 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *requests, self._received = (self._received + data).split(b"\r\n\r\n")
         for request in requests:
-            self._transport.write(self._reply(request.split(b" ", 2)[1]))
+            reply = self._reply(request.split(b" ", 2)[1])
+            if self._delay_s:
+                asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, reply)
+            else:
+                self._transport.write(reply)
 
     def _reply(self, path: bytes) -> bytes:
         if path == _CALLS:
@@ -52,13 +58,13 @@ def _reply(status: int, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def _serve(size: int) -> None:
-    replies = {path.encode(): _reply(200, body) for path, body in answers(size)}
+async def _serve(world: World, delay_s: float) -> None:
+    replies = {path.encode(): _reply(200, body) for path, body in answers(world)}
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(replies), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Connection(replies, delay_s), "127.0.0.1", 0)
     print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1])))
+    asyncio.run(_serve(World.loads(sys.argv[1]), float(sys.argv[2])))

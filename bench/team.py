@@ -11,42 +11,37 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 from urllib.request import Request, urlopen
 
-from bench.places import Place, Project
-from bench.processes import RECONCILE, CouldNotRun, serving
+from bench.places import Place
+from bench.processes import CouldNotRun
+from bench.stage import Stage
 from bench.table import Row
+from bench.worlds.world import app_name
 
 RUNNERS = 16
 _ANSWERS_AFTER_S = 0.3
 _MOST = 1 / 8  # of the time of one runner, for each create
 
 
-def sharing(folder: Path, places: Sequence[Place], creates: int, runs: int) -> list[Row]:
+def sharing(stage: Stage, places: Sequence[Place], creates: int) -> list[Row]:
     """How long a create takes where sixteen runners make them at the same time, against one runner."""
     rows = []
     for place in places:
-        alone, together = list[float](), list[float]()
-        for number in range(runs):
-            for runners, times in ((1, alone), (RUNNERS, together)):
-                root = folder / f"team{number}-{runners}-{places.index(place)}"
-                times.append(_create_s(root, place, runners, creates))
+        alone_s, together_s = (_create_s(stage, place, runners, creates) for runners in (1, RUNNERS))
         figure = f"{place.name}: a create by {RUNNERS} runners, against one"
-        rows.append(Row(figure, median(together) * 1000, "ms", _MOST, median(alone) * 1000))
+        rows.append(Row(figure, [together_s * 1000], "ms", _MOST, [alone_s * 1000]))
     return rows
 
 
-def _create_s(root: Path, place: Place, runners: int, creates: int) -> float:
+def _create_s(stage: Stage, place: Place, runners: int, creates: int) -> float:
     """Seconds for each create while all runners work. Not their start: that is CPU, which they all share."""
-    apps = [f"app-{number:02}" for number in range(runners)]
-    root.mkdir()
-    (root / "seed.json").write_text(json.dumps({"apps": [{"name": app} for app in apps]}))
+    root, apps = stage.folder(), [app_name(app) for app in range(runners)]
     place.prepare(root.name)
-    command = [*RECONCILE, "sandbox", "--db", "sandbox.db", "--seed", "seed.json"]
-    with serving(command, root) as platform:
+    with stage.sandbox(root, runners) as platform:
         projects = {
-            app: Project(_checked_out(root / app, apps, creates), place, platform, root.name) for app in apps
+            app: place.project(stage, _checked_out(root / app, apps, creates), platform, root.name)
+            for app in apps
         }
         projects[apps[0]].run("state", "init", "--new")
         _slow_down(platform)

@@ -27,6 +27,7 @@ from reconciler.pipeline import apply as applying
 from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
 from reconciler.pipeline.apply import Applied
+from reconciler.pipeline.approving import Given, read_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import load_desired, origin_here
 from reconciler.pipeline.plan import make_plan
@@ -34,6 +35,7 @@ from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.pipeline.targets import with_targets
+from reconciler.planning.saved import SavedPlan
 
 __all__ = [
     "Applied",
@@ -47,6 +49,7 @@ __all__ = [
     "ReconcilerError",
     "Refused",
     "Reporter",
+    "SavedPlan",
     "apply",
     "apply_saved",
     "create_state",
@@ -54,6 +57,7 @@ __all__ = [
     "drift",
     "dump_plan",
     "load_plan",
+    "load_saved",
     "open_project",
     "plan",
 ]
@@ -84,6 +88,7 @@ async def open_project(
     read_only: bool = False,
     untrusted: str | None = None,
     reason: str = "",
+    base: str = "",
 ) -> AsyncIterator[OpenProject]:
     """The project whose `reconcile.yaml` stands in `path` or a folder above it, until the `async with` ends.
 
@@ -93,6 +98,7 @@ async def open_project(
     variables, for settings, the token and the sources of secrets. `reporter`: is called with progress.
     `read_only`: every call but GET is refused. `untrusted`: as --untrusted, a git revision: the files are
     somebody else's, and can only be planned. `reason`: why, for the journal: `reconcile history` shows it.
+    `base`: as --base, the revision before the change, whose rules and signers count for approvals.
 
     Raises Misused where there are environments and `env` names none (`base`: the manifests without an
     overlay), ManifestError when settings or manifests hold errors, ReconcilerError when the environment, the
@@ -102,7 +108,9 @@ async def open_project(
     config = _settings(path, os.environ if variables is None else variables, env, untrusted)
     desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
     read_only = read_only or untrusted is not None
-    options = opening.Options(sandbox, state, lock_timeout_s, read_only, take_signals=False, reason=reason)
+    options = opening.Options(
+        sandbox, state, lock_timeout_s, read_only, take_signals=False, reason=reason, base=base
+    )
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
     ) as project:
@@ -190,19 +198,31 @@ async def apply(
 
 async def apply_saved(
     project: OpenProject,
-    plan: Plan,
+    plan: Plan | SavedPlan,
     *,
+    approvals: Collection[str | Path] = (),
     approved_deletes: Collection[str] = (),
     approved_creates: Collection[str] = (),
 ) -> Applied:
     """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
 
-    `dump_plan` and `load_plan` keep it between processes. Raises Refused, before any call, when anything
-    that the plan is about moved since it was made, or the manifests of `project` ask for something else;
-    otherwise as `apply`.
+    `dump_plan` and `load_saved` keep it between processes. `approvals`: files that `reconcile approve` wrote,
+    as --approval; they cover the plan's deletes, too. For a plan that was saved with its rehearsal, `plan`
+    must be what `load_saved` returned: approvals are of both.
+
+    Raises Refused, before any call, when anything that the plan is about moved since it was made, when the
+    manifests of `project` ask for something else, or when a rule asks for more approvals than count;
+    ReconcilerError for a file that holds none; otherwise as `apply`.
     """
     _refuse_untrusted(project)
-    return await saved.run_saved(project.project, project.desired, plan, approved_deletes, approved_creates)
+    if isinstance(approvals, str):
+        raise TypeError("`approvals` must be a collection of files, not one text")
+    whole = plan if isinstance(plan, SavedPlan) else SavedPlan(plan)
+    rehearsal = whole.rehearsal.digest if whole.rehearsal is not None else ""
+    given = Given(read_approvals([Path(each) for each in approvals]), rehearsal)
+    return await saved.run_saved(
+        project.project, project.desired, whole.plan, approved_deletes, approved_creates, given=given
+    )
 
 
 async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
@@ -215,8 +235,16 @@ async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
 
 
 async def load_plan(project: OpenProject, text: bytes) -> Plan:
-    """Raises ReconcilerError for what was not made with the project's state, or was changed since."""
-    return await saved.load_plan(project.project.store, text)
+    """The plan alone; see `load_saved`."""
+    return (await load_saved(project, text)).plan
+
+
+async def load_saved(project: OpenProject, text: bytes) -> SavedPlan:
+    """The plan in `text`, and its `rehearsal` if it was saved with one.
+
+    Raises ReconcilerError for what was not made with the project's state, or was changed since.
+    """
+    return await saved.load_saved(project.project.store, text)
 
 
 async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift:

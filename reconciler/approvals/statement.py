@@ -22,6 +22,7 @@ from reconciler.core.errors import ReconcilerError
 
 FORMAT = "reconcile-approval-1"
 NAMESPACE = "reconcile-plan"
+APPROVAL = "approval-"  # begins the id of an approval, which stands among those of plans
 MOST_BYTES = 1 << 16
 MOST_REASON = 500  # characters
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -66,7 +67,7 @@ class Approval:
     @property
     def id(self) -> str:
         """What is journaled when it is used. Two signatures of one statement are one approval."""
-        return f"approval-{sha256(self.statement.to_bytes()).hexdigest()}"
+        return f"{APPROVAL}{sha256(self.statement.to_bytes()).hexdigest()}"
 
     def to_bytes(self) -> bytes:
         return self.statement.to_bytes() + self.signature

@@ -202,27 +202,19 @@ def exit_code(applied: "Applied") -> int:
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
-    from reconciler.cli.signals import blocking
-
     def approve(plan: Plan) -> bool:
         show(plan)
-        if auto_approve:
-            return True
-        with blocking():
-            return confirmed("Apply this plan?")
+        return auto_approve or confirmed("Apply this plan?")
 
     return approve
 
 
 async def _offer_state(project: "Project") -> None:
     """Make the state that is missing, if the person at the terminal says so."""
-    from reconciler.cli.signals import blocking
     from reconciler.pipeline.identity import create_state
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
-    with blocking():
-        begins = click.confirm("Is this a new project? Then create the state", err=True)
-    if begins:
+    if confirmed("Is this a new project? Then create the state"):
         await create_state(project.store, project.actor(), new=True)
 
 
@@ -254,6 +246,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "D
         results=tuple(applied.results),
         owed=applied.owed,
         head=applied.head,
+        budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
         declared=desired.declared_at(applied.plan) if desired is not None else {},

@@ -55,6 +55,9 @@ class LogReporter(Reporter):
             left_s=round(left_s, 1),
         )
 
+    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
+        self._log.debug("limit.waiting", action=action, left=left, total=total, waited_s=round(waited_s, 1))
+
     def step_started(self, step: Step) -> None:
         self._log.info("step.started", step=step.id, method=step.call.method, path=str(step.call.path))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from reconciler.pipeline.project import Project
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
+    from reconciler.services.budget import Budget
 
 
 _FURTHEST = timedelta(days=3660)
@@ -129,17 +130,18 @@ def command(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, bytes]":
+    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget, bytes]":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
             if out is None or _not_savable(plan, desired):
-                return plan, rehearsal, forecast, b""
+                return plan, rehearsal, forecast, project.budget, b""
             from reconciler.pipeline.saved import dump_plan  # it knows how a plan is carried out
 
-            return plan, rehearsal, forecast, await dump_plan(project.store, plan, rehearsal)
+            text = await dump_plan(project.store, plan, rehearsal)
+            return plan, rehearsal, forecast, project.budget, text
 
-    plan, rehearsal, forecast, text = run(work)
+    plan, rehearsal, forecast, budget, text = run(work)
     savable = bool(text)
     if out is not None and savable:
         write_output(out, text, mode=0o600)
@@ -150,6 +152,7 @@ def command(
         unchanged=unchanged,
         rehearsal=rehearsal,
         forecast=forecast,
+        budget=budget,
         diagnostics=plan.diagnostics,
         declared=desired.declared_at(plan, *foretold),
     )

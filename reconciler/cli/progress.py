@@ -38,6 +38,10 @@ def make_reporter() -> Reporter:
     return PlainReporter()
 
 
+def _limited(action: str, left: int, total: int) -> str:
+    return f"waiting for the limit of {action}: {left} of {total} left"
+
+
 def _says_more(detail: str, step: Step) -> bool:
     """A secret's id is its name, which the step's id holds already."""
     return detail not in ("", step.address.name)
@@ -58,6 +62,7 @@ class PlainReporter(Reporter):
     def __init__(self) -> None:
         self._last_waited: dict[str, float] = {}
         self._last_read_s = 0.0
+        self._last_limited_s = 0.0
 
     def observing(self, done: int, total: int, waited_s: float) -> None:
         if waited_s < self._last_read_s:
@@ -75,6 +80,13 @@ class PlainReporter(Reporter):
             self._line(
                 f"waiting for the lock of {named(held.scope)}: {who}; this run waits {left_s:.0f} s more"
             )
+
+    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
+        if waited_s < self._last_limited_s:
+            self._last_limited_s = 0.0  # another wait
+        if left and waited_s - self._last_limited_s >= TELL_EVERY_S:
+            self._last_limited_s = waited_s
+            self._line(_limited(action, left, total))
 
     def step_started(self, step: Step) -> None:
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
@@ -142,6 +154,7 @@ class LiveReporter(Reporter):
         self._now_s = now_s
         self._running: dict[str, _Count | None] = {}  # by what it is about
         self._reading: _Count | None = None
+        self._limited = ""
 
     def observing(self, done: int, total: int, waited_s: float) -> None:
         text = f"reading the platform: {done} of {total} ("
@@ -157,6 +170,10 @@ class LiveReporter(Reporter):
         if left_s:
             who = f" ({visible(held.holder)} has held it for "
             self._running[about] = _Count(who, ")", held.age_s, self._now_s())
+        self._show()
+
+    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
+        self._limited = visible(_limited(action, left, total)) if left else ""
         self._show()
 
     def step_started(self, step: Step) -> None:
@@ -201,12 +218,13 @@ class LiveReporter(Reporter):
         lines = [about + (count.at(now_s) if count else "") for about, count in running]
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
         text = f"{lines[0]}{more}" if lines else self._reading.at(now_s) if self._reading else ""
+        text = "; ".join(filter(None, (text, self._limited)))
         return Text(text, no_wrap=False, overflow="fold")
 
     def _show(self) -> None:
         from rich.padding import Padding
 
-        if self._running or self._reading:
+        if self._running or self._reading or self._limited:
             # A bare Text would be joined with the spinner's, losing what says that it wraps.
             self._status.update(Padding(self, 0))
             self._status.start()

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.asking import confirmed
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
@@ -259,7 +260,6 @@ def restore(
 
     A shared state comes back to a place that holds none.
     """
-    from reconciler.cli.signals import blocking
     from reconciler.core.clock import SystemClock
     from reconciler.core.state_url import is_shared
     from reconciler.state import copies
@@ -273,9 +273,7 @@ def restore(
         question = f"Put the state of {source} at {place}? Files that are there are kept as *.damaged-TIME."
         if is_shared(chosen.url):
             question = f"Put the state of {source} at {place}, where there must be none?"
-        with blocking():
-            sure = click.confirm(question, err=True)
-        if not sure:
+        if not confirmed(question):
             click.echo("nothing was changed", err=True)
             return FAILED
     by = str(chosen.by)

@@ -23,6 +23,12 @@ class Reporter:
         Said again each `clock.TELL_EVERY_S`.
         """
 
+    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
+        """`left` of `total` requests of `action` wait for the platform's rate limit; 0: none does any more.
+
+        Only the longest line is named. `waited_s`: for how long there has been one.
+        """
+
     def step_started(self, step: Step) -> None:
         """The call of `step` is about to be sent."""
 

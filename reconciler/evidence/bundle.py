@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, digest, pack
 from reconciler.evidence.rows import approvals_of, cut, head_text, heads_at
@@ -32,9 +33,12 @@ def bundle(
     """
     verify(contents)
     if state_head(contents.lineage, contents.hashes) != state_head(state.lineage, state.heads):
+        # Deciphered rows have other hashes than the head that apply printed: nobody could tell them from
+        # forged ones, and whoever got the key to tell would read the whole state.
         raise NotBundled(
-            "the rows of an encrypted state are chained as they were encrypted, which nobody can verify "
-            "without its key"
+            "its state is encrypted, and the chain is of what was encrypted: without the state's key, nobody "
+            "can verify that it says what a bundle would say",
+            help=f"who may read the state sees the run with `{command('history', 'show', run)}`",
         )
     own = [index for index, row in enumerate(contents.rows) if row.columns[0] == run]
     if own[0] < contents.trunk.seq:

@@ -1,7 +1,7 @@
 """The only writer of journal and records during an apply: an outcome is stored together with its effect."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -91,9 +91,11 @@ class Recorder:
         self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
         self.unrecorded = False
         self.records = dict(records)
+        self._ids = Counter(record.id for record in records.values())
 
-    def tracked_ids(self) -> set[str]:
-        return {record.id for record in self.records.values()}
+    def tracked_ids(self) -> Collection[str]:
+        """Those of the records as they stand, also later: each create asks for them."""
+        return self._ids.keys()
 
     def owes_restart(self, address: Address) -> bool:
         return address in self.records and bool(self.records[address].obligations)
@@ -141,7 +143,7 @@ class Recorder:
             entry = moved_entry(move, self._run, self._clock.now())
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
-        self.records |= put
+        self._replace(put.values())
         records = [bound(each, self.records.get(each.address)) for each in plan.bindings]
         put |= {each.address: each for each in records if each is not None}
         for record in put.values():
@@ -195,9 +197,12 @@ class Recorder:
         await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
         await _ended(before)
 
-    async def check_lease(self, for_s: float) -> None:
-        """Raises StoreError unless the lease is ours for as long as a call may take."""
-        await self._store.check(self._lease, for_s)
+    async def check_lease(self, step: Step, for_s: float) -> None:
+        """Raises StoreError unless the lease is ours for as long as the call of `step` may take.
+
+        That of its own scope, whose intent was just stored: a run may have hundreds of others.
+        """
+        await self._store.check(self._lease_of(step.address), for_s)
 
     async def done(
         self,
@@ -363,15 +368,30 @@ class Recorder:
     def _lease_for(self, entry: JournalEntry) -> Lease:
         """The lease of the scope that `entry` belongs to: its record's, or else its intent's."""
         assert entry.address is not None
-        record = self.records.get(entry.address)
-        scope = record.scope if record is not None else self._intended.get(entry.address)
+        return self._lease_of(entry.address)
+
+    def _lease_of(self, address: Address) -> Lease:
+        record = self.records.get(address)
+        scope = record.scope if record is not None else self._intended.get(address)
         return self._lease.of(scope if scope is not None else self._lease.scopes[0])
 
     def _keep(self, stored: Iterable[StateRecord], removed: Iterable[Address]) -> None:
         for address in removed:
-            self.records.pop(address, None)
-        for record in stored:
+            self._untrack(self.records.pop(address, None))
+        self._replace(stored)
+
+    def _replace(self, records: Iterable[StateRecord]) -> None:
+        for record in records:
+            self._untrack(self.records.get(record.address))
             self.records[record.address] = record
+            self._ids[record.id] += 1
+
+    def _untrack(self, record: StateRecord | None) -> None:
+        """`record` goes, or another one takes its place."""
+        if record is not None:
+            self._ids[record.id] -= 1
+            if not self._ids[record.id]:
+                del self._ids[record.id]
 
 
 async def _ended(storing: Iterable[anyio.Event]) -> None:

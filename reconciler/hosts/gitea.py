@@ -1,4 +1,4 @@
-"""Gitea and Forgejo, whose API is GitHub's in what is needed here. Source: Gitea's swagger, 1.24."""
+"""Gitea and Forgejo, whose API is GitHub's in what is needed here. Source: Gitea's description, 1.27.3."""
 
 from collections.abc import Mapping
 

@@ -1,11 +1,13 @@
 """Files to validated resources, with every problem of every file reported together."""
 
 import gc
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,16 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
+from reconciler.manifests.known import Known, values_of
 from reconciler.manifests.overlays.overlay import PATTERN_SIGNS, Overlays
 from reconciler.manifests.parallel import can_fork, in_second_process
-from reconciler.manifests.validation.loader import Effective, Loader, Part
+from reconciler.manifests.validation.loader import Effective, Loader
 from reconciler.manifests.validation.problems import MOST_PROBLEMS
 from reconciler.moves.follow import with_former
 from reconciler.policies import find_manifest_kinds
 
-FILES_FOR_TWO = 200  # below, a second process costs more than it saves
+BYTES_FOR_TWO = 200_000  # of files to compose: below, a second process costs more than it saves
+_SHARE_OF_FIRST = 0.35  # of these bytes: only the first process validates, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def load(
     whole: bool = True,
     read: Reader = read_files,
     keep: bool = False,
+    known: Known | None = None,
 ) -> Loaded:
     """Read, check and complete all manifests in `paths` (see `files.read_files`).
 
@@ -68,9 +73,11 @@ def load(
 
     `overlay`: the folder of an environment, below the folder `apart` that holds all of them. Its own
     manifests count unless `paths` are a part only (not `whole`) that they are not in. `read`: where the
-    bytes come from. `keep`: `Loaded.effective` is wanted.
+    bytes come from. `keep`: `Loaded.effective` is wanted. `known`: what files of other loads held.
     """
-    loader = Loader(find_manifest_kinds() if kinds is None else kinds, keep=keep)
+    loader = Loader(
+        find_manifest_kinds() if kinds is None else kinds, known if known is not None else Known(), keep=keep
+    )
     with _paused_collector():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
@@ -105,24 +112,24 @@ def load(
 
 
 def _read_all(loader: Loader, files: Sequence[tuple[str, bytes]]) -> None:
-    """Many files are read by two processes. What the second one cannot vouch for is read here again."""
-    two = len(files) >= FILES_FOR_TWO and can_fork() and not loader.keep
-    half = len(files) // 2 if two else len(files)
-    first, second = files[:half], files[half:]
-    other = in_second_process(partial(_read_clean, loader.kinds, second)) if second else None
-    for name, data in first:
+    for name, data in _composed_beside(loader.known, files):
         loader.read(name, data)
-    if other is not None and not loader.merge(other()):
-        for name, data in second:
-            loader.read(name, data)
 
 
-def _read_clean(kinds: Mapping[str, ManifestKind], files: Sequence[tuple[str, bytes]]) -> Part | None:
-    """What `files` declare, if there is nothing else to say of them."""
-    loader = Loader(kinds)
-    for name, data in files:
-        loader.read(name, data)
-    return None if loader.problems or not loader.complete else Part(loader.resources, loader.adopted)
+def _composed_beside(known: Known, files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """`files`, the last of which a second process composes while the first ones are used."""
+    unknown = [number for number, (_, data) in enumerate(files) if not known.holds(data)]
+    sizes = list(accumulate(len(files[number][1]) for number in unknown))
+    if not sizes or sizes[-1] < BYTES_FOR_TWO or not can_fork():
+        yield from files
+        return
+    # At least one file is left to the second process.
+    later = unknown[min(bisect_right(sizes, sizes[-1] * _SHARE_OF_FIRST), len(unknown) - 1) :]
+    theirs = [files[number][1] for number in later]
+    values = in_second_process(partial(values_of, theirs))
+    yield from files[: later[0]]
+    known.learn(theirs, values())
+    yield from files[later[0] :]
 
 
 def _read_layers(
@@ -140,7 +147,11 @@ def _read_layers(
         ((document, file) for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
         loader.kinds,
     )
-    documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
+    documents = [
+        (document, file)
+        for file, data in _composed_beside(loader.known, files)
+        for document in loader.compose(file, data)
+    ]
     documents += (each for each in overlays.manifests if belongs(each[1]))
     patched = [(overlays.apply(document, file), file) for document, file in documents]
     loader.relocation = with_former(

@@ -1,7 +1,7 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -47,6 +47,7 @@ from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.budget import Budget, Line, line_of
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -58,7 +59,8 @@ class Applied:
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
-    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `budget`: of the
+    requests, as far as they were known before.
     """
 
     plan: Plan
@@ -68,6 +70,7 @@ class Applied:
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
     head: str = ""
+    budget: Budget = field(default_factory=Budget)
 
 
 async def with_head(project: Project, applied: Applied) -> Applied:
@@ -134,12 +137,12 @@ async def _plan_and_run(
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
             raise TypeError(f"`approve` must answer True or False, not {type(approved).__name__}")
         if not approved:
-            return Applied(plan, declined=True, owed=plan.owed)
+            return Applied(plan, declined=True, owed=plan.owed, budget=project.budget)
     else:
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not plan.bindings and not plan.moves and not forgets:
-            return Applied(plan, owed=plan.owed)
+            return Applied(plan, owed=plan.owed, budget=project.budget)
     return await run_plan(
         project,
         plan,
@@ -333,6 +336,8 @@ async def _run_under(
         )
     )
     on_executor(executor)
+    if told := project.budget.add(project.services, _lines_of(project, plan)):
+        project.reporter.note(told)
     results = await executor.run()
     with anyio.CancelScope(shield=True):
         try:
@@ -359,7 +364,15 @@ async def _run_under(
         recorder.owed(),
         interrupted=executor.stopping,
         notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
+        budget=project.budget,
     )
+
+
+def _lines_of(project: Project, plan: Plan) -> Iterator[Line]:
+    """Of the calls that are surely sent if nothing goes wrong."""
+    for step in plan.steps:
+        if step.mutates and step.guard is None and step.for_each is None:
+            yield line_of(project.services, step.call.service, step.call.method, step.call.path)
 
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from reconciler.approvals.judging import About, missing, why_dead, why_late
 from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
-from reconciler.approvals.statement import Approval, parse_approval
+from reconciler.approvals.statement import APPROVAL, Approval, parse_approval
 from reconciler.core.advice import Command, command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
@@ -18,6 +18,7 @@ from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
+from reconciler.pipeline.authority import cut_off
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.loosened import loosened
 from reconciler.pipeline.project import Project
@@ -58,8 +59,13 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 async def judge(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
 ) -> Judged:
-    """Which of the given approvals count, and an error for each rule that asks for more of them."""
+    """Which of the given approvals count, and an error for each rule that asks for more of them.
+
+    Raises ReconcilerError where there were rules, and nobody can see them.
+    """
     authority = project.authority
+    if authority.is_cut_off and any(each.startswith(APPROVAL) for each in state.plans_run):
+        raise cut_off("approvals have been used with this state")
     about_ages = any(rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H for rule in authority.rules)
     ages = await to_thread.run_sync(project.ages_before) if about_ages else {}
     weaker, sizes = loosened(ages, resources), _Sizes(plan, state, resources)
@@ -91,9 +97,15 @@ def asked_of(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
     """What a plan says of the approvals that its apply will ask for, as far as the settings tell."""
+    return [_needed(warning, each) for each in needed_by(project, plan, state, resources)]
+
+
+def needed_by(
+    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> Sequence[Needed]:
+    """The rules that the apply of `plan` will ask about, as far as the settings tell."""
     sizes = _Sizes(plan, state, resources)
-    asked = needed(project.authority.rules, plan, project.environment or BASE, sizes)
-    return [_needed(warning, each) for each in asked]
+    return needed(project.authority.rules, plan, project.environment or BASE, sizes)
 
 
 def refuse_spent(approvals: Sequence[Approval], state: State, project: Project) -> None:

@@ -18,7 +18,7 @@ from reconciler.approvals.rules import ApprovalSettings, Rule
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.revisions.git import find_repository
+from reconciler.manifests.revisions.git import Git, Incomplete, find_repository
 from reconciler.manifests.revisions.revision import Revision
 from reconciler.manifests.revisions.trusted import trusted_revision
 from reconciler.pipeline.settings import ProjectSettings
@@ -41,13 +41,15 @@ _FETCH = (
 class Authority:
     """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign.
 
-    `before`: the revision before the change, if it is known.
+    `before`: the revision before the change, if it is known. `is_cut_off`: it is not, and the clone lacks
+    earlier versions, of which one may have had rules.
     """
 
     rules: tuple[Rule, ...] = ()
     signers: "Signers | None" = None
     unknown: str = ""
     before: Revision | None = None
+    is_cut_off: bool = False
 
 
 NO_RULES = Authority()
@@ -68,7 +70,11 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
                 help=_NAME_IT,
             )
         unknown = "" if outside else "which revision was before this change is not known"
-        return Authority(tuple(dict.fromkeys((*now.rules, *_rules_ever(config)))), outside, unknown)
+        rules, is_cut_off = _rules_ever(config)
+        rules = tuple(dict.fromkeys((*now.rules, *rules)))
+        if is_cut_off and (rules or (config.root / now.signers).exists()):
+            raise cut_off("this project has rules or signers of approvals")
+        return Authority(rules, outside, unknown, is_cut_off=is_cut_off)
     then = _settings_at(before)
     rules = tuple(dict.fromkeys((*then.rules, *now.rules)))
     if outside is not None:
@@ -147,12 +153,33 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
     return before
 
 
-def _rules_ever(config: ProjectSettings) -> Iterator[Rule]:
-    """The rules of all versions of the settings in this clone: the change may be one that took some away."""
+def cut_off(because: str) -> ReconcilerError:
+    """For a clone in which nobody can see which rules the change took away, though there were some."""
+    return ReconcilerError(
+        f"{because}, but this clone has only a part of the history, and which revision was before this "
+        "change is not known: a change may have taken rules away",
+        help=f"{_FETCH}, and without `filter`; or {_NAME_IT}",
+    )
+
+
+def _rules_ever(config: ProjectSettings) -> tuple[tuple[Rule, ...], bool]:
+    """The rules of all versions of the settings in this clone, and whether it lacks any.
+
+    The change may be one that took some away.
+    """
     try:
         git = find_repository(config.root, config.variables)
     except ReconcilerError:
-        return
+        return (), False
+    found: list[Rule] = []
+    try:
+        found.extend(_rules_of_versions(git))
+    except Incomplete:
+        return tuple(found), True
+    return tuple(found), git.is_shallow()
+
+
+def _rules_of_versions(git: Git) -> Iterator[Rule]:
     folders = PurePosixPath(git.prefix or ".")
     files = [f"{'../' * steps}{SETTINGS_FILE}" for steps in range(len(folders.parts) + 1)]
     asked = git.run("log", "-1", "--format=%H", f"-S{_SECTION}", "--", *files, allowed=(0, 128))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
+from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
 from reconciler.manifests.validation.loader import Effective
@@ -165,22 +166,32 @@ def read_manifests(
     reporter: Reporter | None = None,
     keep: bool = False,
     tree: WorkingTree | None = None,
+    known: Known | None = None,
 ) -> Manifests:
     """Those at `paths`, or the configured ones. `texts` shows those of `ref` afterwards, if it is given.
 
     `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
-    working tree, if somebody asks it afterwards.
+    working tree, if somebody asks it afterwards. `known`: what files held that the run has read before.
     """
+    known = known if known is not None else Known()
     found = _read_manifests(
-        paths, config, texts, ref=ref, changed_since=changed_since, reporter=reporter, keep=keep, tree=tree
+        paths,
+        config,
+        texts,
+        ref=ref,
+        changed_since=changed_since,
+        reporter=reporter,
+        keep=keep,
+        tree=tree,
+        known=known,
     )
     if config.trusted is None:
         return found
     from reconciler.pipeline.untrusted import compare_with_trusted, refuse_own_state
 
     refuse_own_state(config)
-    before = _before(given_paths((), config), config, config.trusted, whole=True)
+    before = _before(given_paths((), config), config, config.trusted, known, whole=True)
     trusted, remarks = compare_with_trusted(config, before, found.loaded, found.declared.at)
     loaded = replace(found.loaded, diagnostics=(*found.loaded.diagnostics, *remarks))
     return replace(found, loaded=loaded, trusted=trusted)
@@ -196,12 +207,13 @@ def _read_manifests(
     reporter: Reporter | None,
     keep: bool,
     tree: WorkingTree | None,
+    known: Known,
 ) -> Manifests:
     given = given_paths(paths, config)
     read = tree.read_files if tree is not None else None
     if ref is None and changed_since is None:
         loaded = _load(
-            given, config, None, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
+            given, config, None, known, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
         )
         loaded = _checked(loaded, config, paths)
         return Manifests(loaded, _selector(given, config, None, whole=not paths), _Elsewhere(config, None))
@@ -216,9 +228,11 @@ def _read_manifests(
         else None
     )
     if at is not None and config.env:
-        known = _environments_at(at, config)
-        refuse_unknown_environment(config.env, known, config.settings.overlays, f" at {ref}")
-    loaded = _load(given, config, at, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read)
+        names = _environments_at(at, config)
+        refuse_unknown_environment(config.env, names, config.settings.overlays, f" at {ref}")
+    loaded = _load(
+        given, config, at, known, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
+    )
     loaded = _checked(loaded, config, None if at is not None else paths)
     if at is not None:
         texts.use(at.texts)
@@ -230,7 +244,7 @@ def _read_manifests(
     from reconciler.pipeline.base_revision import settings_before, unseen_before
 
     then, problems = settings_before(config, base)
-    before = _before(given_paths(paths, then), then, base, whole=not paths)
+    before = _before(given_paths(paths, then), then, base, known, whole=not paths)
     loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
     files = SourceFiles(git, config.root, base, at)
     return Manifests(loaded, selected, _Elsewhere(config, at), changed(before, loaded, files.differ), at)
@@ -265,6 +279,7 @@ def _load(
     given: Sequence[str],
     config: ProjectSettings,
     at: "Revision | None",
+    known: Known,
     stdin: Callable[[], bytes] | None = None,
     *,
     whole: bool,
@@ -288,6 +303,7 @@ def _load(
         whole=whole,
         read=at.read_files if at is not None else read or partial(read_files, within=confines),
         keep=keep,
+        known=known,
     )
 
 
@@ -322,26 +338,37 @@ def _is_ours(problem: Diagnostic, root: Path, folders: Sequence[Path]) -> bool:
     return any(lies_in(root / problem.span.file, folder) for folder in folders)
 
 
-def _before(given: Sequence[str], config: ProjectSettings, base: "Revision", *, whole: bool) -> Loaded:
-    """The manifests at `base`: none for an environment that did not exist then."""
+def _before(
+    given: Sequence[str], config: ProjectSettings, base: "Revision", known: Known, *, whole: bool
+) -> Loaded:
+    """The manifests at `base`: none for an environment that did not exist then.
+
+    What is the same as now, by the ids that git gives contents, is neither read nor composed again.
+    """
+    from reconciler.manifests.revisions.blobs import blobs
+
     new = config.env and config.env not in config.settings.environments and not base.holds(config.overlay)
-    return Loaded() if new else _load([path for path in given if path != "-"], config, base, whole=whole)
+    if new:
+        return Loaded()
+    base = replace(base, at_hand=blobs(known.files(), base.commit))
+    return _load([path for path in given if path != "-"], config, base, known, whole=whole)
 
 
 def _selector(
     given: Sequence[str], config: ProjectSettings, at: "Revision | None", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
+    """Whether a record's manifest would be among `given`: it stands there, or nowhere any more."""
     folders = [*given, overlay_path(config)] if config.env and whole else given
-    return partial(_selected, config.root, folders, at)
 
+    @cache  # thousands of records are of one file
+    def selected(name: str) -> bool:
+        if name == STDIN:
+            return "-" in folders
+        source = (config.root / name).resolve()
+        there = at.holds(name) if at is not None else source.exists()
+        return not there or any(source.is_relative_to(Path(path).resolve()) for path in folders)
 
-def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: StateRecord) -> bool:
-    """Whether the record's manifest would be among `given`: it stands there, or nowhere any more."""
-    source = (root / record.source).resolve()
-    if record.source == STDIN:
-        return "-" in given
-    there = at.holds(record.source) if at is not None else source.exists()
-    return not there or any(source.is_relative_to(Path(path).resolve()) for path in given)
+    return lambda record: selected(record.source)
 
 
 class _Declared(NamedTuple):
@@ -385,7 +412,7 @@ class _Elsewhere:
         """By a file, or by all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
-            loaded = _load(given_paths(paths, self._found), self._found, self.at, whole=not source)
+            loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
             valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {

@@ -4,7 +4,7 @@ A state that is lost, or another one by mistake, knows nothing: under it everyth
 the ids of one platform mean nothing on another.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
+from reconciler.core.state_url import is_shared
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
@@ -81,16 +82,23 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
 
 
 def perhaps_other_state(
-    lineage: str, declared: Collection[Address], recorded: Collection[Address], place: str
+    lineage: str, declared: Collection[Address], recorded: Iterable[Address], place: str
 ) -> Diagnostic | None:
-    """A warning where manifests declare nothing in any app that the state at `place` has records of.
+    """What to say where manifests declare nothing in any app that the state at `place` has records of.
 
-    Then a plan retains all that is recorded, as if it had been this project's. None where nothing is wrong.
+    Then a plan retains all that is recorded, as if it had been this project's. An error in a place that
+    several machines reach: an apply would mix two projects there. None where nothing is wrong.
     """
-    if not declared or not recorded or {*map(_app, declared)} & {*map(_app, recorded)}:
+    apps, others = {*map(_app, declared)}, list[Address]()
+    for address in recorded if apps else ():
+        if _app(address) in apps:
+            return None  # most often the first: no look at the files of all others
+        others.append(address)
+    if not others:
         return None
-    known = f"{counted(len(recorded), 'object')}, such as {min(map(str, recorded))}"
-    return warning(
+    known = f"{counted(len(others), 'object')}, such as {min(map(str, others))}"
+    report = error if is_shared(place) else warning
+    return report(
         "perhaps-other-state",
         f"the state at {place} knows {known}, and "
         "these manifests declare nothing in the same apps: it may be the state of another project",

@@ -40,7 +40,8 @@ from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.rate import Waiting, quiet
+from reconciler.services.transport import HttpxTransport, is_loopback
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -85,7 +86,7 @@ async def open_project(
     sources = secret_sources(config, take_signals=options.take_signals)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
-        open_platform(config, options) as (platform, transport),
+        open_platform(config, options, reporter.waiting_for_limit) as (platform, transport),
         _opened(store, config, options, reporter) as (store, state),
     ):
         place = shown_url(options.state_url or settings.state_url)
@@ -129,9 +130,9 @@ def _opened(
 
 @asynccontextmanager
 async def open_platform(
-    config: ProjectSettings, options: Options
+    config: ProjectSettings, options: Options, waiting: Waiting = quiet
 ) -> AsyncIterator[tuple[Client, HttpxTransport]]:
-    """The platform's client, and the line that it speaks through.
+    """The platform's client, and the line that it speaks through. `waiting`: see `RateLimit`.
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
@@ -145,10 +146,11 @@ async def open_platform(
                     base_url,
                     (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
                     SystemClock(),
-                    rate_limit=config.settings.platform.rate_limit,
+                    rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
                     credential=_token_source(config, options),
+                    waiting=waiting,
                 ),
                 transport,
             )
@@ -313,6 +315,12 @@ def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
         execution.adopt_inferred,
         execution.read_concurrency,
     )
+
+
+def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
+    """Requests per second and action of the platform at `base_url`; None: as many as there are."""
+    platform = config.settings.platform
+    return None if is_loopback(base_url) and not platform.rate_limit_loopback else platform.rate_limit
 
 
 def _token(config: ProjectSettings) -> str:

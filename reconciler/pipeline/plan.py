@@ -130,7 +130,7 @@ def _of_the_state(
         return [state_missing(project.state_url, NOTHING_KNOWN, refused=False)]
     if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
         return []  # what is refused is not applied, and may be what got another name
-    recorded = [address for address, record in records.items() if desired.selected(record)]
+    recorded = (address for address, record in records.items() if desired.selected(record))
     found = perhaps_other_state(state.lineage, desired.by_address.keys(), recorded, project.state_url)
     return [found] if found is not None else []
 

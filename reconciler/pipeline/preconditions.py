@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Move, Plan, Read, SecretRef
 from reconciler.execution.open_intents import describe, parse_intent
@@ -15,7 +16,6 @@ from reconciler.kinds.roles import owner_of
 from reconciler.pipeline.plan import PROVIDE_HELP
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
-from reconciler.planning.lookup import Lookup
 from reconciler.planning.siblings import Siblings
 from reconciler.planning.unread import Unread
 from reconciler.services.registry import providers_of

@@ -15,6 +15,7 @@ from reconciler.pipeline.authority import NO_RULES, Authority
 from reconciler.pipeline.context import make_context
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
+from reconciler.services.budget import Budget
 from reconciler.services.client import Client
 from reconciler.services.observe import observe
 from reconciler.services.registry import Services
@@ -33,9 +34,9 @@ class Project:
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
     project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
-    `seen`: gets each answer that a plan is made from. `authority`: which changes need an approval, and of
-    whom. `ages_before`: how old the newest snapshot could be before the change, by address. `variables`: of
-    the run, for the programs that judge an approval.
+    `seen`: gets each answer that a plan is made from. `budget`: of the requests of this verb. `authority`:
+    which changes need an approval, and of whom. `ages_before`: how old the newest snapshot could be before
+    the change, by address. `variables`: of the run, for the programs that judge an approval.
     """
 
     store: Spooling
@@ -60,6 +61,7 @@ class Project:
     ages_before: Callable[[], Mapping[Address, int]] = dict
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     seen: Callable[[Read, Observation], None] = lambda read, observation: None
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def services(self) -> Services:
@@ -94,4 +96,5 @@ async def read_all(
         reporter=project.reporter,
         about=about,
         at_once=project.limits.read_concurrency,
+        budget=project.budget,
     )

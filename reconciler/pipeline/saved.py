@@ -34,11 +34,6 @@ async def dump_plan(store: Store, plan: Plan, rehearsal: Rehearsal | None = None
     return saved.dump_plan(plan, await _key(store, "a plan is saved"), rehearsal)
 
 
-async def load_plan(store: Store, text: bytes) -> Plan:
-    """The plan alone; see `load_saved`."""
-    return (await load_saved(store, text)).plan
-
-
 async def load_saved(store: Store, text: bytes) -> saved.SavedPlan:
     """Raises ReconcilerError where there is no state, and for what was not made with it, or changed since."""
     return saved.load_saved(text, await _key(store, "a saved plan is read"))

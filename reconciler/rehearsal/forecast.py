@@ -1,7 +1,8 @@
 """What will have come to pass at a later time: the twin's clock moves on, and what is there then is compared.
 
 What the platform does by itself, the twin does: snapshots are taken and expire. What is known without it
-stands in manifests and records: ignores that are over, and how full volumes were when earlier runs saw them.
+stands in manifests, settings and records: ignores that are over, how long an approval counts, and how full
+volumes were when earlier runs saw them.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
+from reconciler.approvals.rules import Needed
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
@@ -23,6 +25,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
 from reconciler.pipeline.apply import run_plan
+from reconciler.pipeline.approving import needed_by
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project, read_all
@@ -78,7 +81,8 @@ async def forecast(
     """
     require_extra("sandbox", "a forecast")
     seen, begin = dict(observed), plan.context.at
-    records = (await project.store.load()).records
+    state = await project.store.load()
+    records = state.records
     reads = _snapshot_reads(records, project.capabilities)
     await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
     original, _ = await original_of(project, desired, plan, seen, {})
@@ -88,6 +92,8 @@ async def forecast(
         _on_twin, original, platform_now + (at - begin), after_apply, abandon_on_cancel=True
     )
     items += _ignores_over(desired.resources, then, begin, at)
+    if not after_apply:  # whose approvals were used
+        items += _approval_over(needed_by(project, plan, state, desired.by_address), begin, at)
     items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
@@ -249,6 +255,19 @@ def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at
             what = f"`{each.field}` is compared again, ignored until {each.until} ({each.reason}){then_done}"
             over = datetime.combine(each.until + timedelta(days=1), time(), UTC)
             yield Item(resource.address, what, over)
+
+
+def _approval_over(asked: Sequence[Needed], begin: datetime, at: datetime) -> Iterator[Item]:
+    """An approval is of a whole plan: it ends when the first of the rules that ask for it says so."""
+    first = min(asked, key=lambda each: each.rule.lasts, default=None)
+    if first is None or at < begin + first.rule.lasts:
+        return
+    others = len({address for each in asked for address in each.addresses}) - 1
+    also = f", and for {counted(others, 'other resource')}" if others else ""
+    what = (
+        f"an approval given now has expired (valid {first.rule.valid}); one is needed for this change{also}"
+    )
+    yield Item(first.addresses[0], what, begin + first.rule.lasts)
 
 
 async def _full(

@@ -76,7 +76,7 @@ class Rehearsal:
 
     @property
     def text(self) -> str:
-        """What the digest is of, as JSON: how each run ends, and what is owed then.
+        """What the digest is of, as JSON: how each run ends, what is owed then, and what that rests on.
 
         Not durations, nor wording: questions name ids and moments of the twin, which differ each time.
         """
@@ -89,5 +89,6 @@ class Rehearsal:
             ],
             "differences": self.differences,
             "unrehearsed": [[str(each.address), each.why] for each in self.unrehearsed],
+            "assumptions": [[each.name, each.says] for each in self.assumptions],
         }
         return json.dumps(signed, sort_keys=True, separators=(",", ":"))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.advice import Command
 from reconciler.core.context import Context
@@ -12,6 +12,9 @@ from reconciler.core.model import SENSITIVE, Action, Change, Owed
 from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template, UnlessRecorded
 from reconciler.reports.advice import advice_documents
 from reconciler.reports.diagnostics import diagnostic_documents
+
+if TYPE_CHECKING:
+    from reconciler.services.budget import Budget
 
 SUMMARY = (
     Action.CREATE,
@@ -101,6 +104,13 @@ def apply_document(
     if head:
         document["head"] = head
     return document
+
+
+def budget_document(budget: "Budget | None") -> dict[str, Any]:
+    """Nothing where no limit holds."""
+    if budget is None or not budget.is_limited:
+        return {}
+    return {"budget": {"requests": budget.requests, "limited_s": round(budget.limited_s, 3)}}
 
 
 def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:

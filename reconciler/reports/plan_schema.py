@@ -41,6 +41,7 @@ def plan_schema() -> _Schema:
         "providers": {"type": "object", "additionalProperties": _TEXT, "description": "Addresses by name."},
         "rehearsal": _object(_REHEARSAL, _REHEARSAL_TOO, says="With --rehearse: how each call ends."),
         "forecast": _object(_FORECAST, says="With --at: what will have come to pass."),
+        "budget": _object(_BUDGET, says="Where rate limits hold: what they make of this plan."),
         "moves": {"type": "array", "items": _object({"from": _TEXT, "to": _TEXT, "id": _TEXT})},
     }
     version = {"const": FORMAT_VERSION}
@@ -86,6 +87,14 @@ def _one_of(words: Iterable[StrEnum]) -> _Schema:
     return {"enum": [each.value for each in words]}
 
 
+_BUDGET = {
+    "requests": {**_WHOLE, "description": "How many were needed at least."},
+    "limited_s": {
+        "type": "number",
+        "minimum": 0,
+        "description": "How long the limits alone take for them, if answers come at once.",
+    },
+}
 _CONTEXT = {
     "environment": _TEXT,
     "platform": _TEXT_OR_NULL,

@@ -19,6 +19,7 @@ from reconciler.reports.places import NOWHERE, Places
 if TYPE_CHECKING:
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
+    from reconciler.services.budget import Budget
 
 ReadLine = Callable[[str, int], str | None]
 
@@ -64,13 +65,17 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReport(Report):
-    """`unchanged`: to be named in the text; None: they are only counted."""
+    """`unchanged`: to be named in the text; None: they are only counted.
+
+    `budget`: of the requests that the command has made.
+    """
 
     kind = "plan"
     plan: Plan
     unchanged: Sequence[Address] | None = None
     rehearsal: "Rehearsal | None" = None
     forecast: "Forecast | None" = None
+    budget: "Budget | None" = None
 
     @property
     def about(self) -> Context:
@@ -107,7 +112,7 @@ class ApplyReport(Report):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
     `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
-    afterwards; "" where it is not known.
+    afterwards; "" where it is not known. `budget`: as in a PlanReport.
     """
 
     kind = "apply"
@@ -118,6 +123,7 @@ class ApplyReport(Report):
     head: str = ""
     ended: Literal["done", "declined", "refused"] = "done"
     plan_shown: bool = False
+    budget: "Budget | None" = None
 
     @property
     def about(self) -> Context | None:

@@ -39,13 +39,13 @@ from reconciler.services.answers import (
 from reconciler.services.auth import Auth, without_credential
 from reconciler.services.breaker import Breaker
 from reconciler.services.outcome import Outcome, classify, unanswered
-from reconciler.services.rate import RateLimit
+from reconciler.services.rate import RateLimit, Waiting, quiet
 from reconciler.services.refusals import Refusal, recognise
 from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
-from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port, is_loopback
+from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
@@ -53,9 +53,9 @@ UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 class Client:
     """The API of one service at `base_url`. Paths of calls and reads are plain text here.
 
-    `rate_limit`: requests per second and action (see `Service.action`); None, or a loopback `base_url`:
-    unlimited. `read_only`: everything but GET raises Refused. `credential`: where people find what `auth`
-    shows. `jitter` gives numbers from 0 to 1.
+    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`:
+    everything but GET raises Refused. `credential`: where people find what `auth` shows. `jitter` gives
+    numbers from 0 to 1. `waiting`: see `RateLimit`.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Client:
         read_only: bool = False,
         credential: str = "",
         jitter: Callable[[], float] = random.random,
+        waiting: Waiting = quiet,
     ) -> None:
         self.service = service
         self.credential = credential
@@ -78,8 +79,8 @@ class Client:
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
-        self.rate_limit = None if is_loopback(base_url) else rate_limit
-        self._rate = RateLimit(self.rate_limit, clock)
+        self.rate_limit = rate_limit
+        self._rate = RateLimit(rate_limit, clock, waiting=waiting)
         self.label = service.label or "the platform"  # in messages
         self._breaker = Breaker(self.label, clock)
         self._user_agent = user_agent
@@ -197,6 +198,8 @@ class Client:
             outcome = unanswered(error)
             told = f"{method} {path} at {self.address} got no answer: {outcome.message}"
             return replace(outcome, message=told)
+        finally:
+            self._rate.answered(self.action(call))
         if not fails(answer.status):
             self._breaker.answered()
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
@@ -213,12 +216,16 @@ class Client:
 
     async def _get(self, path: str, slots: AbstractAsyncContextManager[object]) -> Answer:
         """The last answer within the budget (see `retry`)."""
-        await self._rate.wait(self._action("GET", path))
+        action = self._action("GET", path)
+        await self._rate.wait(action)
 
         async def attempt(deadline_s: float) -> Answer:
             async with slots:
                 self._breaker.enter(path)
-                return await self._watched(path, deadline_s)
+                try:
+                    return await self._watched(path, deadline_s)
+                finally:
+                    self._rate.answered(action)
 
         try:
             answer = await answer_to_get(

@@ -24,7 +24,8 @@ from reconciler.core.errors import (
 from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Call, Read
+from reconciler.core.steps import Read
+from reconciler.services.budget import Budget, Line, line_of
 from reconciler.services.client import Client
 from reconciler.services.registry import Services
 from reconciler.services.retry import fails
@@ -41,15 +42,21 @@ async def observe(
     reporter: Reporter,
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
     at_once: int,
+    budget: Budget,
 ) -> None:
     """Answer every read, in no certain order, `at_once` requests at a time. Paths must be plain text.
+
+    They are added to `budget`, and where they wait for limits, that is said before.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
     service refuses the token itself (401), and Refused when it is plainly down or has answered no read at
     all: then no answer would mean anything. `about`: the addresses that a read is about, for the one
     diagnostic of an outage.
     """
-    waiting = iter(_by_turn(services, reads))
+    lines = [line_of(services, read.service, "GET", read.path) for read in reads]
+    if told := budget.add(services, lines):
+        reporter.note(told)
+    waiting = iter(_by_turn(reads, lines))
     slots = anyio.CapacityLimiter(at_once)
     done = 0
     began_s = clock.monotonic()
@@ -116,13 +123,11 @@ def _refused(outages: Sequence[Diagnostic]) -> Refused:
     return Refused("the platform answers no reads; nothing was changed", outages)
 
 
-def _by_turn(services: Services, reads: Sequence[Read]) -> Sequence[Read]:
-    """`reads` in the order in which the limits let them pass: the first of each action, then the second."""
-    before: Counter[tuple[str, str]] = Counter()
+def _by_turn(reads: Sequence[Read], lines: Sequence[Line]) -> Sequence[Read]:
+    """`reads` in the order in which the limits let them pass: the first of each line, then the second."""
+    before: Counter[Line] = Counter()
     rounds = []
-    for read in reads:
-        client = services.clients.get(read.service)
-        line = (read.service, client.action(Call("GET", read.path)) if client is not None else "")
+    for line in lines:
         rounds.append(before[line])
         before[line] += 1
     return [read for _, read in sorted(zip(rounds, reads, strict=True), key=itemgetter(0))]

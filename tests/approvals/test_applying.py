@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.approvals.rules import Rule
 from reconciler.approvals.statement import Approval
-from reconciler.core.errors import Refused
+from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.steps import Plan
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import saved
@@ -255,3 +255,18 @@ async def test_it_must_still_hold_when_the_lock_is_free(stage: Stage, ana: Perso
     with pytest.raises(Refused, match="does not count any more") as refused:
         await run_saved(project, Desired(()), plan, (), given=given, tell=a_minute_passes)
     assert codes(refused.value) == ["approval-dead", "approval-dead"]
+
+
+async def test_rules_that_a_shallow_clone_does_not_show_are_known_by_the_approvals_that_were_used(
+    stage: Stage, ana: Person, bob: Person
+) -> None:
+    """A merged change that takes all rules away decides nothing about itself where the clone begins."""
+    project = watched(stage, ana, bob)
+    plan = await planned(stage, project)
+    cut_off = replace(project, authority=Authority(is_cut_off=True))
+    again = await run(cut_off, await make_plan(cut_off, Desired(loaded(stage, volume(rest=DELETED)))))
+    assert again.results == ()  # nobody has ever approved anything here
+    await run(project, plan, *[await approved(stage, plan, each) for each in (ana, bob)])
+    with pytest.raises(ReconcilerError, match="approvals have been used with this state") as refused:
+        await apply(cut_off, Desired(loaded(stage, volume())), approve=lambda plan: True)
+    assert "fetch-depth: 0" in refused.value.help

@@ -167,6 +167,56 @@ def test_a_clone_without_the_base_is_an_error_that_says_how_to_fetch_it(
         assert "fetch-depth: 0" in refused.value.help
 
 
+def shallow(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with the newest commit only, which becomes the working directory."""
+    git(root, "clone", "-q", "--depth", "1", f"file://{root}", "../shallow")
+    monkeypatch.chdir(root.parent / "shallow")
+    return root.parent / "shallow"
+
+
+def test_a_shallow_clone_of_a_project_with_rules_is_an_error_where_no_base_is_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule, say: the versions of the settings in the clone would be the change's choice."""
+    git(root, "rm", "-q", "reconcile.yaml")
+    commit(root, "only the file of the signers is left")
+    clone = shallow(root, monkeypatch)
+    for variables in ({}, event(root, "schedule", {}), {"GITLAB_CI": "true"}):
+        with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
+            authority(clone, **variables)
+        assert "fetch-depth: 0" in refused.value.help
+        assert "--base REF" in refused.value.help
+    git(clone, "fetch", "-q", "--unshallow")
+    assert sorted(said(authority(clone))[0]) == BOTH[0]
+
+
+@pytest.mark.parametrize("filter", ["blob:none", "tree:0"])
+def test_a_clone_without_the_files_of_earlier_versions_is_cut_off(
+    root: Path, monkeypatch: pytest.MonkeyPatch, filter: str
+) -> None:
+    """Nothing is fetched: whether there were rules is not known."""
+    git(root, "config", "uploadpack.allowFilter", "true")
+    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../partial")
+    monkeypatch.chdir(root.parent / "partial")
+    with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
+        authority(root)
+    assert "without `filter`" in refused.value.help
+    git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
+    commit(root)
+    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../without")
+    monkeypatch.chdir(root.parent / "without")
+    assert authority(root).is_cut_off
+
+
+def test_a_shallow_clone_of_a_project_that_shows_no_rules_is_cut_off(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
+    commit(root)
+    found = authority(shallow(root, monkeypatch))
+    assert (found.rules, found.is_cut_off) == ((), True)
+
+
 def test_settings_that_a_change_moves_nearer_or_away_hide_no_rule(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

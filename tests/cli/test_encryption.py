@@ -55,6 +55,11 @@ def test_every_verb_works_on_an_encrypted_state(
     assert other.run("state", "doctor").out.splitlines()[-1].startswith("state: verified, 1 record")
     assert "0 problems" in other.run("doctor", code=None).out
     assert f"Volume/{app}/data" in other.run("history", f"Volume/{app}/data").out
+    run = other.json("history").json["runs"][0]["id"]
+    refused = other.run("bundle", run, "--out", "run.bundle", code=1).err
+    assert "its state is encrypted" in refused
+    assert f"reconcile history show {run}" in refused
+    assert not (other.root / "run.bundle").exists()
     assert "free: no process holds it" in other.run("state", "unlock", app).out
     assert f"{app} was unlocked" in other.run("history").out
     for text in (app, "vol_", "data"):

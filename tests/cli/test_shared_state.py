@@ -8,13 +8,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from reconciler.core.state_url import shown_url
 from reconciler.pipeline.open import open_state
 from reconciler.pipeline.settings import find_settings
 from reconciler.state import spool_file
 from reconciler.state.codec import encode_entry
 from reconciler.state.spool_file import Kept
 from reconciler.state.store import Event
-from tests.cli.harness import Project, lines_with, volume
+from tests.cli.harness import Project, Sandbox, lines_with, volume
 from tests.cli.test_state import entry
 from tests.providers.postgres import Postgres
 from tests.state.objects.conftest import S3, make_s3, moto_server  # noqa: F401 - fixtures
@@ -32,7 +33,7 @@ class Shared:
 
     @property
     def shown(self) -> str:
-        return self.url
+        return shown_url(self.url)
 
 
 @pytest.fixture(params=["postgres", "s3"])
@@ -77,6 +78,23 @@ def test_what_one_runner_made_the_next_one_knows(team: Project, elsewhere: Path)
     assert other.run("state", "doctor").out.splitlines()[-1].startswith("state: verified, 1 record")
     assert "0 problems" in other.run("doctor", code=None).out
     assert not list((other.root / ".reconcile").glob("*.db*"))
+
+
+def test_a_second_project_at_the_same_place_sends_nothing(
+    team: Project, sandbox: Sandbox, app: str, elsewhere: Path, shared: Shared
+) -> None:
+    team.apply()
+    sandbox.app(f"{app}-blog")
+    second = runner(team, elsewhere / "second")
+    second.write(volume(f"{app}-blog"))
+    for verb in (["plan"], ["apply", "--auto-approve"]):
+        told = second.run(*verb, code=1).err
+        assert "error[perhaps-other-state]" in told
+        assert f"the state at {shared.shown} knows" in told
+    assert not sandbox.call("GET", f"/v1/apps/{app}-blog/volumes")
+    lineage = team.json("plan").json["context"]["lineage"]
+    second.write(f"state: {{url: '{shared.url}', lineage: {lineage}}}\n", "reconcile.yaml")
+    assert second.apply().json["results"][0]["outcome"] == "done"
 
 
 def test_a_state_moves_up_and_back(project: Project, app: str, shared: Shared, elsewhere: Path) -> None:

@@ -135,6 +135,9 @@ def test_on_a_terminal_apply_asks_and_no_means_nothing_is_sent(
     code, _ = on_a_terminal(project, "apply", typed=b"y\n")
     assert code == 0
     assert len(sandbox.volumes(app)) == 1
+    code, shown = on_a_terminal(project, "state", "restore", typed=END_OF_INPUT)
+    assert code == 1
+    assert "nothing was changed" in shown
 
 
 def test_a_signal_ends_the_question_at_once(project: Project, sandbox: Sandbox, app: str) -> None:

@@ -100,3 +100,13 @@ def test_an_on_demand_snapshot_is_waited_for(still_project: Project, still: Sand
     still_project.write(volume(app, spec="region: ams, size_gb: 20"))
     still_project.apply()
     assert still.volume(app)["size_gb"] == 20
+
+
+def test_json_says_what_the_limits_make_of_a_run_where_they_hold(project: Project, app: str) -> None:
+    project.write(volume(app))
+    assert "budget" not in project.json("plan").json
+    project.env["RECONCILE_RATE_LIMIT_LOOPBACK"] = "1"
+    assert project.json("plan").json["budget"] == {"requests": 1, "limited_s": 0.0}
+    ran = project.apply()
+    assert ran.json["budget"] == {"requests": 3, "limited_s": 0.0}  # two looks and a create
+    assert "limits allow" not in ran.err

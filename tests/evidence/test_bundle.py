@@ -139,7 +139,9 @@ def test_signers_who_may_not_are_refused(made: Made, other: Made) -> None:
     ],
 )
 def test_an_approval_of_something_else_is_refused(tmp_path: Path, said: Mapping[str, str]) -> None:
-    assert refused(make(tmp_path, "data", **said).data) == "approvals/01.statement"
+    data = make(tmp_path, "data", **said).data
+    assert refused(data) == "approvals/01.statement"
+    assert told_by_shell(tmp_path, data) == "refused: approvals/01.statement\n"
 
 
 # --- without this program ---
@@ -157,6 +159,43 @@ def by_shell(folder: Path, data: bytes, *more: str) -> subprocess.CompletedProce
     (folder / "a.bundle").write_bytes(data)
     command = ["sh", str(script(folder)), str(folder / "a.bundle"), *more]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def told_by_shell(folder: Path, data: bytes, *more: str) -> str:
+    """What it says when it refuses."""
+    done = by_shell(folder, data, *more)
+    assert (done.returncode, done.stderr) == (1, "")
+    return done.stdout
+
+
+def test_the_script_has_thirty_lines(tmp_path: Path) -> None:
+    assert len(script(tmp_path).read_text().splitlines()) <= 30
+
+
+def test_the_script_names_the_part_that_is_another_one(made: Made, other: Made, tmp_path: Path) -> None:
+    theirs, rows = unpack(other.data), sorted(name for name in unpack(made.data) if "journal/" in name)
+    beginning, *_, end = rows
+
+    def told(**parts: bytes | None) -> str:
+        return told_by_shell(tmp_path, repacked(made, **parts)).removeprefix("refused: ").rstrip()
+
+    assert told(**{rows[2]: theirs[rows[2]]}) == rows[2]
+    assert told(**{rows[2]: None}) == rows[3]
+    assert told(**{beginning: None}) == rows[1]
+    assert told(**{end: None}) == rows[-2]
+    assert told(**dict.fromkeys(rows)) == "journal/*.row"
+    assert told(**{PLAN: theirs[PLAN]}) == PLAN
+    assert told(**{"rehearsal.json": b"{}"}) == "rehearsal.json"
+    assert told(**{"approvals/01.signature": theirs["approvals/01.signature"]}) == "approvals/01.statement"
+    assert told(**{"approvals/02.statement": theirs["approvals/01.statement"]}) == "approvals/02.statement"
+    assert told_by_shell(tmp_path, made.data, other.head) == "refused: head.json: another head\n"
+    spoilt = made.data.replace(b'{"plan":"id1"', b'{"plan":"id2"', 1)
+    line = f"reconcile-bundle-1 {digest(_archive(spoilt))} ".encode() + made.data[84:149]
+    assert told_by_shell(tmp_path, line + _archive(spoilt)) == f"refused: SHA256SUMS {beginning}: FAILED\n"
+
+
+def _archive(data: bytes) -> bytes:
+    return data.partition(b"\n")[2]
 
 
 def test_the_script_accepts_what_verify_accepts(made: Made, tmp_path: Path) -> None:
@@ -196,7 +235,7 @@ def test_a_head_that_the_state_never_had_is_refused(made: Made, other: Made) -> 
 
 def test_rows_that_are_chained_as_they_were_encrypted_are_refused(made: Made) -> None:
     sealed = replace(made.state, heads={"token": "0" * 64})
-    with pytest.raises(NotBundled, match="an encrypted state"):
+    with pytest.raises(NotBundled, match="its state is encrypted"):
         bundle(made.contents, sealed, made.run)
 
 

@@ -13,7 +13,7 @@ from reconciler.state.memory import MemoryStore
 from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease
 from tests.contexts import context
-from tests.execution.stage import START, Stage
+from tests.execution.stage import START, Stage, cluster, outcomes, volume
 from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
@@ -106,3 +106,30 @@ async def _lease(store: Refusing) -> Lease:
     await store.close()  # the first run's process has ended
     assert isinstance(store.inner, MemoryStore)
     return await store.inner.lease(SCOPES, "another")
+
+
+class Checked(Passing):
+    """Notes of which scopes a lease was checked."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.scopes: list[tuple[str, ...]] = []
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        self.scopes.append(lease.scopes)
+        await super().check(lease, for_s)
+
+
+async def test_a_call_costs_a_check_of_its_own_scope_however_many_there_are(stage: Stage) -> None:
+    stage.store = spooling(store := Checked(made(stage.time)), stage.time, stage.root)
+    applied = await stage.apply(f"{volume('data')}{volume('logs')}{cluster()}")
+    assert set(outcomes(applied).values()) == {"done"}
+    assert sorted(store.scopes) == [("org/personal",), ("shop",), ("shop",)]
+
+
+async def test_the_ids_that_are_tracked_are_those_of_the_records_as_they_stand(stage: Stage) -> None:
+    _, recorder, plan = await prepared(stage)
+    tracked = recorder.tracked_ids()
+    assert set(tracked) == {"id_orders", "id_copy", "id_logs"}
+    await recorder.start(plan)
+    assert set(tracked) == {each.id for each in recorder.records.values()} == {"id_orders", "id_copy"}

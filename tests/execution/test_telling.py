@@ -167,6 +167,29 @@ def test_reading_is_told_about_each_30_s(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+def test_a_wait_for_the_limit_is_told_about_each_30_s(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = PlainReporter()
+    for waited_s in (*range(70), *range(40)):
+        reporter.waiting_for_limit("GET apps/shop/volumes", 100 - waited_s, 100, waited_s)
+    reporter.waiting_for_limit("GET apps/shop/volumes", 0, 100, 70)
+    assert capsys.readouterr().err.splitlines() == [
+        f"waiting for the limit of GET apps/shop/volumes: {left} of 100 left" for left in (70, 40, 70)
+    ]
+
+
+def test_a_terminal_shows_which_limit_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = Console(file=io.StringIO(), force_terminal=True, soft_wrap=True, width=120)
+    reporter = LiveReporter(console, now_s=lambda: 100.0)
+    waiting = "waiting for the limit of GET apps/shop/volumes: 12 of 20 left"
+    reporter.waiting_for_limit("GET apps/shop/volumes", 12, 20, 1)
+    assert str(reporter.__rich__()) == waiting
+    reporter.observing(8, 20, 4)
+    assert str(reporter.__rich__()) == f"reading the platform: 8 of 20 (4 s); {waiting}"
+    reporter.waiting_for_limit("GET apps/shop/volumes", 0, 20, 13)
+    assert str(reporter.__rich__()) == "reading the platform: 8 of 20 (4 s)"
+
+
 def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     seconds = [100.0]

@@ -20,6 +20,7 @@ from reconciler.execution.traffic import Traffic, Unsent
 from reconciler.pipeline.apply import Applied, PlanRefused
 from reconciler.pipeline.declared import Desired
 from reconciler.secrets.sensitive import Sensitive
+from reconciler.services.budget import Budget
 from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
@@ -75,9 +76,17 @@ class Far:
         self.down_after_a_loss = 0  # the same, once an answer got lost
         self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
         self.refusal: Mapping[str, str] = {"retry-after": "2"}
+        self.slow_s: Mapping[str, float] = {}  # how much longer the first three of a method are on their way
+        self.too_many = 0
         self.asks: Mapping[str, str] = {}  # headers of what every GET is answered while `down`
         stage.platform = platform_client(
-            self, ADDRESS, lambda: TOKEN, stage.time, rate_limit=rate_limit, jitter=lambda: 1.0
+            self,
+            ADDRESS,
+            lambda: TOKEN,
+            stage.time,
+            rate_limit=rate_limit,
+            jitter=lambda: 1.0,
+            waiting=lambda *told: stage.reporter.waiting_for_limit(*told),
         )
 
     async def request(
@@ -85,7 +94,8 @@ class Far:
     ) -> Answer:
         path = url.removeprefix(ADDRESS)
         self.sent.append((method, path, self._stage.time.elapsed_s))
-        await self._stage.time.sleep(ANSWER_S)
+        is_slow = sum(each == method for each, _, _ in self.sent) <= 3
+        await self._stage.time.sleep(ANSWER_S + self.slow_s.get(method, 0.0) * is_slow)
         if method == "GET" and path in self.given_up:
             return Answer(503, {"retry-after": "60"}, b"")
         if self.down and method == "GET":
@@ -99,7 +109,11 @@ class Far:
         if method == "POST" and self.refused:
             self.refused -= 1
             return Answer(429, self.refusal, b"")
-        return await self._stage.line.request(method, url, headers=headers, body=body, deadline_s=deadline_s)
+        answer = await self._stage.line.request(
+            method, url, headers=headers, body=body, deadline_s=deadline_s
+        )
+        self.too_many += answer.status == 429
+        return answer
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -149,6 +163,14 @@ def of_apps(apps: int, each: int) -> str:
 class Waits(Reporter):
     def __init__(self) -> None:
         self.asked: list[tuple[str, float]] = []
+        self.notes: list[str] = []
+        self.lines: list[tuple[str, int, int, float]] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
+        self.lines.append((action, left, total, waited_s))
 
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
         self.asked.append((step.id, wait_s))
@@ -171,6 +193,44 @@ async def test_creates_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(s
         assert all(fourth - first >= 1 - 1e-6 for first, fourth in fourths)
 
 
+async def test_what_the_limits_cost_is_said_before_and_who_waits_meanwhile(shared: Stage) -> None:
+    add_apps(shared, 2)
+    Far(shared)
+    shared.reporter = told = Waits()
+    found = await applied(shared, of_apps(1, 10) + volume().replace("app: shop", "app: app1"))
+    assert told.notes == ["11 requests; the platform's limits allow them in about 7 s"]
+    assert (found.budget.requests, found.budget.limited_s) == (2 + 2 + 11, 7)
+    assert {action for action, *_ in told.lines} == {"POST apps/app0/volumes"}
+    assert [(left, total) for _, left, total, _ in told.lines] == [(left, 10) for left in range(7, -1, -1)]
+    waited = [waited_s for *_, waited_s in told.lines]
+    assert waited[0] == 0
+    assert waited == sorted(waited)
+
+
+async def test_of_several_lines_the_longest_one_is_told(shared: Stage) -> None:
+    add_apps(shared, 2)
+    Far(shared)
+    shared.reporter = told = Waits()
+    await applied(shared, of_apps(2, 4) + of_apps(1, 12).replace("name: data", "name: more"))
+    first = next(left for action, left, *_ in told.lines if action.endswith("app0/volumes"))
+    assert first == 16 - 3
+    assert told.lines[-1][:2] == ("POST apps/app0/volumes", 0)
+    assert sum(left == 0 for _, left, *_ in told.lines) == 1
+
+
+async def test_calls_that_were_long_on_their_way_make_no_later_one_come_too_early(shared: Stage) -> None:
+    """The platform counts when a call arrives: the fourth may come a second after the first ones came."""
+    add_apps(shared, 1)
+    shared.call("POST", "/_sandbox/switches", {"rate_limit": "on"})
+    far = Far(shared)
+    far.slow_s = {"POST": 0.7}
+    found = await applied(shared, of_apps(1, 10))
+    assert Counter(outcomes(found).values()) == {"done": 10}
+    assert far.too_many == 0
+    posts = far.times("POST")
+    assert posts[-1] - posts[0] <= 7 + 0.7 + 2 * ANSWER_S
+
+
 async def test_reads_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(shared: Stage) -> None:
     add_apps(shared, 20)
     far = Far(shared)
@@ -191,6 +251,7 @@ async def test_reads_of_many_apps_go_out_as_fast_as_the_limits_of_each_allow(sha
             clock=shared.time,
             reporter=Reporter(),
             at_once=16,
+            budget=Budget(),
         )
         group.cancel_scope.cancel()
     assert len(answers) == 200

@@ -1,9 +1,8 @@
-"""Doubles of GitHub, GitLab and Gitea over HTTP on loopback: what `comment` needs of their published APIs.
+"""Doubles of GitHub, GitLab and Gitea over HTTP on loopback: what `comment` needs of their APIs.
 
-Sources: github/rest-api-description (issues/list-comments, create-comment, update-comment, pulls/get,
-repos/create-commit-status, users/get-authenticated), GitLab's API of notes, merge requests, statuses and
-users, Gitea's swagger (issueGetComments, issueCreateComment, issueEditComment, repoGetPullRequest,
-repoCreateStatus, userGetCurrent).
+What the hosts publish (tests/hosts/published) judges each request, and each answer of the double: its test
+fails at the end where one is not as described. What no description tells is from their documentation: limits
+of lengths, orders of lists, who may do what.
 """
 
 import json
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.hosts.published import completed, problems_of_answer, published
 
 HEAD, OLDER, MERGE = "a" * 40, "b" * 40, "c" * 40
 REPOSITORY, NUMBER = "acme/shop", 7
@@ -52,7 +53,8 @@ class Fault:
 class World:
     """One pull request. `me`: whom the token writes as; "" where `GET /user` is refused, as for apps.
 
-    `log`: method and path of each request. `strangers`: tokens that came and are not known.
+    `log`: method and path of each request. `strangers`: tokens that came and are not known. `wrong`: what
+    of requests and answers is not as the host describes them.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class World:
     log: list[tuple[str, str]] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
     url: str = ""
     date: str = "Mon, 01 Jun 2026 12:10:00 GMT"
     token: str = TOKEN
@@ -90,15 +93,13 @@ class World:
 Reply = tuple[int, Any, Mapping[str, str]]
 Answering = Callable[[World, str, str, Mapping[str, str], Any], Reply]
 
-_DOC = {"documentation_url": "https://docs.github.com/rest"}
-
 
 def github(world: World, method: str, path: str, query: Mapping[str, str], body: Any) -> Reply:
     """Comments are listed oldest first, 30 on a page unless `per_page` (at most 100) says otherwise."""
     repository = f"/repos/{REPOSITORY}"
     if (method, path) == ("GET", "/user"):
         if not world.me:
-            return 403, {"message": "Resource not accessible by integration", **_DOC}, {}
+            return 403, {"message": "Resource not accessible by integration"}, {}
         return 200, {"login": world.me, "id": 1, "type": "User"}, {}
     if (method, path) == ("GET", f"{repository}/pulls/{NUMBER}"):
         return 200, {"number": NUMBER, "head": {"sha": world.head}, "merge_commit_sha": world.merge}, {}
@@ -106,14 +107,14 @@ def github(world: World, method: str, path: str, query: Mapping[str, str], body:
         size = min(int(query.get("per_page", "30")), 100)
         return _page(world, query, size, [_github(world, each) for each in world.comments])
     if method != "GET" and world.reads_only:
-        return 403, {"message": "Resource not accessible by integration", **_DOC}, {}
+        return 403, {"message": "Resource not accessible by integration"}, {}
     if path == f"{repository}/issues/{NUMBER}/comments" and method == "POST":
         return _refused_text(body, 65_536) or (201, _github(world, world.say(world.author, body["body"])), {})
     if found := re.fullmatch(rf"{repository}/issues/comments/(\d+)", path):
         return _edited(world, int(found[1]), body, 65_536, _github) if method == "PATCH" else (405, None, {})
     if found := re.fullmatch(rf"{repository}/statuses/([0-9a-f]+)", path):
         return _status(world, found[1], body, {"success", "failure", "pending", "error"}, 140)
-    return 404, {"message": "Not Found", **_DOC}, {}
+    return 404, {"message": "Not Found"}, {}
 
 
 def gitea(world: World, method: str, path: str, query: Mapping[str, str], body: Any) -> Reply:
@@ -132,11 +133,7 @@ def gitlab(world: World, method: str, path: str, query: Mapping[str, str], body:
     if (method, path) == ("GET", "/user"):
         return 200, {"id": 1, "username": world.author}, {}
     if (method, path) == ("GET", request):
-        return (
-            200,
-            {"iid": NUMBER, "sha": world.head, "merge_commit_sha": None, "squash_commit_sha": None},
-            {},
-        )
+        return 200, {"iid": NUMBER, "sha": world.head, "merge_commit_sha": None}, {}
     if (method, path) == ("GET", f"{request}/notes"):
         ordered = world.comments if query.get("sort") == "asc" else world.comments[::-1]
         size = min(int(query.get("per_page", "20")), 100)
@@ -170,7 +167,6 @@ def _github(world: World, comment: Written) -> dict[str, Any]:
         "body": comment.body,
         "user": {"login": comment.author} if comment.author else None,
         "html_url": f"{world.url}/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}",
-        "created_at": "2026-06-01T12:00:00Z",
     }
 
 
@@ -180,7 +176,6 @@ def _gitlab(world: World, comment: Written) -> dict[str, Any]:
         "body": comment.body,
         "author": {"username": comment.author},
         "system": comment.system,
-        "noteable_iid": NUMBER,
     }
 
 
@@ -252,13 +247,33 @@ class _Handler(BaseHTTPRequestHandler):
         elif not parts.path.startswith(f"{base}/"):
             reply = (404, {"message": "Not Found"}, {})
         else:
-            reply = ANSWERING[world.kind](world, self.command, path, query, body)
+            reply = self._as_described(parts.path.removeprefix(base), query, body)
         if fault is not None:
             self._fail(fault)
             return
         self._answer(*reply)
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815
+
+    def _as_described(self, sent: str, query: Mapping[str, str], body: Any) -> Reply:
+        """The double's answer, where request and answer are as published."""
+        world, described = self.world, published(self.world.kind)
+        operation = described.operation(self.command, sent)
+        if operation is None:
+            return self._wrong(f"{self.command} {sent} is not described")
+        problems = list(described.problems_of_request(operation, sent, query, body))
+        if problems:
+            return self._wrong(*(f"{operation.name}: {each}" for each in problems))
+        status, document, headers = ANSWERING[world.kind](world, self.command, unquote(sent), query, body)
+        document = completed(operation, status, document)
+        problems = list(problems_of_answer(operation, status, document))
+        if problems:
+            return self._wrong(*(f"{operation.name}: {each}" for each in problems))
+        return status, document, headers
+
+    def _wrong(self, *problems: str) -> Reply:
+        self.world.wrong += problems
+        return 400, {"message": "; ".join(problems)}, {}
 
     def _fault(self, path: str) -> Fault | None:
         for fault in self.world.faults:
@@ -300,3 +315,4 @@ def serving(kind: str, **details: Any) -> Iterator[World]:
         finally:
             server.shutdown()
             thread.join()
+    assert world.wrong == [], "\n".join(world.wrong)

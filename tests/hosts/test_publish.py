@@ -109,6 +109,10 @@ def test_it_is_updated_in_place_and_only_where_it_says_something_else(world: Wor
     del world.log[:]
     assert shown(world, plan(later_s=120, changes=1), sets_status=False).action == "unchanged"
     assert {method for method, _ in world.log} == {"GET"}
+    del world.log[:]
+    done = shown(world, plan(later_s=180), sets_status=False, author=world.author)
+    assert done.action == "updated"
+    assert [method for method, _ in world.log] == ["GET", "GET", writes[world.kind]]
 
 
 @each_host

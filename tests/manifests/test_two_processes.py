@@ -23,7 +23,7 @@ def both_ways(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Loaded, Lo
         return True
 
     monkeypatch.setattr(module, "can_fork", yes)
-    monkeypatch.setattr(module, "FILES_FOR_TWO", 2)
+    monkeypatch.setattr(module, "BYTES_FOR_TWO", 2)
     two = load(["."], root=folder)
     assert asked
     monkeypatch.setattr(module, "can_fork", lambda: False)

@@ -5,11 +5,14 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from reconciler.approvals.rules import Rule
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
+from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
+from reconciler.pipeline.project import Project
 from reconciler.rehearsal.forecast import forecast, look_ahead
 from reconciler.rehearsal.outlook import Forecast, Item
 from tests.execution.stage import START, Stage, loaded, plan, volume
@@ -121,6 +124,33 @@ async def test_the_pace_that_runs_have_seen_tells_when_a_volume_is_as_large_as_i
     assert what == "its size reaches 20 GB, the upper end of its range (1.0 GB more a day)"
     assert when is not None
     assert abs(when - stage.time.now() - timedelta(days=20 - size_gb)) < timedelta(minutes=10)
+
+
+async def test_an_approval_that_will_have_expired_is_told_with_its_end(stage: Stage) -> None:
+    """The rule that lasts shortest ends it. What was applied meanwhile needs none any more."""
+    rest = "lifecycle: {deletion: delete}\n"
+    await stage.apply(volume("one", rest=rest) + "---\n" + volume("two", rest=rest))
+    day, hour = (
+        Rule.model_validate({"when": {"action": "delete"}, "valid": valid}) for valid in ("24h", "1h")
+    )
+    ruled = replace(stage.project(), authority=Authority((day,)))
+    at, desired = stage.time.now() + timedelta(hours=24), Desired(loaded(stage, ""))
+
+    async def approvals(project: Project, moment: datetime, **options: bool) -> list[Item]:
+        _, _, found = await look_ahead(project, desired, at=moment, **options)
+        assert found is not None
+        return [each for each in found.items if "approval" in each.what]
+
+    (item,) = await approvals(ruled, at)
+    what = "an approval given now has expired (valid 24h); one is needed for this change"
+    assert (str(item.address), item.when) == ("Volume/shop/one", at)
+    assert item.what == f"{what}, and for 1 other resource"
+    assert await approvals(ruled, at - timedelta(seconds=1)) == []
+    assert await approvals(ruled, at, after_apply=True) == []
+    assert await approvals(stage.project(), at) == []
+    both = replace(ruled, authority=Authority((day, hour)))
+    (item,) = await approvals(both, at)
+    assert (item.when, "(valid 1h)" in item.what) == (at - timedelta(hours=23), True)
 
 
 async def test_a_plan_that_the_twin_refuses_has_no_forecast_after_it(stage: Stage) -> None:

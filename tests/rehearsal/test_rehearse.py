@@ -10,7 +10,7 @@ from reconciler.core.model import Address, Owed
 from reconciler.pipeline.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import dump_plan, load_saved, unverified
-from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Cell, Rehearsal
+from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Assumption, Cell, Rehearsal
 from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
@@ -79,7 +79,8 @@ async def test_a_saved_plan_carries_its_rehearsal(stage: Stage) -> None:
 def test_only_durations_and_wording_are_not_in_the_digest_of_a_rehearsal() -> None:
     owed = Owed(Address("Volume", "data", "shop"), "restart", "so", "owed")
     cell = Cell("a#create", "killed", "decision", (owed,), "made?", "lost", 7.5)
-    of = Rehearsal(("a#create",), 1, (cell,), ("differs",))
+    room = Assumption("placement", "there is room")
+    of = Rehearsal(("a#create",), 1, (cell,), ("differs",), assumptions=(room,))
     same = replace(cell, duration_s=9.0, question="at another time?", error="otherwise")
     assert replace(of, cells=(same,)).digest == of.digest
     others = [
@@ -91,6 +92,10 @@ def test_only_durations_and_wording_are_not_in_the_digest_of_a_rehearsal() -> No
         replace(of, steps=()),
         replace(of, of=2),
         replace(of, differences=()),
+        replace(of, assumptions=()),
+        replace(of, assumptions=(room, room)),
+        replace(of, assumptions=(replace(room, name="read_lag_s"),)),
+        replace(of, assumptions=(replace(room, says="there is none"),)),
     ]
     assert of.digest not in {each.digest for each in others}
 

@@ -37,6 +37,8 @@ from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import find_settings
 from reconciler.planning.as_json import parse_plan, plan_json
 from reconciler.planning.digest import plan_digest
+from reconciler.rehearsal.assumptions import ASSUMED, assumptions
+from reconciler.rehearsal.matrix import NONE, Cell, Rehearsal
 from reconciler.state.store import State
 from tests.approvals.people import ENV, Person, make, plainly_verified
 from tests.execution.stage import START, Stage
@@ -82,11 +84,15 @@ class World:
     lines: list[str]
     files: list[bytes]
     now: datetime
-    rehearsal: str
+    rehearsal: Rehearsal | None
     environment: str
     lineage: str
     used: set[str] = field(default_factory=set)
     authority: Authority | None = None
+
+    @property
+    def rehearsed(self) -> str:
+        return self.rehearsal.digest if self.rehearsal is not None else ""
 
 
 def draw(rng: random.Random, cast: Cast) -> World:
@@ -95,9 +101,10 @@ def draw(rng: random.Random, cast: Cast) -> World:
         {"when": {"environment": plan.context.environment}, "from": rng.choice((1, 1, 2, 3)), "valid": "24h"}
     )
     people = rng.sample(list(cast.known), rule.people)
+    rehearsal = rng.choice((None, _rehearsal(rng)))
     statement = Statement(
         plan=plan_digest(plan),
-        rehearsal=rng.choice(("", f"{rng.randrange(1 << 64):064x}")),
+        rehearsal=rehearsal.digest if rehearsal is not None else "",
         environment=plan.context.environment,
         lineage=plan.context.lineage or "lineage-1",
         principal="nobody",
@@ -118,10 +125,16 @@ def draw(rng: random.Random, cast: Cast) -> World:
         lines,
         files,
         now,
-        statement.rehearsal,
+        rehearsal,
         statement.environment,
         statement.lineage,
     )
+
+
+def _rehearsal(rng: random.Random) -> Rehearsal:
+    steps = tuple(f"Volume/shop/{rng.randrange(1 << 32):08x}#create" for _ in range(2))
+    cells = (Cell("", NONE, "converged"), *(Cell(step, "killed", "decision") for step in steps))
+    return Rehearsal(steps, 2, cells, assumptions=assumptions(rng.sample(sorted(ASSUMED), 2)))
 
 
 Change = Callable[[World, random.Random, Cast], None]
@@ -155,7 +168,20 @@ def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def another_rehearsal(world: World, rng: random.Random, cast: Cast) -> None:
-    world.rehearsal = f"{rng.randrange(1 << 64):064x}" if not world.rehearsal or rng.random() < 0.5 else ""
+    """Another one, none, or the same one that ends otherwise or takes something else for granted."""
+    of = world.rehearsal
+    others: list[Rehearsal | None] = [_rehearsal(rng)]
+    if of is not None:
+        (first, *rest), (cell, *cells) = of.assumptions, of.cells
+        others += [
+            None,
+            replace(of, assumptions=tuple(rest)),
+            replace(of, assumptions=(replace(first, says=f"not {first.says}"), *rest)),
+            replace(of, assumptions=(replace(first, name=f"{first.name}_s"), *rest)),
+            replace(of, cells=(replace(cell, end="pending"), *cells)),
+            replace(of, differences=("one more call",)),
+        ]
+    world.rehearsal = rng.choice(others)
 
 
 def another_environment(world: World, rng: random.Random, cast: Cast) -> None:
@@ -399,7 +425,7 @@ async def runs(project: Project, world: World) -> bool:
         return False
     approvals = tuple({each.id: each for each in found}.values())
     state = State(world.lineage, {}, (), frozenset(world.used))
-    judged = await judge(project, world.plan, state, {}, Given(approvals, world.rehearsal))
+    judged = await judge(project, world.plan, state, {}, Given(approvals, world.rehearsed))
     return not has_errors(judged.problems) and bool(judged.counting)
 
 

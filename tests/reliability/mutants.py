@@ -118,7 +118,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "the lease is not checked before a call",
         SENDING,
-        "        await run.recorder.check_lease(run.limits.deadline_s)\n",
+        "        await run.recorder.check_lease(step, run.limits.deadline_s)\n",
         "",
     ),
     _mutant(
@@ -513,7 +513,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "an old epoch may write",
         LEASES,
-        "if current.get(scope) != epoch:",
+        "if connection.execute(query, ours).fetchone() is None:",
         "if False:",
     ),
     _mutant(

@@ -109,8 +109,37 @@ APPROVALS: tuple[Mutant, ...] = (
         "where nobody names what was before, a change may take rules away",
         f"{ASKED}::test_without_a_base_no_rule_of_any_version_is_gone",
         AUTHORITY,
-        "(*now.rules, *_rules_ever(config))",
+        "(*now.rules, *rules)",
         "now.rules",
+    ),
+    _tested(
+        "a shallow clone passes for a whole one",
+        f"{ASKED}::test_a_shallow_clone_of_a_project_with_rules_is_an_error_where_no_base_is_known",
+        AUTHORITY,
+        "return tuple(found), git.is_shallow()",
+        "return tuple(found), False",
+    ),
+    _tested(
+        "a version that a partial clone lacks passes for one without rules",
+        f"{ASKED}::test_a_clone_without_the_files_of_earlier_versions_is_cut_off",
+        AUTHORITY,
+        "return tuple(found), True",
+        "return tuple(found), False",
+    ),
+    _tested(
+        "approvals that were used say nothing of rules that a clone does not show",
+        f"{APPLIED}::test_rules_that_a_shallow_clone_does_not_show_are_known_by_the_approvals_that_were_used",
+        "pipeline/approving.py",
+        "if authority.is_cut_off and",
+        "if False and",
+    ),
+    _tested(
+        "an approval does not cover what its rehearsal takes for granted",
+        "tests/rehearsal/test_rehearse.py::"
+        "test_only_durations_and_wording_are_not_in_the_digest_of_a_rehearsal",
+        "rehearsal/matrix.py",
+        "[[each.name, each.says] for each in self.assumptions]",
+        "[]",
     ),
     _tested(
         "a clone without the base does as if there was none",

@@ -13,11 +13,14 @@ from reconciler.core.model import Action, Address
 from reconciler.core.steps import Call, ForEach, IfOwed, Move, OutputRef, Step, UnlessRecorded
 from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.plan_schema import plan_schema
-from reconciler.reports.report import Failure, PlanReport
+from reconciler.reports.report import ApplyReport, Failure, PlanReport
+from reconciler.services.budget import Budget, line_of
+from reconciler.services.registry import Services
 from tests.docs.pages import ROOT
 from tests.reports import plans
 from tests.reports.reports import forecast_of, rehearsal_of
 from tests.reports.schemas import PLAN, Schema
+from tests.services.script import platform, reply
 
 DATA = Address("Volume", "data", "shop")
 RARE = replace(
@@ -48,6 +51,19 @@ def test_a_rehearsal_and_a_forecast_are_as_the_schema_says() -> None:
     found = json.loads(FORMAT.render(report))
     assert {"rehearsal", "forecast"} < set(found)
     assert PLAN.problems(found) == []
+
+
+def test_a_budget_is_there_where_limits_hold() -> None:
+    limited, unlimited = Budget(), Budget()
+    client, _ = platform(reply(), rate_limit=1.0)
+    services = Services({client.name: client})
+    limited.add(services, [line_of(services, client.name, "GET", "/v1/apps/shop/volumes")] * 10)
+    found = json.loads(FORMAT.render(PlanReport(plan=plans.PLAN, budget=limited)))
+    assert found["budget"] == {"requests": 10, "limited_s": 7.0}
+    assert PLAN.problems(found) == []
+    assert "budget" not in json.loads(FORMAT.render(PlanReport(plan=plans.PLAN, budget=unlimited)))
+    applied = ApplyReport(plan=plans.PLAN, budget=limited)
+    assert json.loads(FORMAT.render(applied))["budget"] == found["budget"]
 
 
 def test_a_plan_that_failed_has_diagnostics_alone() -> None:

@@ -1,8 +1,14 @@
 """`--changed-since`: what the working tree, also uncommitted, changes since it left a branch."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from reconciler.manifests.reading.plain import plain_values
+from reconciler.manifests.revisions.revision import Revision
 from tests.inprocess import Command, secret, volume
 from tests.revisions.repository import commit, git
 
@@ -157,3 +163,29 @@ def test_branches_without_a_common_commit_are_told_of(reconcile: Command) -> Non
     told = reconcile("validate --changed-since main", code=1).err
     assert "have no commit in common" in told
     assert "name a revision that this branch comes from" in told
+
+
+def test_what_is_as_before_is_neither_read_from_git_nor_composed_again(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    composed: list[bytes] = []
+    asked: list[str] = []
+    of_git = Revision._read
+
+    def noted(data: bytes) -> list[Any] | None:
+        composed.append(data)
+        return plain_values(data)
+
+    def read(self: Revision, ids: Sequence[str]) -> list[bytes]:
+        asked.extend(ids)
+        return of_git(self, ids)
+
+    monkeypatch.setattr("reconciler.manifests.known.plain_values", noted)
+    monkeypatch.setattr(Revision, "_read", read)
+    branch(reconcile)
+    reconcile.write("manifests/data.yaml", volume(size_gb=11))
+    assert differing(reconcile) == (["Volume/shop/data"], [])
+    assert sorted(composed) == [
+        each.encode() for each in (volume(), volume(size_gb=11), volume("logs", size_gb=5))
+    ]
+    assert asked == [git(reconcile.root, "rev-parse", "main:manifests/data.yaml")]

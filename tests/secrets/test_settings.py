@@ -1,4 +1,4 @@
-"""What reconcile.yaml says of secrets."""
+"""What reconcile.yaml and variables say of secrets, addresses and the platform's limits."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.schema import json_schema
-from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.open import rate_limit_of, secret_sources
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 
 
@@ -191,3 +191,24 @@ def test_a_wrong_setting_is_shown_where_it_stands_from_the_root(
     (problem,) = refused.value.diagnostics
     assert problem.span is not None
     assert (problem.span.file, problem.span.line, problem.span.column) == ("reconcile.yaml", *place)
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "far", "near"),
+    [
+        ("", "", 1.0, None),
+        ("platform: {rate_limit_loopback: true}\n", "", 1.0, 1.0),
+        ("platform: {rate_limit_loopback: true, rate_limit: 5}\n", "", 5.0, 5.0),
+        ("platform: {rate_limit_loopback: true, rate_limit: null}\n", "", None, None),
+        ("", "1", 1.0, 1.0),
+        ("", "0", 1.0, None),
+        ("platform: {rate_limit_loopback: true}\n", "0", 1.0, None),
+    ],
+)
+def test_the_limits_hold_on_loopback_only_where_that_is_asked_for(
+    tmp_path: Path, text: str, variable: str, far: float | None, near: float | None
+) -> None:
+    (tmp_path / "reconcile.yaml").write_text(text)
+    config = find_settings(tmp_path, {"RECONCILE_RATE_LIMIT_LOOPBACK": variable})
+    assert rate_limit_of(config, "https://platform.example") == far
+    assert rate_limit_of(config, "http://127.0.0.1:8099") == near

@@ -490,11 +490,6 @@ async def test_an_idle_time_brings_back_no_more_than_the_burst() -> None:
     assert [sent.at_s for sent in script.sent] == [0, 0, 0, 100, 100, 100, 101]
 
 
-async def test_there_is_no_rate_limit_on_loopback() -> None:
-    many: list[tuple[Method, str]] = [("POST", VOLUMES)] * 50
-    assert set(await sent_at(many, rate_limit=1.0, base_url="http://127.0.0.1:1")) == {0}
-
-
 # --- logs ---
 
 

@@ -51,7 +51,7 @@ class Document:
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
     mapping. What an alias or a merge key brought stands where the alias stands; paths below it
     have no position of their own. `surprises`: the text of plain scalars that YAML reads as
-    something else than they look. `has_nulls`: a null stands somewhere in `value`. `elsewhere` and
+    something else than they look. `has_nulls`: a null may stand somewhere in `value`. `elsewhere` and
     `keys_elsewhere`: positions of what overlays gave, or removed (see `overlays`); they go first.
 
     A document is private until somebody who knows its kind asks for it `shown`.
@@ -72,7 +72,15 @@ class Document:
 
     def shown(self) -> "Document":
         """The same, of a kind that holds no secrets."""
-        return replace(self, spans=shown_spans(self.spans), key_spans=shown_spans(self.key_spans))
+        return Document(  # `replace` takes as long as validating a volume
+            self.value,
+            shown_spans(self.spans),
+            shown_spans(self.key_spans),
+            self.surprises,
+            self.has_nulls,
+            self.elsewhere,
+            self.keys_elsewhere,
+        )
 
     def hidden(self) -> "Document":
         """The same, of a kind that holds secrets: also what overlays gave is not shown."""

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 _CHUNK = 1 << 20
@@ -13,6 +14,11 @@ def blob_id(data: bytes, commit: str) -> str:
     digest = _begun(len(data), commit)
     digest.update(data)
     return digest.hexdigest()
+
+
+def blobs(contents: Iterable[bytes], commit: str) -> dict[str, bytes]:
+    """`contents` by their ids."""
+    return {blob_id(data, commit): data for data in contents}
 
 
 def file_id(path: Path, commit: str) -> str | None:

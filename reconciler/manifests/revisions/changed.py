@@ -43,7 +43,7 @@ def changed(
             return False
         return meant(was) == meant(now) and not other_files(was, now)
 
-    differ = {address for address in (*old, *new) if not same(address)} | set(before.claimed)
+    differ = {address for address in {**old, **new} if not same(address)} | set(before.claimed)
     differ |= {to for address in differ for each in (old, new) for to in _moved(each.get(address), new)}
     referring: Mapping[Address, set[Address]] = defaultdict(set)
     for resource in new.values():

@@ -55,6 +55,10 @@ class GitFailed(ReconcilerError):
     """`git` ended with an error that nothing here explains better."""
 
 
+class Incomplete(ReconcilerError):
+    """An object of the history is not in this clone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Git:
     """The repository that holds `folder`. `prefix`: the folder's path in it, "" or ending with `/`."""
@@ -67,7 +71,10 @@ class Git:
     def run(
         self, *arguments: str, stdin: bytes = b"", allowed: Collection[int] = (0,)
     ) -> subprocess.CompletedProcess[bytes]:
-        """The ended process; its code is one of `allowed`. Raises ReconcilerError for any other."""
+        """The ended process; its code is one of `allowed`. Raises ReconcilerError for any other.
+
+        Raises Incomplete, whatever is allowed, where it needs what a partial clone does not have.
+        """
         try:
             done = subprocess.run(  # noqa: S603 - no shell, and names cannot be options
                 ["git", *_ALWAYS, *arguments],  # noqa: S607 - the user's own git, by its name
@@ -86,18 +93,18 @@ class Git:
             raise ReconcilerError(f"git did not answer within {self.timeout_s:g} s") from None
         except OSError as failure:
             raise ReconcilerError(f"git cannot be run: {failure.strerror or failure}") from failure
+        if done.returncode == 0:
+            return done
+        stderr = done.stderr.decode(errors="replace")
+        if any(map(stderr.__contains__, _PARTIAL)):
+            raise self.incomplete()
         if done.returncode not in allowed:
-            stderr = done.stderr.decode(errors="replace")
-            raise (
-                self.incomplete()
-                if any(map(stderr.__contains__, _PARTIAL))
-                else _explained(stderr, self.folder)
-            )
+            raise _explained(stderr, self.folder)
         return done
 
-    def incomplete(self) -> ReconcilerError:
+    def incomplete(self) -> Incomplete:
         """What to say where an object of the history is not in this clone."""
-        return ReconcilerError(
+        return Incomplete(
             "this clone does not have all files of that revision, and they are not fetched automatically",
             help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
         )

@@ -2,7 +2,7 @@
 
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ class Revision:
     """One commit. `ref`: how messages call it. `texts`: what was read so far, by name as in diagnostics.
 
     `confined`: no manifest is read that lies outside of the folder which `git` is about, the project's root.
+    `at_hand`: contents by their id that git need not be asked for.
     """
 
     git: Git
@@ -35,6 +36,7 @@ class Revision:
     commit: str
     texts: dict[str, bytes] = field(default_factory=dict)
     confined: bool = False
+    at_hand: Mapping[str, bytes] = field(default_factory=dict)
     _tree: dict[str, _Entry] | None = None
 
     @property
@@ -202,9 +204,10 @@ class Revision:
 
     def _leave_out_large(self, wanted: dict[str, str], problems: list[Diagnostic]) -> None:
         """Take files out of `wanted` that are too large to be manifests: all others are read at once."""
-        ids = "".join(f"{self.tree[path].id}\n" for path in wanted).encode()
+        unseen = [each for each in wanted.items() if self.tree[each[0]].id not in self.at_hand]
+        ids = "".join(f"{self.tree[path].id}\n" for path, _ in unseen).encode()
         sizes = self.git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids).stdout.split(b"\n")
-        for (path, name), size in zip([*wanted.items()], sizes, strict=False):
+        for (path, name), size in zip(unseen, sizes, strict=False):
             if size.isdigit() and int(size) > MOST_BYTES:
                 del wanted[path]
                 message = f"`{name}` is larger than {MOST_BYTES >> 20} MiB"
@@ -212,6 +215,11 @@ class Revision:
 
     def _contents(self, ids: Sequence[str]) -> list[bytes]:
         """The bytes of objects, as they are stored: without filters or line-end conversion."""
+        unseen = [id for id in dict.fromkeys(ids) if id not in self.at_hand]
+        read = dict(zip(unseen, self._read(unseen), strict=True))
+        return [self.at_hand[id] if id in self.at_hand else read[id] for id in ids]
+
+    def _read(self, ids: Sequence[str]) -> list[bytes]:
         if not ids:
             return []
         answer = self.git.run("cat-file", "--batch", stdin="".join(f"{id}\n" for id in ids).encode()).stdout

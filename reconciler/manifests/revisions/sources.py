@@ -22,6 +22,8 @@ from reconciler.manifests.revisions.blobs import file_id
 from reconciler.manifests.revisions.git import Git
 from reconciler.manifests.revisions.revision import Revision
 
+_SCALARS = frozenset({bool, float, int, str})
+
 
 def source_files(resource: Resource) -> list[str]:
     """Paths of the files that the resource's secret values come from, relative to the project's root.
@@ -44,7 +46,9 @@ def value_sources(value: Any, place: Place = ("spec",)) -> Iterator[tuple[Place,
         yield place, value
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            yield from value_sources(getattr(value, name), (*place, field.alias or name))
+            inner = getattr(value, name)
+            if inner is not None and type(inner) not in _SCALARS:  # most of what there is
+                yield from value_sources(inner, (*place, field.alias or name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from value_sources(item, (*place, key))

@@ -16,9 +16,10 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
+from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
-from reconciler.manifests.reading.compose import Document, compose
+from reconciler.manifests.reading.compose import Composed, Document, compose
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.validation.envelope import API_VERSION, manifest_models
@@ -58,19 +59,12 @@ def _models(kinds: tuple[ManifestKind, ...]) -> dict[str, type[BaseModel]]:
     return manifest_models({kind.name: kind for kind in kinds})
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a loader of some of the files found."""
-
-    resources: dict[Address, Resource]
-    adopted: dict[tuple[str, str], Resource]
-
-
 class Loader:
     """One load: what was read so far."""
 
-    def __init__(self, kinds: Mapping[str, ManifestKind], *, keep: bool = False) -> None:
+    def __init__(self, kinds: Mapping[str, ManifestKind], known: Known, *, keep: bool = False) -> None:
         self.kinds = kinds
+        self.known = known
         self.keep = keep
         self.effective: list[Effective] = []
         self.overlays: Overlays | None = None
@@ -89,9 +83,10 @@ class Loader:
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
         """The documents of a file but those of sops, with the problems of the others noted.
 
-        `signs`: more of what tells that it may hold a secret.
+        `signs`: more of what tells that a file of an overlay may hold a secret.
         """
-        composed = compose(data, file, self.table)
+        documents = self.known.documents(data, self.table) if not signs else None
+        composed = Composed(documents, []) if documents is not None else compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
@@ -117,16 +112,6 @@ class Loader:
             known = len(self.problems)
             self.document(document, file)
             errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
-
-    def merge(self, part: Part | None) -> bool:
-        """Take over what another loader found; False, and nothing taken, if that is not simply more."""
-        if part is None or not self.resources.keys().isdisjoint(part.resources):
-            return False
-        if not self.adopted.keys().isdisjoint(part.adopted):
-            return False
-        self.resources |= part.resources
-        self.adopted |= part.adopted
-        return True
 
     def document(self, document: Document, file: str) -> None:
         kind = self.kind_of(document, file)

@@ -106,6 +106,7 @@ class PlatformSettings(Section):
     rate_limit: float | None = Field(
         1.0, gt=0, strict=False, description="Requests per second and action; null for none."
     )
+    rate_limit_loopback: bool = Field(False, description="Keep to `rate_limit` on loopback, too.")
 
 
 class ExecutionSettings(Section):

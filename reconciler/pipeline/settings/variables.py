@@ -33,6 +33,9 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
                 or f"known are: extended, {', '.join(sorted(known_capabilities()))}",
             )
         platform = platform.model_copy(update={"capabilities": names})
+    if env.get("RECONCILE_RATE_LIMIT_LOOPBACK"):
+        limited = env["RECONCILE_RATE_LIMIT_LOOPBACK"] != "0"
+        platform = platform.model_copy(update={"rate_limit_loopback": limited})
     if env.get("RECONCILE_SETTLE_S"):
         execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
     state = settings.state

@@ -7,6 +7,7 @@ from reconciler.reports import forecast, rehearsal
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import (
     apply_document,
+    budget_document,
     context_document,
     drift_document,
     failure_document,
@@ -43,7 +44,7 @@ def document(report: Report) -> dict[str, Any]:
                 plan["rehearsal"] = rehearsal.document(report.rehearsal)
             if report.forecast is not None:
                 plan["forecast"] = forecast.document(report.forecast)
-            return plan
+            return plan | budget_document(report.budget)
         case DriftReport():
             drift = drift_document(
                 report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics
@@ -57,7 +58,7 @@ def document(report: Report) -> dict[str, Any]:
                 head=report.head,
                 ended=report.ended,
                 diagnostics=report.diagnostics,
-            )
+            ) | budget_document(report.budget)
         case ValidationReport():
             problems: dict[str, Any] = {"diagnostics": diagnostic_documents(report.diagnostics)}
             if report.environments:

@@ -10,6 +10,7 @@ from reconciler.services.client import Client
 from reconciler.services.machines import kept
 from reconciler.services.machines.paths import action, scope
 from reconciler.services.machines.refusals import POLICY
+from reconciler.services.rate import Waiting, quiet
 from reconciler.services.service import Service
 from reconciler.services.transport import Transport
 
@@ -31,11 +32,12 @@ def platform_client(
     token: Callable[[], str],
     clock: Clock,
     *,
-    rate_limit: float | None = 1.0,
+    rate_limit: float | None = None,
     user_agent: str = "reconciler",
     read_only: bool = False,
     credential: str = "`platform.token_from`",
     jitter: Callable[[], float] = random.random,
+    waiting: Waiting = quiet,
 ) -> Client:
     """A client of the /v1 API of one platform; see `Client`, and `BearerToken` for `token`."""
     return Client(
@@ -49,4 +51,5 @@ def platform_client(
         read_only=read_only,
         credential=credential,
         jitter=jitter,
+        waiting=waiting,
     )

@@ -23,7 +23,6 @@ class Held:
     tag: str
     ends_s: float
     lost: bool = False
-    proofs: list[float] = field(default_factory=list)  # until when each serves a check; see `Keeping.prove`
     lock: Lock = field(default_factory=Lock)
 
     def holds(self, scope: str) -> bool:
@@ -34,8 +33,8 @@ class Keeping:
     """Which scopes are ours.
 
     A lock that is taken away by force shows only when the store is asked. Each call comes right after the
-    commit of its intent, which asked just that, in its own scope. So such a commit serves one check, if that
-    one comes at once; every other check reads the lease.
+    commit of its intent, which asked just that, in its own scope. So such a commit serves one check of that
+    scope, if that one comes at once; every other check reads the lease.
 
     At once: before as much time has passed again as the commit's answer took. Who takes a scope away after
     that commit has landed needs two round trips for it, and is not done before.
@@ -50,6 +49,7 @@ class Keeping:
         self._nonce = nonce
         self._lease_s = lease_s
         self._held: dict[tuple[str, int], Held] = {}  # by scope and epoch
+        self._proofs: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
 
     def keep(self, held: Held, holder: str, epochs: dict[str, int]) -> Lease:
         self._held.update(dict.fromkeys(epochs.items(), held))
@@ -78,20 +78,19 @@ class Keeping:
     def prove(self, lease: Lease, asked_s: float) -> None:
         """The store took an intent under `lease`, which was sent at `asked_s`."""
         now_s = self._clock.monotonic()
-        for held in self._all([lease]):
-            held.proofs.append(now_s + min(now_s - asked_s, _FRESH_S))
+        for key in lease.epochs.items():
+            self._proofs.setdefault(key, []).append(now_s + min(now_s - asked_s, _FRESH_S))
 
     def take_proof(self, lease: Lease) -> bool:
         """Whether the next check needs no look of its own."""
         now_s = self._clock.monotonic()
-        every = self._all([lease])
-        for held in every:
-            held.proofs = [until_s for until_s in held.proofs if until_s >= now_s]
-        if not all(held.proofs for held in every):
-            return False
-        for held in every:
-            held.proofs.pop()
-        return True
+        return all(self._take_proof(key, now_s) for key in lease.epochs.items())
+
+    def _take_proof(self, key: tuple[str, int], now_s: float) -> bool:
+        proofs = [until_s for until_s in self._proofs.pop(key, ()) if until_s >= now_s]
+        if len(proofs) > 1:
+            self._proofs[key] = proofs[1:]
+        return bool(proofs)
 
     def look(self, leases: Iterable[Lease]) -> None:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""

@@ -5,14 +5,14 @@ So a lease that is found good in a transaction is nobody else's before that tran
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import psycopg
 
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, StoreError
 from reconciler.state.postgres import heads, schema
 from reconciler.state.postgres.line import BEGIN, COMMIT, LIMITS, Line, Row, Statement, message
 from reconciler.state.postgres.place import Place
@@ -34,7 +34,8 @@ _TAKEN = f"""SELECT scope, epoch, {_ENDS} FROM reconcile.leases
     WHERE state = %s AND scope = ANY(%s) AND token = %s"""
 _OURS = """reconcile.leases l JOIN unnest(%s::text[], %s::bigint[]) AS w(scope, epoch)
     ON l.scope = w.scope AND l.epoch = w.epoch WHERE l.state = %s"""
-_CHECK = f"""SELECT l.scope, extract(epoch FROM l.expires_at - :now)::float8 FROM {_OURS} AND {_HELD}"""
+_CHECK = f"""SELECT l.scope, l.epoch, extract(epoch FROM l.expires_at - :now)::float8
+    FROM {_OURS} AND {_HELD}"""
 _RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER BY l.scope FOR NO KEY UPDATE OF l)
     UPDATE reconcile.leases l SET expires_at = :now + make_interval(secs => %s)
     FROM ours WHERE l.state = %s AND l.scope = ours.scope RETURNING l.scope, {_ENDS}"""
@@ -95,18 +96,41 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-async def check(line: Line, identity: Identity, lease: Lease, for_s: float, lease_s: float) -> None:
-    """Raises StoreError unless `lease` is current and outlives `for_s`; renews it where that is needed."""
-    known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_pairs(lease), identity.id]))
+@dataclass(eq=False, slots=True)
+class Check:
+    """One call of `Store.check`. `failure`: what it raises; until it was asked, that nobody knows."""
+
+    lease: Lease
+    for_s: float
+    failure: StoreError | None = field(default_factory=lambda: StoreError("the lease could not be checked"))
+
+
+async def check(line: Line, identity: Identity, batch: Sequence[Check], lease_s: float) -> None:
+    """Whether each lease is current and outlives its `for_s`, asked at once; renews where that is needed."""
+    wanted = sorted({key for each in batch for key in each.lease.epochs.items()})
+    known, rows = await line.ask(schema.look_again(identity), (_CHECK, [*_columns(wanted), identity.id]))
     schema.refuse_replaced(known, identity, line.place)
-    left_s, scope = min(
-        ((left, scope) for scope, left in _ours(lease, rows).items()), default=(for_s + 1, "")
-    )
-    if left_s > for_s:
-        return
-    if for_s >= lease_s:
-        raise ends_too_soon(scope, for_s)
-    await renew(line, identity, lease, lease_s)
+    left_s = {(scope, epoch): left for scope, epoch, left in rows}
+    for each in batch:
+        try:
+            if _ends_too_soon(each, left_s, lease_s):
+                await renew(line, identity, each.lease, lease_s)
+                left_s.update(dict.fromkeys(each.lease.epochs.items(), lease_s))
+        except StoreError as failure:
+            each.failure = failure
+        else:
+            each.failure = None
+
+
+def _ends_too_soon(check: Check, left_s: Mapping[tuple[str, int], float], lease_s: float) -> bool:
+    """Whether the lease must be renewed. Raises StoreError where it is not ours, or that cannot help."""
+    for scope, epoch in sorted(check.lease.epochs.items()):
+        if (scope, epoch) not in left_s:
+            raise no_longer_ours(scope)
+    short = [key for key in check.lease.epochs.items() if left_s[key] <= check.for_s]
+    if short and check.for_s >= lease_s:
+        raise ends_too_soon(min(short, key=left_s.__getitem__)[0], check.for_s)
+    return bool(short)
 
 
 async def renew(line: Line, identity: Identity, lease: Lease, lease_s: float) -> Lease:
@@ -129,7 +153,7 @@ def beat(place: Place, now: str, identity: Identity, lease: Lease, lease_s: floa
 
 
 def _renewal(identity: Identity, lease: Lease, lease_s: float) -> list[Statement]:
-    renew = _RENEW, [*_pairs(lease), identity.id, lease_s, identity.id]
+    renew = _RENEW, [*_columns(lease.epochs.items()), identity.id, lease_s, identity.id]
     return [BEGIN, LIMITS, schema.look_again(identity), renew, COMMIT]
 
 
@@ -142,7 +166,7 @@ def _renewed(found: Sequence[Sequence[Row]], identity: Identity, lease: Lease, p
 
 async def release(line: Line, identity: Identity, lease: Lease) -> None:
     state = identity.id
-    await line.ask(BEGIN, LIMITS, (_RELEASE, [*_pairs(lease), state, state]), COMMIT)
+    await line.ask(BEGIN, LIMITS, (_RELEASE, [*_columns(lease.epochs.items()), state, state]), COMMIT)
 
 
 async def holders(line: Line, state: int, scopes: Collection[str]) -> dict[str, Locked]:
@@ -160,7 +184,7 @@ def free_all(state: int) -> Statement:
 
 
 def insert(state: int, epochs: Sequence[tuple[str, int]]) -> Statement:
-    return _INSERT, [state, [scope for scope, _ in epochs], [epoch for _, epoch in epochs]]
+    return _INSERT, [state, *_columns(epochs)]
 
 
 def _ours(lease: Lease, rows: Iterable[Row]) -> dict[str, Any]:
@@ -172,8 +196,9 @@ def _ours(lease: Lease, rows: Iterable[Row]) -> dict[str, Any]:
     return found
 
 
-def _pairs(lease: Lease) -> tuple[list[str], list[int]]:
-    return list(lease.epochs), list(lease.epochs.values())
+def _columns(epochs: Iterable[tuple[str, int]]) -> tuple[list[str], list[int]]:
+    pairs = list(epochs)
+    return [scope for scope, _ in pairs], [epoch for _, epoch in pairs]
 
 
 def _earliest(ends: Iterable[str]) -> datetime | None:

@@ -7,7 +7,6 @@ of its own, so that applies of different apps do not wait for each other.
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -24,6 +23,7 @@ from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import Contents, verify
 from reconciler.state.postgres import commits, leases, moving, packing, probing, reading, schema, upkeep
 from reconciler.state.postgres.commits import Request, Sent
+from reconciler.state.postgres.leases import Check
 from reconciler.state.postgres.line import SERVER_TIME, Line
 from reconciler.state.postgres.moving import Sending
 from reconciler.state.postgres.place import Place
@@ -40,15 +40,6 @@ _KNOWS = """SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND st
         AND value::jsonb -> 'kinds' @> to_jsonb(%s::text))"""
 
 T = TypeVar("T")
-
-
-@dataclass(eq=False, slots=True)
-class _Check:
-    """One call of `check`. `failure`: what it raises; until it was asked, that nobody knows."""
-
-    lease: Lease
-    for_s: float
-    failure: StoreError | None = field(default_factory=lambda: StoreError("the lease could not be checked"))
 
 
 class PostgresStore:
@@ -168,7 +159,7 @@ class PostgresStore:
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. A lease that would end too soon is renewed, as far as that may help."""
-        request = _Check(lease, for_s)
+        request = Check(lease, for_s)
         await self._checks.ask(request)
         if request.failure is not None:
             raise request.failure
@@ -312,26 +303,15 @@ class PostgresStore:
         self._loaded = (None if scopes is None else frozenset(scopes)), state
         return state
 
-    async def _check(self, batch: Sequence[_Check]) -> None:
-        """One question for all who ask the same: the tasks of an apply have one lease."""
-        waiting = list(batch)
-        while waiting:
-            lease, for_s = waiting[0].lease, waiting[0].for_s
-            same = [each for each in waiting if (each.lease, each.for_s) == (lease, for_s)]
-            waiting = [each for each in waiting if each not in same]
-            failure = await self._checked(lease, for_s)
-            for each in same:
-                each.failure = failure
-
-    async def _checked(self, lease: Lease, for_s: float) -> StoreError | None:
+    async def _check(self, batch: Sequence[Check]) -> None:
         async def check() -> None:
-            await leases.check(self._line, await self._state(), lease, for_s, self._lease_s)
+            await leases.check(self._line, await self._state(), batch, self._lease_s)
 
         try:
             await self._run(check)
         except StoreError as failure:
-            return failure
-        return None
+            for each in batch:
+                each.failure = failure
 
     async def _pack(self) -> None:
         """Old rows, where this handle has written new ones. The scopes are free again."""

@@ -1,17 +1,15 @@
 """Commits in SQLite: what is asked for at one moment, in one transaction. All of it blocks."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns
-from reconciler.state.sqlite import checks, heads, journal, records
+from reconciler.state.sqlite import checks, heads, journal, leases, records
 from reconciler.state.sqlite.checks import Checks, Place
 from reconciler.state.store import Event, Lease, not_covered
-
-CheckLease = Callable[[sqlite3.Connection, Lease], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -27,17 +25,15 @@ class Request:
 
 
 def store(
-    connection: sqlite3.Connection, place: Place, check_lease: CheckLease, batch: Sequence[Request]
+    connection: sqlite3.Connection, place: Place, batch: Sequence[Request]
 ) -> list[Sequence[StateRecord]]:
     """Store all of `batch`, or nothing; returns the stored records of each request."""
     with checks.writing(connection, place, _tables(batch)) as current:
-        return [_store(connection, current, check_lease, request) for request in batch]
+        return [_store(connection, current, request) for request in batch]
 
 
-def _store(
-    connection: sqlite3.Connection, current: Checks, check_lease: CheckLease, request: Request
-) -> Sequence[StateRecord]:
-    check_lease(connection, request.lease)
+def _store(connection: sqlite3.Connection, current: Checks, request: Request) -> Sequence[StateRecord]:
+    leases.check(connection, request.lease)
     for record, _ in request.put:
         if record.scope != request.scope:
             raise not_covered(record.scope, record.address)

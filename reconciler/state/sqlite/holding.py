@@ -1,6 +1,5 @@
 """The leases that this process holds: their epochs, and the bytes of the lock file that it has locked."""
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -18,28 +17,14 @@ class Holding:
     def __init__(self, file: StateFile) -> None:
         self._file = file
         self.held: dict[str, tuple[int, int]] = {}  # scope → epoch, byte in the lock file
-        self._checked: tuple[Lease, int] | None = None  # found current at this version of the file
 
     def take(self, scopes: Sequence[str], holder: str) -> Lease:
-        self._checked = None
         connection = self._file.keyed()
         lease, numbers = leases.take(connection, self._file.place, scopes, holder, self._file.clock.now())
         self.held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
         return lease
 
-    def check(self, connection: sqlite3.Connection, lease: Lease) -> None:
-        """As `leases.check`, but once for all calls between which no other process has written.
-
-        A lease of a thousand scopes is checked thousands of times, and reads a thousand rows each time.
-        """
-        (version,) = connection.execute("PRAGMA data_version").fetchone()  # moved by others' commits only
-        if len(lease.epochs) == 1 or self._checked != (lease, version):
-            leases.check(connection, lease)
-        if len(lease.epochs) > 1:
-            self._checked = (lease, version)
-
     def release(self, lease: Lease) -> None:
-        self._checked = None
         try:
             with suppress(Moved):  # with which all leases were given back
                 leases.mark_released(self._file.writable(), self._file.place, lease)
@@ -50,7 +35,6 @@ class Holding:
 
     def free(self, scope: str, force: bool, by: str) -> str:
         """Let nobody hold `scope`; says what was done. Raises Locked while a process does, unless `force`."""
-        self._checked = None
         file = self._file
         connection = file.readable()
         found = leases.holder_of(connection, scope) if connection is not None else None
@@ -75,7 +59,6 @@ class Holding:
         return "free: no process holds it"
 
     def close(self) -> None:
-        self._checked = None
         self._unlock(self.held)
 
     def _unlock(self, scopes: Iterable[str]) -> None:

@@ -37,14 +37,10 @@ def take(
 
 def check(connection: sqlite3.Connection, lease: Lease) -> None:
     """Raises StoreError when one of the lease's scopes was released or taken by another."""
-    query = "SELECT scope, epoch FROM leases WHERE released = 0"
-    if len(lease.epochs) == 1:
-        current = dict(connection.execute(f"{query} AND scope = ?", lease.scopes))
-    else:
-        current = dict(connection.execute(query))
-    for scope, epoch in lease.epochs.items():
-        if current.get(scope) != epoch:
-            raise no_longer_ours(scope)
+    query = "SELECT 1 FROM leases WHERE released = 0 AND scope = ? AND epoch = ?"
+    for ours in lease.epochs.items():
+        if connection.execute(query, ours).fetchone() is None:
+            raise no_longer_ours(ours[0])
 
 
 def mark_released(connection: sqlite3.Connection, place: Place, lease: Lease) -> None:

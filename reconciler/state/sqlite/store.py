@@ -127,7 +127,7 @@ class SqliteStore:
         return lease
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
-        await self._in_thread(lambda: self._holding.check(self._file.writable(), lease))
+        await self._in_thread(lambda: leases.check(self._file.writable(), lease))
 
     async def release(self, lease: Lease) -> None:
         with anyio.CancelScope(shield=True):
@@ -250,7 +250,7 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
-                outcomes = commits.store(file.writable(), file.place, self._holding.check, batch)
+                outcomes = commits.store(file.writable(), file.place, batch)
         except StoreError as error:
             if len(batch) == 1:
                 batch[0].outcome = error

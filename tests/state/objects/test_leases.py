@@ -12,6 +12,7 @@ from anyio import from_thread
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
 from reconciler.state.objects.bucket import Bucket, Unanswered
+from reconciler.state.objects.lease_keeping import Held
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event, Lease, Maintenance
@@ -225,18 +226,41 @@ async def test_a_check_right_after_the_commit_of_an_intent_needs_no_read(
     await store.create()
     lease = await store.lease(["blog", "shop"], "anna")
 
-    async def reads_of_a_check() -> int:
+    async def reads_of_a_check(scope: str = "shop") -> int:
         counting.calls.clear()
-        await store.check(lease, 10)
+        await store.check(lease.of(scope), 10)
         return counting.calls["get leases"]
 
     await store.commit(lease.of("shop"), [entry(Event.INTENT)])
+    assert await reads_of_a_check("blog") == 1  # it says nothing about another scope
     assert [await reads_of_a_check() for _ in range(2)] == [0, 1]
+    for step in ("a", "b"):
+        await store.commit(lease.of("shop"), [entry(Event.INTENT, step=step)])
+    assert [await reads_of_a_check() for _ in range(3)] == [0, 0, 1]
     await store.commit(lease.of("shop"), [entry(Event.DONE)])
     assert await reads_of_a_check() == 1
     await store.commit(lease.of("shop"), [entry(Event.INTENT)])
     clock.elapsed_s += 1
     assert await reads_of_a_check() == 1
+
+
+@pytest.mark.anyio
+async def test_a_check_looks_at_the_scopes_that_it_is_about_only(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await store.lease([f"app{number}" for number in range(50)], "anna")
+    looked: list[str] = []
+    holds = Held.holds
+
+    def counting(held: Held, scope: str) -> bool:
+        looked.append(scope)
+        return holds(held, scope)
+
+    monkeypatch.setattr(Held, "holds", counting)
+    await store.commit(lease.of("app7"), [entry(Event.INTENT)])
+    for _ in range(2):  # the second one reads the lease
+        await store.check(lease.of("app7"), 10)
+    assert set(looked) == {"app7"}
 
 
 @pytest.mark.anyio

@@ -37,6 +37,32 @@ async def test_checks_of_one_moment_are_one_question(handles: Handles, asked: li
     assert len(asked) <= 2  # who comes first asks alone
 
 
+async def test_checks_of_many_scopes_at_one_moment_are_one_question(
+    handles: Handles, asked: list[int]
+) -> None:
+    store = handles.open()
+    await store.create()
+    scopes = [f"app{number}" for number in range(50)]
+    lease = await store.lease(scopes, "anna")
+    asked.clear()
+    async with anyio.create_task_group() as tasks:
+        for scope in scopes:
+            tasks.start_soon(store.check, lease.of(scope), 5)
+    assert len(asked) <= 2
+
+
+async def test_checks_of_one_moment_share_what_is_renewed(handles: Handles, asked: list[int]) -> None:
+    store = handles.open()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    handles.clock.elapsed_s += handles.lease_s - 10
+    asked.clear()
+    async with anyio.create_task_group() as tasks:
+        for scope in ("blog", "shop") * 10:
+            tasks.start_soon(store.check, lease.of(scope), 30)
+    assert asked.count(5) == 2  # each scope once
+
+
 async def test_each_of_them_hears_that_the_lease_is_lost(handles: Handles) -> None:
     store = handles.open()
     await store.create()

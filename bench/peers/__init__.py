@@ -1,0 +1,1 @@
+"""What the reconciler is held against, on the same machine in the same run."""

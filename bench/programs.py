@@ -1,0 +1,170 @@
+"""What of the reconciler is measured: its commands, each over one world."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.request import urlopen
+
+from bench.processes import Cost, CouldNotRun
+from bench.stage import Program, Project, Stage
+from bench.worlds.manifests import change_retention, write_manifests
+from bench.worlds.world import World, app_name
+
+WARM, COLD = True, False
+
+_COMMIT = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q")
+
+
+@dataclass(frozen=True)
+class Help(Program):
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        project = stage.project(stage.folder(), "")
+        return lambda: project.run("--help", expect="Usage: ")
+
+    def __str__(self) -> str:
+        return "--help"
+
+
+@dataclass(frozen=True)
+class Validate(Program):
+    """`warm`: the cache of documents knows all files; else it is empty."""
+
+    world: World
+    warm: bool = COLD
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        return _repeated(stage.recorded(self.world), ["validate"], "Valid: ", self.warm)
+
+    def __str__(self) -> str:
+        return f"validate of {self.world}{', warm' if self.warm else ''}"
+
+
+@dataclass(frozen=True)
+class Plan(Program):
+    """`delay_s`: how long the platform takes for an answer."""
+
+    world: World
+    warm: bool = COLD
+    delay_s: float = 0.0
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        project = stage.recorded(self.world, self.delay_s)
+        plan = _repeated(project, ["plan"], self.world.verdict, self.warm)
+        project.calls()
+
+        def run() -> Cost:
+            cost = plan()
+            if (calls := project.calls()) != self.world.calls:
+                raise CouldNotRun(f"{self} took {calls} HTTP calls instead of {self.world.calls}")
+            return cost
+
+        return run
+
+    def __str__(self) -> str:
+        delay = f", {self.delay_s * 1000:g} ms an answer" if self.delay_s else ""
+        return f"plan of {self.world}{', warm' if self.warm else ''}{delay}"
+
+
+@dataclass(frozen=True)
+class ChangedPlan(Program):
+    """A plan of what differs from the last commit: one volume."""
+
+    world: World
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        root = stage.written(self.world)
+        for words in (["init", "-q"], ["add", "."], [*_COMMIT, "-m", "all"]):
+            subprocess.run(["git", *words], cwd=root, check=True)
+        change_retention(root, 40)
+        project = stage.project(root, stage.enter(stage.platform(self.world)))
+        return _repeated(project, ["plan", "--changed-since", "HEAD"], "Plan: 1 to update", COLD)
+
+    def __str__(self) -> str:
+        return f"plan of one changed of {self.world}"
+
+
+@dataclass(frozen=True)
+class Apply(Program):
+    """The first apply of a new world to a new sandbox: an intent and an outcome durable for each volume."""
+
+    world: World
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        return lambda: self._run(stage)
+
+    def _run(self, stage: Stage) -> Cost:
+        root = stage.folder()
+        write_manifests(root, self.world)
+        with stage.sandbox(root, self.world.apps) as platform:
+            project = stage.project(root, platform, "sandbox")
+            project.run("state", "init", "--new")
+            done = f"Applied: {self.world.size} done."
+            cost = project.run("apply", "--auto-approve", expect=done, cold=True)
+            with urlopen(f"{platform}/_sandbox/world") as answer:
+                made = len(json.load(answer)["volumes"])
+        if made != self.world.size:
+            raise CouldNotRun(f"{self} made {made} volumes")
+        return cost
+
+    def __str__(self) -> str:
+        return f"apply of {self.world}"
+
+
+@dataclass(frozen=True)
+class Import(Program):
+    """An import of volumes that nobody declares yet, into a file for each app."""
+
+    world: World
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        platform = stage.enter(stage.platform(self.world))
+        apps = [app_name(app) for app in range(self.world.apps)]
+        expect = f"Imported: {self.world.size} objects in {len(apps)} files."
+        return lambda: stage.project(stage.folder(), platform).run("import", *apps, expect=expect)
+
+    def __str__(self) -> str:
+        return f"import of {self.world}"
+
+
+@dataclass(frozen=True)
+class Report(Program):
+    """A report of so many changes from the import of its format on: of a plan or of drift, what is dearer."""
+
+    format: str
+    size: int
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        return lambda: self._run(stage)
+
+    def _run(self, stage: Stage) -> Cost:
+        seconds, mib = [], []
+        for kind in ("plan", "drift"):
+            found = json.loads(stage.python("bench.reports", self.format, kind, str(self.size)).output)
+            seconds.append(found["seconds"])
+            mib.append(found["mib"])
+        return Cost(max(seconds), max(seconds), max(mib), "")
+
+    def __str__(self) -> str:
+        return f"report of {self.size:,} as {self.format}"
+
+
+@dataclass(frozen=True)
+class Ideal(Program):
+    """What must be waited for, whoever plans or applies: nothing is run."""
+
+    wait_s: float
+    ours: ClassVar = False
+
+    def opened(self, stage: Stage) -> Callable[[], Cost]:
+        return lambda: Cost(self.wait_s, 0.0, 0.0, "")
+
+    def __str__(self) -> str:
+        return "the waits alone"
+
+
+def _repeated(project: Project, words: list[str], expect: str, warm: bool) -> Callable[[], Cost]:
+    if warm:
+        project.run(*words, expect=expect)
+    return lambda: project.run(*words, expect=expect, cold=not warm)

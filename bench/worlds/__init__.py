@@ -1,0 +1,1 @@
+"""What is measured on: one set of volumes, spelled as manifests, records and the platform's answers."""
