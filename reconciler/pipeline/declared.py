@@ -1,4 +1,4 @@
-"""What the manifests declare, as they were loaded: all that `plan` is told of them."""
+"""The loaded manifests, with what a plan has to know of them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
