@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -51,11 +52,16 @@ class Wire(BaseModel):
     @property
     def bad_id(self) -> str:
         """The first field whose value is not a valid id; "" if all are valid."""
-        for name in self.ids:
-            value = getattr(self, name) if name in type(self).model_fields else None
+        for name in _declared_ids(type(self)):
+            value = getattr(self, name)
             if isinstance(value, str) and not is_id(value) and (value or name == "id"):
                 return name
         return ""
+
+
+@cache
+def _declared_ids(model: type[Wire]) -> tuple[str, ...]:
+    return tuple(name for name in model.ids if name in model.model_fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import Refused
+from reconciler.core.lookup import possible
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import EACH_VALUE, PLATFORM, Binding, Plan, Read, Step, Template
 from reconciler.execution.outputs import Outputs, fill_path, fill_text
@@ -22,7 +23,6 @@ from reconciler.execution.recorder import bound
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import ANY, OwnCall, Subject
 from reconciler.kinds.roles import claim_of, located
-from reconciler.planning.lookup import possible
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.registry import Services
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.clock import Clock
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
@@ -41,11 +42,18 @@ class Run:
     bindings: Mapping[Address, Binding] = field(init=False)
     traffic: Traffic = field(init=False)
     evidence: Evidence = field(init=False)
+    _shown: dict[Read, Lookup] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bindings = {binding.address: binding for binding in self.plan.bindings}
         self.traffic = Traffic(self.limits.concurrency, self.clock)
         self.evidence = Evidence(self.clock, self.limits, self.recorder.tracked_ids)
+
+    def shown(self, read: Read) -> Lookup | None:
+        """What was observed by `read`: all creates of an app look into one list."""
+        if read in self.observed and read not in self._shown:
+            self._shown[read] = Lookup(self.observed[read].objects)
+        return self._shown.get(read)
 
     def reader(self, step: Step) -> OwnReader:
         """The reader for the reads and waits of a step."""

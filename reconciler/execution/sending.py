@@ -1,6 +1,6 @@
 """One call of a step: its intent, the sending, and its outcome, which is durable before all else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import anyio
 
 from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.lookup import NOTHING, Lookup
 from reconciler.core.model import Obligation
 from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
 from reconciler.execution.intents import Intent
@@ -24,7 +25,6 @@ from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
-from reconciler.planning.lookup import possible
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
@@ -51,7 +51,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     lost, limited = 0, Limited(run.clock)
     outcome = Outcome(Verdict.NO)
     for attempt in count(1):
-        listed: list[Any] = []
+        listed = [NOTHING]
         creates = not isinstance(step.recovery, Repeat)
         turn = run.traffic.turn(
             client,
@@ -67,7 +67,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
                     raise Unsent("interrupted before it was sent")
                 if attempt == 1 and not within:
                     run.reporter.step_started(step)
-                intent, usable = _intend(run, step, path, listed)
+                intent, usable = _intend(run, step, path, listed[0])
                 sent_at = run.clock.now()
                 answered = partial(_answered, run, client, creates, over)
                 outcome = await _send(run, step, attempt, intent, call, answered)
@@ -127,7 +127,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     return run.result(step, "failed", why), None, usable
 
 
-def _intend(run: Run, step: Step, path: str, listed: Sequence[Any]) -> tuple[Intent, frozenset[str]]:
+def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, frozenset[str]]:
     """The intent of the next call, and the ids of the objects that the list showed as finished."""
     binding = run.bindings.get(step.address)
     record = run.recorder.records.get(step.address)
@@ -151,16 +151,20 @@ def _intend(run: Run, step: Step, path: str, listed: Sequence[Any]) -> tuple[Int
         unattached=step.find.unattached if step.find is not None else (),
         keep=step.find.keep if step.find is not None else "",
         one=step.find.one if step.find is not None else None,
-        baseline=tuple(item.id for item in possible(step.find.match, listed)) if step.find else (),
+        baseline=tuple(item.id for item in listed.possible(step.find.match)) if step.find else (),
         owes=step.effect.owes.because if step.effect.owes is not None else "",
         service=step.call.service,
         own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
         service_at=run.services.time(step.call.service),
     )
-    return intent, frozenset(item.id for item in listed if getattr(item, "progress", "") not in UNDER_WAY)
+    return intent, _finished(listed) if step.wait is not None and step.wait.item is not None else frozenset()
 
 
-def _refuse_namesake(run: Run, step: Step, find: Find, listed: Sequence[Any]) -> None:
+def _finished(listed: Lookup) -> frozenset[str]:
+    return frozenset(item.id for item in listed.objects if getattr(item, "progress", "") not in UNDER_WAY)
+
+
+def _refuse_namesake(run: Run, step: Step, find: Find, listed: Lookup) -> None:
     """Raises ReconcilerError if the object of a create may already exist, in no record.
 
     Independent of the plan: a lost call may have created it, or a lost state may have recorded it.
@@ -168,7 +172,7 @@ def _refuse_namesake(run: Run, step: Step, find: Find, listed: Sequence[Any]) ->
     if step.effect.id_path is None:
         return
     tracked = run.recorder.tracked_ids()
-    ids = [item.id for item in possible(find.match, listed) if item.present and item.id not in tracked]
+    ids = [item.id for item in listed.possible(find.match) if item.present and item.id not in tracked]
     if ids:
         named = ", ".join(sorted(ids))
         raise ReconcilerError(
@@ -182,8 +186,8 @@ def _where_found(run: Run, step: Step) -> Read | None:
     return replace(step.find.read, path=fill_path(step.find.read.path, run.outputs))
 
 
-async def _list_before(run: Run, step: Step, listed: list[Any], *, fresh: bool) -> None:
-    """Put into `listed` the objects with which a lost create will be compared.
+async def _list_before(run: Run, step: Step, listed: list[Lookup], *, fresh: bool) -> None:
+    """Put into `listed` the list of the objects with which a lost create will be compared.
 
     This run's observation serves all creates of an app; a second attempt looks again.
     """
@@ -191,8 +195,8 @@ async def _list_before(run: Run, step: Step, listed: list[Any], *, fresh: bool) 
     if read is not None:
         reader = run.reader(step)
         reader.check(read)  # also what it shares with others, here and when it is settled
-        known = None if fresh else run.observed.get(read)
-        listed[:] = (known or await reader.read(read)).objects
+        known = None if fresh else run.shown(read)
+        listed[0] = known or Lookup((await reader.read(read)).objects)
 
 
 def _answered(run: Run, client: Client, creates: bool, over: Callable[[], None], outcome: Outcome) -> None:

@@ -13,12 +13,12 @@ from anyio.lowlevel import checkpoint
 
 from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.errors import Down, PlatformError, TransportError
+from reconciler.core.lookup import matching, possible
 from reconciler.core.model import Observation
 from reconciler.core.steps import FOUND_ID, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, fill_path
-from reconciler.planning.lookup import matching, possible
 from reconciler.services.registry import Reader
 
 LISTS_WITHOUT_A_TRACE = 3  # so many spaced lists must agree that nothing landed

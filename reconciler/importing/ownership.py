@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reconciler.core.advice import Command, command
+from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.declared import Declared
 from reconciler.kinds.roles import Importable, object_of, secret_names
 from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
-from reconciler.planning.lookup import possible
 from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
-from reconciler.policies.base import GivesValues
+from reconciler.policies.giving import Given, Giving
 
 DISAGREEMENT = object()  # what two policies give that differ
 
@@ -80,11 +80,16 @@ class Known:
     _unbound: dict[tuple[str, str | None], list[Resource]] = field(init=False)
     _secrets: dict[tuple[str | None, str], Address] = field(init=False)
     _former: dict[Address, list[Address]] = field(init=False)
+    _wanted: dict[tuple[str, str | None], tuple[Matches, list[Resource]]] = field(init=False)
+    _giving: Giving = field(init=False)
+    _given: dict[tuple[str, str | None], Sequence[Given]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._recorded = {(address.kind, record.id): address for address, record in self.records.items()}
         self._adopted = {}
         self._unbound, self._secrets = {}, {}
+        self._wanted, self._given = {}, {}
+        self._giving = Giving(self.policies, find_policies())
         self._former = former_addresses(self.policies)
         for resource in self.resources:
             address = resource.address
@@ -137,14 +142,25 @@ class Known:
         )
         if there is not None:
             return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
-        for resource in self._unbound.get((kind.name, app), ()):
-            if any(possible(match, [live.item]) for match in self._matches(kind, resource)):
-                cure = ": to adopt it, set `metadata.id` of that manifest"
-                if live.item.bad_id:
-                    cure = ", but a manifest cannot contain its id: look at the object on the platform"
-                why = f"`{resource.address}` may be this object{cure}"
-                return Skipped(live, "meant", why)
-        return None
+        meant = self._first_meant(kind, app, live.item)
+        if meant is None:
+            return None
+        cure = ": to adopt it, set `metadata.id` of that manifest"
+        if live.item.bad_id:
+            cure = ", but a manifest cannot contain its id: look at the object on the platform"
+        return Skipped(live, "meant", f"`{meant.address}` may be this object{cure}")
+
+    def _first_meant(self, kind: Kind, app: str | None, item: Any) -> Resource | None:
+        """The first manifest without an object that `item` may be that of."""
+        group = (kind.name, app)
+        if group not in self._wanted:
+            wanted = [
+                (match, each) for each in self._unbound.get(group, ()) for match in self._matches(kind, each)
+            ]
+            self._wanted[group] = Matches([match for match, _ in wanted]), [each for _, each in wanted]
+        matches, resources = self._wanted[group]
+        places = matches.possible(lambda name: getattr(item, name, None))
+        return resources[places[0]] if places else None
 
     def _matches(self, kind: Kind, resource: Resource) -> Iterator[Mapping[str, Any]]:
         """What its object is like: under its own name, or one that it had when the object was made."""
@@ -182,12 +198,12 @@ class Known:
                 counts[index] += bool(values.keys() - fields)
         return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
 
-    def _given_by_each(self, live: Live) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    def _given_by_each(self, live: Live) -> Sequence[Given]:
+        """The same for all objects of a kind in one place: none has labels."""
         app = live.place if live.kind.in_app else None
         spec = live.kind.Spec.model_construct()
         silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})
-        for index, policy in enumerate(self.policies):
-            role = find_policies()[policy.address.kind].role(GivesValues)
-            values = role.gives(policy.spec, silent) if role is not None else {}
-            if values:
-                yield index, values
+        if (live.kind.name, app) not in self._given:
+            found = [given for given in self._giving.given(silent) if given.values]
+            self._given[live.kind.name, app] = found
+        return self._given[live.kind.name, app]

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.lookup import NOTHING, Lookup
 from reconciler.core.model import (
     Action,
     Address,
@@ -67,7 +68,7 @@ class Subject:
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
     made: frozenset[Address] = frozenset()
     others_s: Sequence[float] = ()
-    beside: Sequence[Any] = ()
+    beside: Lookup = NOTHING
     referred: Mapping[Address, str] = field(default_factory=dict)
 
     @property

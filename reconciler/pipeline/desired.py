@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -357,17 +357,18 @@ def _before(
 def _selector(
     given: Sequence[str], config: ProjectSettings, at: "Revision | None", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
+    """Whether a record's manifest would be among `given`: it stands there, or nowhere any more."""
     folders = [*given, overlay_path(config)] if config.env and whole else given
-    return partial(_selected, config.root, folders, at)
 
+    @cache  # thousands of records are of one file
+    def selected(name: str) -> bool:
+        if name == STDIN:
+            return "-" in folders
+        source = (config.root / name).resolve()
+        there = at.holds(name) if at is not None else source.exists()
+        return not there or any(source.is_relative_to(Path(path).resolve()) for path in folders)
 
-def _selected(root: Path, given: Sequence[str], at: "Revision | None", record: StateRecord) -> bool:
-    """Whether the record's manifest would be among `given`: it stands there, or nowhere any more."""
-    source = (root / record.source).resolve()
-    if record.source == STDIN:
-        return "-" in given
-    there = at.holds(record.source) if at is not None else source.exists()
-    return not there or any(source.is_relative_to(Path(path).resolve()) for path in given)
+    return lambda record: selected(record.source)
 
 
 class _Declared(NamedTuple):

@@ -4,7 +4,7 @@ A state that is lost, or another one by mistake, knows nothing: under it everyth
 the ids of one platform mean nothing on another.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -82,16 +82,21 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
 
 
 def perhaps_other_state(
-    lineage: str, declared: Collection[Address], recorded: Collection[Address], place: str
+    lineage: str, declared: Collection[Address], recorded: Iterable[Address], place: str
 ) -> Diagnostic | None:
     """What to say where manifests declare nothing in any app that the state at `place` has records of.
 
     Then a plan retains all that is recorded, as if it had been this project's. An error in a place that
     several machines reach: an apply would mix two projects there. None where nothing is wrong.
     """
-    if not declared or not recorded or {*map(_app, declared)} & {*map(_app, recorded)}:
+    apps, others = {*map(_app, declared)}, list[Address]()
+    for address in recorded if apps else ():
+        if _app(address) in apps:
+            return None  # most often the first: no look at the files of all others
+        others.append(address)
+    if not others:
         return None
-    known = f"{counted(len(recorded), 'object')}, such as {min(map(str, recorded))}"
+    known = f"{counted(len(others), 'object')}, such as {min(map(str, others))}"
     report = error if is_shared(place) else warning
     return report(
         "perhaps-other-state",

@@ -1,14 +1,15 @@
 """Planning: what apply would do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
-from reconciler.core.errors import SecretUnavailable
+from reconciler.core.errors import Locked, SecretUnavailable
 from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
@@ -56,7 +57,7 @@ async def make_plan(
         services=project.services,
         clock=project.clock,
         limits=project.limits,
-        concerned=concerned_scopes(desired, state),
+        concerned=concerned_scopes(desired, state, holders),
         holders=holders,
         undecided=undecided,
     )
@@ -125,7 +126,7 @@ def _of_the_state(
         return [state_missing(project.state_url, NOTHING_KNOWN, refused=False)]
     if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
         return []  # what is refused is not applied, and may be what got another name
-    recorded = [address for address, record in records.items() if desired.selected(record)]
+    recorded = (address for address, record in records.items() if desired.selected(record))
     found = perhaps_other_state(state.lineage, desired.by_address.keys(), recorded, project.state_url)
     return [found] if found is not None else []
 
@@ -164,21 +165,24 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     )
 
 
-def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
+def concerned_scopes(
+    desired: Desired, state: State, holders: Mapping[str, Locked] = MappingProxyType({})
+) -> frozenset[str]:
     """The scopes with something left over that the given manifests are about, also by what has left them.
 
+    Not what has left in a scope that somebody is at work in (`holders`): its calls are that one's business.
     Raises Misused for a target that names nothing.
     """
     desired = focused(desired, state.records)
     if not state.open_intents and not state.spooled:
         return frozenset()
-    kinds = find_kinds()
     about = declared_in_focus(desired) if desired.targets else desired.resources
-    scopes = {kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in about}
+    scopes = declared_scopes(about)
     for opened in state.open_intents:
         intent = parse_intent(opened)
         if (
             opened.address is not None
+            and intent.scope not in holders
             and desired.selected(intent.record(opened.address, "", opened.at, inferred=False))
             and (not desired.targets or desired.focus is None or opened.address in desired.focus)
         ):
@@ -186,6 +190,11 @@ def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
+
+
+def declared_scopes(resources: Iterable[Resource]) -> set[str]:
+    kinds = find_kinds()
+    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 async def _fingerprint_secrets(

@@ -72,11 +72,13 @@ class PlanBuilder:
     ) -> None:
         """What a kind says about a subject. `read`, `candidates`: see `reading.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
-        self.report(address, *moves.diagnostics)
         if moves.action is Action.NOOP and not moves.steps:
             self.unchanged += 1
-        id = subject.live.id if subject.live is not None else record.id if record is not None else None
-        if moves.action is not Action.NOOP or moves.steps:
+            if moves.diagnostics:
+                self.report(address, *moves.diagnostics)
+        else:
+            self.report(address, *moves.diagnostics)
+            id = subject.live.id if subject.live is not None else record.id if record is not None else None
             self.changes[address] = Change(
                 address,
                 moves.action,
@@ -128,7 +130,8 @@ class PlanBuilder:
         if record is None and subject.live is None and not moves.steps:
             return  # nothing is known that could be recorded
         managed = _managed(kind, subject) if subject.live is not None else {}
-        managed |= _first_ignored(kind, subject) if subject.live is not None else {}
+        if resource.ignores and subject.live is not None:
+            managed |= _first_ignored(kind, subject)
         if record is None and subject.live is not None:
             managed = {**_unmanaged(kind, subject), **managed}
         if (
@@ -156,8 +159,8 @@ class PlanBuilder:
 
 def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
     """Without what is ignored: the record keeps what was wanted, so that it is drift once that is over."""
-    ignored = ignored_fields(subject.resource)
-    return {name: value for name, value in kind.managed(subject).items() if name not in ignored}
+    managed, ignored = kind.managed(subject), ignored_fields(subject.resource)
+    return {name: managed[name] for name in managed if name not in ignored} if ignored else managed
 
 
 def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Deciding:
                     self._builder.refuse(each, reason)
                 else:
                     self._builder.refuse(each, reason, question)
-        for resource in referenced_first(list(subjects.resources.values())):
+        for resource in referenced_first(list(subjects.resources.values())) if in_flight else ():
             waits = next((to.address for to in resource.references if to.address in in_flight), None)
             if waits is not None and resource.address not in self._builder.changes:
                 in_flight.setdefault(resource.address, f"waits for {waits}")
@@ -293,10 +293,12 @@ class Deciding:
         away = request.elsewhere.not_given | unclear
         left = [*bound, *(each.address for each in self._subjects.beside if each.address not in away)]
         resources, elsewhere = self._subjects.resources, request.elsewhere
-        renames = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
-        for rename in list(renames):
-            if not rename.kept:
-                builder.withdraw(rename.reasons)
+        renames = list(
+            find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
+        )
+        told = [each for rename in renames if not rename.kept for each in rename.reasons.items()]
+        builder.withdraw(dict(told))
+        for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:
                 if entry := elsewhere.moved.get(old):

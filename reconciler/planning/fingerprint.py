@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.lookup import Lookup
 from reconciler.core.steps import Expectation
-from reconciler.planning.lookup import Lookup
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def split_ignored(
 
 
 def ignored_fields(resource: Resource | None) -> Sequence[str]:
-    return [each.field for each in resource.ignores] if resource is not None else ()
+    return [each.field for each in resource.ignores] if resource is not None and resource.ignores else ()
 
 
 def _left_alone(resource: Resource, ignore: Ignore, change: FieldChange) -> Diagnostic:

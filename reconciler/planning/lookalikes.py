@@ -10,12 +10,12 @@ from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
 from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
-from reconciler.planning.lookup import Lookup
 from reconciler.planning.siblings import Siblings
 
 _MOST = 5  # ids in one message

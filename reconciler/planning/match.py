@@ -10,11 +10,13 @@ from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.lookup import Lookup, matching
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
 from reconciler.planning.ids import bad_object
-from reconciler.planning.lookup import Lookup, matching
+
+_MOST_NAMED = 20  # ids in one message, of which there is one for each resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +91,18 @@ def _assign(
     if len(perhaps) > len(candidates) or (
         candidates and (len(manifests) > 1 or len(candidates) > len(resources))
     ):
-        ids = ", ".join(sorted(item.id for item in perhaps))
+        ids = sorted(item.id for item in perhaps)
         return {resource.address: Matched(problem=_ambiguous(resource, ids)) for resource in resources}
     live: list[Any] = [*candidates, *[None] * (len(resources) - len(candidates))]
     return {resource.address: Matched(item) for resource, item in zip(resources, live, strict=True)}
 
 
-def _ambiguous(resource: Resource, ids: str) -> Diagnostic:
+def _ambiguous(resource: Resource, ids: Sequence[str]) -> Diagnostic:
+    more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
     return error(
         "ambiguous-match",
-        f"it is not clear which unowned object on the platform is `{resource.address}`: {ids}",
+        f"it is not clear which unowned object on the platform is `{resource.address}`: "
+        f"{', '.join(ids[:_MOST_NAMED])}{more}",
         resource.span("metadata", "name"),
         help="set `metadata.id` to the id of the right one"
         + (

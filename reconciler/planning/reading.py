@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
 from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.lookalikes import Lookalikes
-from reconciler.planning.lookup import Lookup
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
 
@@ -98,7 +98,7 @@ class Reading:
             if address not in refused and self._planned_or_needed(address):
                 read = subjects.read_of(resource)
                 if read is not None:
-                    self._groups.setdefault(read, _Group()).resources.append(resource)
+                    self._group(read).resources.append(resource)
                 else:
                     self._unlisted.append(resource)
         if request.focus is not None:
@@ -110,11 +110,17 @@ class Reading:
             deletes = record.lifecycle.deletion is Deletion.DELETE
             read = subjects.read_of_left(record) if deletes else None
             if read is not None:
-                self._groups.setdefault(read, _Group()).left.append(record)
+                self._group(read).left.append(record)
             else:
                 self._unread.append(record)
         for read in self.lookalikes.reads():
-            self._groups.setdefault(read, _Group())
+            self._group(read)
+
+    def _group(self, read: Read) -> _Group:
+        group = self._groups.get(read)
+        if group is None:
+            group = self._groups[read] = _Group()
+        return group
 
     def reads(self) -> Sequence[Read]:
         return list(self._groups)
@@ -164,10 +170,12 @@ class Reading:
                 hints = frozenset(kind.hints(subject)) - extra
             elif subject.record is None:
                 extra = set(kind.origin_reads(subject))
+        if not extra and not hints and alone is None:
+            return False
         waiting = _Waiting(seen, {*extra, *hints, *([alone] if alone else [])}, alone, hints)
         for more in waiting.open:
             self._waiting.setdefault(more, []).append(waiting)
-        return bool(waiting.open)
+        return True
 
     def more_reads(self) -> Sequence[Read]:
         """The reads that subjects need which were held back."""
@@ -228,7 +236,7 @@ class Reading:
                 if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, shown)
-                    subject = replace(subject, beside=shown.objects)
+                    subject = replace(subject, beside=shown)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:

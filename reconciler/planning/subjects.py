@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
+from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Resource, StateRecord, took_s
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
@@ -65,12 +66,20 @@ class Subjects:
         match = self._match(address)
         if match is None:
             return
-        for other in self.resources:
-            if other == address or (other.kind, other.app) != (address.kind, address.app):
-                continue
-            its = self._match(other) if other not in self.request.records else None
-            if its is not None and all(match[name] == its[name] for name in match.keys() & its.keys()):
-                yield other
+        addresses, matches = self._unrecorded.get((address.kind, address.app), ((), Matches(())))
+        for place in matches.possible(match.get):
+            if addresses[place] != address:
+                yield addresses[place]
+
+    @cached_property
+    def _unrecorded(self) -> Mapping[tuple[str, str | None], tuple[Sequence[Address], Matches]]:
+        """By kind and app, those without a record that a list shows, with what each is recognised by."""
+        found: dict[tuple[str, str | None], dict[Address, Mapping[str, Any]]] = {}
+        for address in self.resources:
+            match = self._match(address) if address not in self.request.records else None
+            if match is not None:
+                found.setdefault((address.kind, address.app), {})[address] = match
+        return {group: (list(each), Matches(list(each.values()))) for group, each in found.items()}
 
     def kind(self, address: Address) -> Kind:
         return self.request.kinds[address.kind]

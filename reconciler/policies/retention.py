@@ -3,15 +3,15 @@
 Source: DESIGN, section 2.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.core.model import Path, Relocation, Resource
+from reconciler.core.model import Path, Relocation
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.roles import NamesResources
-from reconciler.policies.base import GivesValues, Policy
+from reconciler.policies.base import GivesValues, Policy, Trait, app_trait, kind_trait, label_trait
 
 
 class Selector(Spec):
@@ -52,14 +52,12 @@ class RetentionPolicy(GivesValues, NamesResources, Policy):
         "snapshot_max_age_h": 168,
     }
 
-    def gives(self, spec: RetentionPolicySpec, resource: Resource) -> Mapping[str, Any]:
-        if resource.address.kind != "Volume":
-            return {}
+    def selects(self, spec: RetentionPolicySpec) -> Collection[Trait]:
         app, labels = spec.selector.app, spec.selector.labels or {}
-        if app is not None and app != resource.address.app:
-            return {}
-        if any(resource.labels.get(name) != value for name, value in labels.items()):
-            return {}
+        in_app = [app_trait(app)] if app is not None else []
+        return [kind_trait("Volume"), *in_app, *(label_trait(*each) for each in labels.items())]
+
+    def gives(self, spec: RetentionPolicySpec) -> Mapping[str, Any]:
         return spec.model_dump(exclude={"selector"}, exclude_none=True)
 
     def follow(self, spec: RetentionPolicySpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:

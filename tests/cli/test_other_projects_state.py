@@ -2,6 +2,8 @@
 
 import pytest
 
+from reconciler.core.model import Address
+from reconciler.pipeline.identity import perhaps_other_state
 from tests.cli.harness import Project, Sandbox, environment, volume
 
 CODE = "perhaps-other-state"
@@ -47,3 +49,13 @@ def test_a_part_of_the_manifests_is_not_taken_for_another_project(project: Proje
     project.apply()
     project.write(volume(f"{app}-blog"), "manifests/blog.yaml")
     assert CODE not in codes(project, "manifests/blog.yaml")
+
+
+def test_the_first_record_of_a_shared_app_is_enough() -> None:
+    """To know whether a manifest was given takes a look at its file, of which there may be thousands."""
+    shop, blog = Address("Volume", "data", "shop"), Address("Volume", "data", "blog")
+    recorded = iter([shop, blog])
+    assert perhaps_other_state("lineage", [shop], recorded, "here") is None
+    assert list(recorded) == [blog]
+    assert perhaps_other_state("lineage", [shop], [blog], "here") is not None
+    assert perhaps_other_state("lineage", [shop], [], "here") is None

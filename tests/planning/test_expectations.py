@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.lookup import Lookup
 from reconciler.core.steps import Expectation
 from reconciler.planning.fingerprint import digest_absence, digest_now, digest_object
-from reconciler.planning.lookup import Lookup
 from reconciler.services.machines.wire.volume import Volume
 from tests.planning.plans import plan_of
 

@@ -252,7 +252,7 @@ def _renamed(subject: Subject, named_now: Collection[str]) -> Iterator[FieldChan
     somebody else, or before that was recorded, nobody can read.
     """
     name = subject.platform_name()
-    there = subject.live is not None or any(item.name == name for item in subject.beside)
+    there = subject.live is not None or bool(subject.beside.matching({"name": name}))
     if "secrets.list" in subject.capabilities and not there:
         return
     named, made = _named_before(subject), set(map(str, subject.made))

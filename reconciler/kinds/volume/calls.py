@@ -4,6 +4,7 @@ Source: platform API, 2.2 and 4.2; platform notes, "Volumes".
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from reconciler.core.model import FieldChange
@@ -15,6 +16,7 @@ from reconciler.kinds.volume.snapshots import volume_path
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
+@lru_cache  # resources come app by app
 def volumes_read(app: str) -> Read:
     return Read(f"/v1/apps/{segment(app)}/volumes", many(Volume))
 

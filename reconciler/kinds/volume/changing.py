@@ -40,6 +40,8 @@ def size_change(subject: Subject) -> FieldChange:
 
 
 def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    if not fields and _at_rest(subject):
+        return Moves(Action.NOOP)
     steps: list[Step] = []
     actions: list[Action] = []
     impact, reasons = Impact.ONLINE, []
@@ -85,6 +87,13 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         settles=settled_by_a_stop(subject),
         also=tuple(also),
     )
+
+
+def _at_rest(subject: Subject) -> bool:
+    """Whether nothing is under way, owed or wanted beside the fields: so it is for most volumes."""
+    assert subject.resource is not None
+    owed = subject.record is not None and subject.record.obligations
+    return not owed and not subject.resource.objectives and subject.live.state not in UNSETTLED_STATES
 
 
 def remove(subject: Subject) -> Moves:

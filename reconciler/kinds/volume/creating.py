@@ -125,10 +125,5 @@ def zones_taken(subject: Subject) -> list[str]:
     """The zones in which the list shows a volume of this name, where the new one may share none."""
     if subject.spec.require_unique_zone is False:
         return []
-    wanted = match_of(subject.spec, subject.address)
-    named = [
-        item
-        for item in subject.beside
-        if item.present and all(getattr(item, name) == value for name, value in wanted.items())
-    ]
-    return sorted({item.zone for item in named if item.zone})
+    named = subject.beside.matching(match_of(subject.spec, subject.address))
+    return sorted({item.zone for item in named if item.present and item.zone})

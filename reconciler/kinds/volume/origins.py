@@ -70,7 +70,7 @@ def check_origin(
 
 def size_of_source(origin: Origin, subject: Subject) -> int | None:
     """The size of the volume to fork, where the app's list shows it."""
-    source = next((item for item in subject.beside if item.id == origin.source_volume_id), None)
+    source = subject.beside.by_id.get(origin.source_volume_id or "")
     return source.size_gb if source is not None else None
 
 

@@ -9,6 +9,7 @@ from reconciler.core.model import Path, Resource
 from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.policies.base import GivesValues
+from reconciler.policies.giving import Giving
 
 
 class Defaults:
@@ -16,10 +17,9 @@ class Defaults:
 
     def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, ManifestKind]) -> None:
         self._policies = [
-            (policy, role)
-            for policy in policies
-            if (role := kinds[policy.address.kind].role(GivesValues)) is not None
+            policy for policy in policies if kinds[policy.address.kind].role(GivesValues) is not None
         ]
+        self._giving = Giving(self._policies, kinds)
         self._used = [False] * len(self._policies)
         self._apps: set[str] = set()
         self._conflicts: dict[tuple[int, int, str], Diagnostic] = {}
@@ -33,8 +33,8 @@ class Defaults:
         if resource.address.app is not None:
             self._apps.add(resource.address.app)
         given: dict[str, tuple[Any, int]] = {}
-        for index, (policy, role) in enumerate(self._policies):
-            for name, value in role.gives(policy.spec, resource).items():
+        for index, values in self._giving.given(resource):
+            for name, value in values.items():
                 self._used[index] = True
                 if name in resource.spec.model_fields_set:
                     continue
@@ -69,7 +69,7 @@ class Defaults:
 
     def unused(self) -> Iterator[Diagnostic]:
         """One warning per policy that matched nothing."""
-        for (policy, _), used in zip(self._policies, self._used, strict=True):
+        for policy, used in zip(self._policies, self._used, strict=True):
             if not used:
                 app: Any = getattr(getattr(policy.spec, "selector", None), "app", None)
                 misspelt = app is not None and app not in self._apps
@@ -84,7 +84,7 @@ class Defaults:
     def _disagree(self, first: int, second: int, name: str, resource: Resource) -> None:
         if (first, second, name) in self._conflicts:
             return
-        policy, other = self._policies[first][0], self._policies[second][0]
+        policy, other = self._policies[first], self._policies[second]
         span = self._span(first, name)
         at = f" at {span.place}" if span else ""
         self._conflicts[first, second, name] = error(
@@ -96,4 +96,4 @@ class Defaults:
         )
 
     def _span(self, index: int, name: str) -> Span | None:
-        return self._policies[index][0].span("spec", name)
+        return self._policies[index].span("spec", name)

@@ -1,0 +1,41 @@
+"""Which policies give values to a resource: thousands of either, and no pair of them is looked at in vain."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from reconciler.core.model import Resource
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.policies.base import GivesValues, Trait, traits
+
+
+class Given(NamedTuple):
+    """What the policy at `place` gives."""
+
+    place: int
+    values: Mapping[str, Any]
+
+
+class Giving:
+    """Some policies, by what they select."""
+
+    def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, ManifestKind]) -> None:
+        selected: list[tuple[frozenset[Trait], Given]] = []
+        for place, policy in enumerate(policies):
+            role = kinds[policy.address.kind].role(GivesValues)
+            if role is not None:
+                given = Given(place, role.gives(policy.spec))
+                selected.append((frozenset(role.selects(policy.spec)), given))
+        common = Counter(trait for each, _ in selected for trait in each)
+        # Each under the trait that the fewest select by: a label that all policies name tells little.
+        self._by_trait: dict[Trait, list[tuple[frozenset[Trait], Given]]] = defaultdict(list)
+        for each, given in selected:
+            self._by_trait[min(each, key=lambda trait: (common[trait], trait))].append((each, given))
+
+    def given(self, resource: Resource) -> Sequence[Given]:
+        """In the order of the policies."""
+        if not self._by_trait:
+            return ()
+        its = set(traits(resource))
+        found = [given for trait in its for needed, given in self._by_trait.get(trait, ()) if needed <= its]
+        return sorted(found, key=lambda given: given.place)
