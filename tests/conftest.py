@@ -46,7 +46,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     In the environment of this process, so that real processes and fixtures of a whole session have it, too.
     """
     homes = item.config.stash[_HOMES]
-    os.environ["XDG_STATE_HOME"] = str(homes / str(next(_numbers)))
+    number = next(_numbers)
+    os.environ["XDG_STATE_HOME"] = str(homes / str(number))
+    os.environ["XDG_CACHE_HOME"] = str(homes / f"{number}-caches")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -29,6 +29,7 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.observed import observed_data
 from reconciler.execution.parts import Parts
 from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.moves.compare import only_left
 from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
@@ -144,7 +145,9 @@ class Recorder:
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
         self._replace(put.values())
-        records = [bound(each, self.records.get(each.address)) for each in plan.bindings]
+        # What has left the manifests in other scopes is not this run's business.
+        ours = [each for each in plan.bindings if each.scope in self._lease.epochs or not only_left(each)]
+        records = [bound(each, self.records.get(each.address)) for each in ours]
         put |= {each.address: each for each in records if each is not None}
         for record in put.values():
             parts.of(record.scope).put.append(record)

@@ -2,13 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_json
 
-from reconciler.core.model import Resource
+from reconciler.core.model import Address, Lifecycle, Resource
+from reconciler.kinds.manifest import Spec
 from reconciler.manifests.revisions.changed import meant
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str)
+_NOTHING = meant(Resource(Address("", ""), Spec(), Lifecycle(), "", {}))
+del _NOTHING["spec"]
 
 
 def digest_resources(resources: Iterable[Resource]) -> str:
@@ -21,9 +27,23 @@ def digest_resources(resources: Iterable[Resource]) -> str:
 
 def _text(resource: Resource) -> bytes:
     asked = meant(resource)
-    spec = json.dumps(asked.pop("spec"), sort_keys=True, default=str)
-    more = [(name, _in_order(asked[name])) for name in sorted(asked)]
-    return to_json([str(resource.address), resource.file, spec, more]) + b"\n"
+    spec = _ENCODER.encode(asked.pop("spec"))
+    more = _of_lifecycle(resource.lifecycle) if _is_plain(asked) else _more(asked)
+    return b"%s,%s]\n" % (to_json([str(resource.address), resource.file, spec])[:-1], more)
+
+
+def _more(asked: Mapping[str, Any]) -> bytes:
+    return to_json([(name, _in_order(asked[name])) for name in sorted(asked)])
+
+
+def _is_plain(asked: Mapping[str, Any]) -> bool:
+    """Whether there is nothing but a lifecycle in it, as in most resources."""
+    return asked == {**_NOTHING, "lifecycle": asked["lifecycle"]}
+
+
+@lru_cache(maxsize=1000)
+def _of_lifecycle(lifecycle: Lifecycle) -> bytes:
+    return _more({**_NOTHING, "lifecycle": lifecycle})
 
 
 def _in_order(value: Any) -> Any:

@@ -86,12 +86,18 @@ def load(
         else:
             layers = []
         (reporter or Reporter()).loading(len(files) + len(layers))
+        loader.known.recall([data for _, data in files])
         if overlay is None:
             _read_all(loader, files)
         else:
             below = tuple(name_of(path, root) for path in paths)
             _read_layers(loader, files, layers, lambda file: whole or _is_below(file, below))
         resources, policies = loader.finish(check_overlays=whole)
+        fine = loader.fine_files(name for name, _ in files)
+        others = {data for name, data in files if name not in fine}
+        loader.known.keep(
+            [data for name, data in files if name in fine and data not in others], loader.secret_kinds
+        )
     names = tuple(name for name, _ in (*files, *layers))
     order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
@@ -154,6 +160,9 @@ def _read_layers(
     ]
     documents += (each for each in overlays.manifests if belongs(each[1]))
     patched = [(overlays.apply(document, file), file) for document, file in documents]
+    loader.doubtful.update(
+        file for (before, file), (after, _) in zip(documents, patched, strict=True) if after is not before
+    )
     loader.relocation = with_former(
         overlays.relocation(), (document.value for document, _ in patched if document is not None)
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic import BaseModel
 
 from reconciler.core.model import Address, Effect, Resource, StateRecord
+from reconciler.core.steps import Binding
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
@@ -18,6 +19,11 @@ from reconciler.moves.records import MOVED_FROM, another_name
 LEFT = "left the manifests"
 
 Alias = Callable[[Address, Address], bool]
+
+
+def only_left(binding: Binding) -> bool:
+    """Whether all that it records is that the manifest has left."""
+    return binding.applied == {LEFT: True}
 
 
 class Sameness:

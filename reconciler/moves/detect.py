@@ -85,7 +85,7 @@ class Rename:
             help="if it is the same object, add this manifest; the record then moves, and no call is "
             f"sent:\n{self._entries()}\n"
             f"{moved}"
-            f"if it is a new one, apply the manifests without it first, or run `{forget}`",
+            f"if it is a new one, apply the manifests of its app without it first, or run `{forget}`",
             advice=(*commands, forget),
         )
 
@@ -145,7 +145,8 @@ class Doubt:
             f"`{self.address}` may be {_named(self.records)} under a new name: "
             "it would be created a second time",
             span,
-            help=f"{why};\nif it is a new one, apply the manifests without it first, or run `{forget}`",
+            help=f"{why};\n"
+            f"if it is a new one, apply the manifests of its app without it first, or run `{forget}`",
             advice=(forget,),
         )
 

@@ -23,10 +23,10 @@ from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
-from reconciler.moves.carry_out import moved_records
 from reconciler.moves.records import carried_out
 from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
 from reconciler.pipeline.approving import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -41,7 +41,8 @@ from reconciler.pipeline.preconditions import (
     takes_over,
     unreadable_sources,
 )
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
@@ -140,7 +141,7 @@ async def _plan_and_run(
     else:
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
-        if not plan.bindings and not plan.moves and not forgets:
+        if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
             return Applied(plan, owed=plan.owed, budget=project.budget)
     return await run_plan(
         project,
@@ -158,6 +159,8 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
     the plan would leave it out. Raises Locked, as `settle_open`.
     """
     for again in reversed(range(PLANS_AFTER_WAITING)):
+        scopes = {parse_intent(opened).scope for opened in state.open_intents}
+        holders = await project.store.holders(scopes) if scopes else {}
         undecided = await settle_open(
             project.store,
             state,
@@ -167,7 +170,7 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             limits=project.limits,
             holder=project.holder,
             timeout_s=project.lock_timeout_s,
-            concerned=partial(concerned_scopes, desired),
+            concerned=partial(concerned_scopes, desired, holders=holders),
         )
         plan = await make_plan(project, desired, undecided=undecided)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
@@ -246,14 +249,9 @@ async def run_plan(
     `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
-    touched = {step.address for step in plan.steps}
-    touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
-    scopes = {binding.scope for binding in plan.bindings}
-    scopes |= {record.scope for record in moved_records(still_there(plan, records), records)[0].values()}
-    scopes |= {records[address].scope for address in touched if address in records}
     async with leased(
         project.store,
-        scopes or {WHOLE_STATE},
+        needed_scopes(plan, records, resources) or {WHOLE_STATE},
         project.holder,
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,

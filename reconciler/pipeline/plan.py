@@ -1,14 +1,15 @@
 """Planning: what apply would do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
-from reconciler.core.errors import SecretUnavailable
+from reconciler.core.errors import Locked, SecretUnavailable
 from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
@@ -18,10 +19,10 @@ from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.approval import creates_to_approve, with_reasons
-from reconciler.pipeline.approving import asked_of
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
@@ -56,7 +57,7 @@ async def make_plan(
         services=project.services,
         clock=project.clock,
         limits=project.limits,
-        concerned=concerned_scopes(desired, state),
+        concerned=concerned_scopes(desired, state, holders),
         holders=holders,
         undecided=undecided,
     )
@@ -96,11 +97,7 @@ async def make_plan(
         problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
-    asked = (
-        asked_of(project, plan, state, desired.by_address)
-        if undecided is None and project.authority.rules
-        else []
-    )
+    asked = _asked(project, plan, state, desired) if undecided is None else []
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
@@ -115,6 +112,15 @@ async def make_plan(
         moves=followed.moves,
         manifests=desired.manifests,
     )
+
+
+def _asked(project: Project, plan: Plan, state: State, desired: Desired) -> list[Diagnostic]:
+    """The approvals that its apply will ask for."""
+    if not project.authority.rules:
+        return []
+    from reconciler.pipeline.approving import asked_of  # few projects have rules
+
+    return asked_of(project, plan, state, desired.by_address)
 
 
 def _of_the_state(
@@ -164,21 +170,24 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
     )
 
 
-def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
+def concerned_scopes(
+    desired: Desired, state: State, holders: Mapping[str, Locked] = MappingProxyType({})
+) -> frozenset[str]:
     """The scopes with something left over that the given manifests are about, also by what has left them.
 
+    Not what has left in a scope that somebody is at work in (`holders`): its calls are that one's business.
     Raises Misused for a target that names nothing.
     """
     desired = focused(desired, state.records)
     if not state.open_intents and not state.spooled:
         return frozenset()
-    kinds = find_kinds()
     about = declared_in_focus(desired) if desired.targets else desired.resources
-    scopes = {kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in about}
+    scopes = declared_scopes(about)
     for opened in state.open_intents:
         intent = parse_intent(opened)
         if (
             opened.address is not None
+            and intent.scope not in holders
             and desired.selected(intent.record(opened.address, "", opened.at, inferred=False))
             and (not desired.targets or desired.focus is None or opened.address in desired.focus)
         ):
@@ -186,6 +195,11 @@ def concerned_scopes(desired: Desired, state: State) -> frozenset[str]:
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
+
+
+def declared_scopes(resources: Iterable[Resource]) -> set[str]:
+    kinds = find_kinds()
+    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 async def _fingerprint_secrets(

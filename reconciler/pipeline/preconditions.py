@@ -13,6 +13,7 @@ from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.execution.own_calls import OwnCalls
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
+from reconciler.moves.compare import only_left
 from reconciler.pipeline.plan import PROVIDE_HELP
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
@@ -51,7 +52,7 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
     """
     touched = {step.address for step in plan.steps}
     touched |= {Address.parse(source) for source, _ in plan.inputs}
-    touched |= {binding.address for binding in plan.bindings}
+    touched |= {binding.address for binding in plan.bindings if not only_left(binding)}
     _refuse_moves_of_open_calls(plan, state)
     unknown = [
         describe(opened, intent, "it was sent after this plan was made")

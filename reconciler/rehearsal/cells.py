@@ -11,6 +11,7 @@ from reconciler.core.errors import Diagnosed, ReconcilerError
 from reconciler.core.model import Action, owed_work
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
+from reconciler.moves.compare import only_left
 from reconciler.pipeline.apply import Applied, apply, run_plan
 from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
@@ -46,7 +47,7 @@ class _Ended:
         """There was nothing to do, and nothing to say."""
         if self.applied is None or self.problems:
             return False
-        return not _is_busy(self.applied.plan) and not self.applied.plan.bindings
+        return not _is_busy(self.applied.plan) and all(map(only_left, self.applied.plan.bindings))
 
 
 def play(original: Original, step: str, fault: str) -> Played:

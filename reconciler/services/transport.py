@@ -1,5 +1,7 @@
 """One request, one answer: the seam to HTTP, and the only module that imports httpx.
 
+Plain GETs go over lines without httpx's layers (`direct`), all else over httpx, by the same rules.
+
 Rules that hold for every request: https unless the host is loopback, no redirect
 followed, at most `MAX_BODY` bytes of decoded body, one deadline over everything,
 nothing retried. A failure is `NotSent` or `Lost`, never a guess.
@@ -9,12 +11,13 @@ pool rescans all its connections at each request, which costs 10 times the reque
 """
 
 import ipaddress
+import re
 import sys
 import zlib
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import anyio
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+
+    from reconciler.services.direct import Line
 
 # `import httpx` also loads its own command line, and with it rich: 50 ms that no command of ours needs.
 # httpx goes on without that module when it is not installed, which this looks like.
@@ -38,6 +43,11 @@ MAX_LINES = 32
 IDLE_S = 2.0
 
 CLOSE_S = 5.0
+
+# A path and a query that go over the line as they are: httpx would write none of it in another way.
+PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]|%[0-9A-F]{2})*)+(?:\?[A-Za-z0-9._~:,&=-]+)?")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +154,23 @@ def _proxy_of(origin: SplitResult) -> str | None:
 
 
 class HttpxTransport:
-    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable."""
+    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable.
 
-    def __init__(self, base_url: str, *, lines: int = MAX_LINES, max_body: int = MAX_BODY) -> None:
-        parts = _checked(base_url)
+    `direct`: whether plain GETs go without httpx; never through a proxy.
+    """
+
+    def __init__(
+        self, base_url: str, *, lines: int = MAX_LINES, max_body: int = MAX_BODY, direct: bool = True
+    ) -> None:
+        self._parts = parts = _checked(base_url)
         self._origin = f"{parts.scheme}://{parts.netloc}".lower()
         self._proxy = _proxy_of(parts)
         self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
         self._max_body = max_body
         self._slots = anyio.Semaphore(lines, fast_acquire=True)
         self._idle: list[httpx.AsyncHTTPTransport] = []
+        self._idle_direct: list[Line] = []
+        self._is_direct = direct and self._proxy is None and self._origin.isascii()
         self._tls: ssl.SSLContext | None = None
 
     async def request(
@@ -161,14 +178,17 @@ class HttpxTransport:
     ) -> Answer:
         if not f"{url}/".lower().startswith(f"{self._origin}/"):
             raise NotSent(f"a request to a service other than {self._origin} was not sent")
-        request = _prepare(method, url, headers, body, deadline_s)
+        target = url[len(self._origin) :]
+        if method == "GET" and body is None and self._is_direct and PLAIN.fullmatch(target):
+            exchange = self._directly(target, headers, deadline_s)
+        else:
+            exchange = self._by_httpx(_prepare(method, url, headers, body, deadline_s))
         may_be_sent = False
         try:
             with anyio.fail_after(deadline_s):
                 async with self._slots:
-                    with self._line() as line:
-                        may_be_sent = True
-                        return await _exchange(line, request, self._max_body, self._through)
+                    may_be_sent = True
+                    return await exchange()
         except TimeoutError:
             problem = f"no complete answer within {deadline_s:g} s"
             raise (Lost if may_be_sent else NotSent)(problem) from None
@@ -176,28 +196,61 @@ class HttpxTransport:
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""
         with anyio.move_on_after(CLOSE_S, shield=True):
-            while self._idle:
-                await self._idle.pop().aclose()
+            while lines := self._idle_direct or self._idle:
+                await lines.pop().aclose()
 
-    @contextmanager
-    def _line(self) -> "Iterator[httpx.AsyncHTTPTransport]":
-        # Last in, first out: few connections are kept busy, so few go stale.
-        line = self._idle.pop() if self._idle else self._open()
-        try:
-            yield line
-        finally:
-            self._idle.append(line)
+    def _directly(
+        self, target: str, headers: Mapping[str, str], deadline_s: float
+    ) -> Callable[[], Awaitable[Answer]]:
+        async def exchange() -> Answer:
+            with _borrowed(self._idle_direct, self._open_direct) as line:
+                status, raw, body = await line.get(target, sent, read, connect_s=deadline_s / 3)
+                return Answer(status, _lower_case(raw), body)
+
+        async def read(pieces: AsyncIterable[bytes], encoding: str) -> bytes:
+            return await _read(pieces, encoding, self._max_body)
+
+        sent = {**headers, "accept-encoding": "identity"}
+        return exchange
+
+    def _by_httpx(self, request: "httpx.Request") -> Callable[[], Awaitable[Answer]]:
+        async def exchange() -> Answer:
+            with _borrowed(self._idle, self._open) as line:
+                return await _exchange(line, request, self._max_body, self._through)
+
+        return exchange
+
+    def _open_direct(self) -> "Line":
+        from reconciler.services.direct import Line
+
+        return Line(self._parts, self._encryption(), IDLE_S)
 
     def _open(self) -> "httpx.AsyncHTTPTransport":
         import ssl
 
         import httpx
 
-        if self._tls is None:  # made once: reading the certificates takes 20 ms
-            encrypted = self._origin.startswith("https:")
-            self._tls = httpx.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        verify = self._encryption() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S)
-        return httpx.AsyncHTTPTransport(verify=self._tls, proxy=self._proxy, limits=one)
+        return httpx.AsyncHTTPTransport(verify=verify, proxy=self._proxy, limits=one)
+
+    def _encryption(self) -> "ssl.SSLContext | None":
+        """The same for all lines; None for http."""
+        if self._tls is None and self._origin.startswith("https:"):
+            import httpx
+
+            self._tls = httpx.create_ssl_context()  # reading the certificates takes 20 ms
+        return self._tls
+
+
+@contextmanager
+def _borrowed(idle: list[T], open_one: Callable[[], T]) -> Iterator[T]:
+    # Last in, first out: few connections are kept busy, so few go stale.
+    line = idle.pop() if idle else open_one()
+    try:
+        yield line
+    finally:
+        idle.append(line)
 
 
 def _prepare(
@@ -237,6 +290,8 @@ async def _exchange(
             await response.aclose()
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
         raise NotSent(f"cannot connect{through}: {_words(error)}") from None
+    except httpx.LocalProtocolError:  # its words repeat the header, which may be the token
+        raise Lost("the connection failed before the answer was complete: the request is not valid") from None
     except (httpx.TransportError, OSError) as error:  # OSError: TLS errors after the handshake come raw
         raise Lost(f"the connection failed before the answer was complete: {_words(error)}") from None
 

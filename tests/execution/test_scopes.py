@@ -9,11 +9,13 @@ from reconciler.core.model import Action, Address, Change, Lifecycle, StateRecor
 from reconciler.core.steps import Move, Plan
 from reconciler.execution.recorder import Recorder
 from reconciler.moves.carry_out import moved_records
-from reconciler.state.memory import MemoryStore
+from reconciler.moves.compare import LEFT
+from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry, Lease
 from tests.contexts import context
-from tests.execution.stage import START, Stage, cluster, outcomes, volume
+from tests.execution.stage import START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import made, spooling
 
 pytestmark = pytest.mark.anyio
@@ -133,3 +135,44 @@ async def test_the_ids_that_are_tracked_are_those_of_the_records_as_they_stand(s
     assert set(tracked) == {"id_orders", "id_copy", "id_logs"}
     await recorder.start(plan)
     assert set(tracked) == {each.id for each in recorder.records.values()} == {"id_orders", "id_copy"}
+
+
+async def test_what_has_left_another_runners_scope_needs_no_lease_there(stage: Stage) -> None:
+    known = await _made(stage, f"{volume()}{cluster()}")
+    await MemoryStore(known).lease(["org/personal"], "another runner")
+    for outcome in ("done", None):  # the second time, there is nothing to do
+        applied = await stage.apply(volume(spec="region: ams, size_gb: 20"))
+        assert outcomes(applied) == ({"Volume/shop/data#extend": outcome} if outcome else {})
+        assert {change.address: change.action for change in applied.plan.changes}[ORDERS] is Action.RETAIN
+    assert LEFT not in (await stage.record(str(ORDERS))).applied
+
+
+async def test_that_it_left_is_recorded_where_something_is_declared_beside_it_or_nothing_at_all(
+    stage: Stage,
+) -> None:
+    await _made(stage, f"{volume()}{volume('logs')}{cluster()}")
+    await stage.apply(volume())
+    assert (await stage.record(str(LOGS))).applied[LEFT]
+    assert LEFT not in (await stage.record(str(ORDERS))).applied
+    await stage.apply("")
+    assert (await stage.record(str(ORDERS))).applied[LEFT]
+
+
+async def test_a_call_under_way_for_what_has_left_is_the_business_of_who_sends_it(stage: Stage) -> None:
+    known = await _made(stage, volume())
+    await left_open(stage, f"{volume()}{cluster()}", "POST")
+    sender = MemoryStore(known)
+    lease = await sender.lease(["org/personal"], "another runner")
+    applied = await stage.apply(volume(spec="region: ams, size_gb: 20"))
+    assert set(outcomes(applied).values()) == {"done"}
+    assert (await plan(stage, volume(spec="region: ams, size_gb: 20"))).diagnostics == ()
+    await sender.release(lease)
+    told = (await plan(stage, volume(spec="region: ams, size_gb: 20"))).diagnostics
+    assert [each.code for each in told] == ["unknown-outcome"]
+
+
+async def _made(stage: Stage, manifests: str) -> MemoryState:
+    known = MemoryState(stage.time, lineage="lineage-1", key=bytes(32), view=View(new=True))
+    stage.store = spooling(MemoryStore(known), stage.time, stage.root)
+    await stage.apply(manifests)
+    return known

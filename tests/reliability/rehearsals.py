@@ -30,9 +30,10 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import Diagnosed, Lost
 from reconciler.core.model import Action, Address, Observation, Owed, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
+from reconciler.moves.compare import only_left
 from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.cells import play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of
@@ -217,7 +218,8 @@ async def _ended(work: Awaitable[Applied]) -> Ended:
         return Ended(PENDING)
     quiet = (Action.RETAIN, Action.NOOP)
     plan = applied.plan
-    busy = plan.steps or plan.bindings or any(change.action not in quiet for change in plan.changes)
+    records = not all(map(only_left, plan.bindings))
+    busy = plan.steps or records or any(change.action not in quiet for change in plan.changes)
     return Ended(exit_code(applied), not busy and not has_errors((*plan.diagnostics, *applied.notices)))
 
 

@@ -40,7 +40,10 @@ async def record(name: str, folder: Path) -> None:
     server = Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with anyio.create_task_group() as tasks, aclosing(HttpxTransport(url)) as transport:
+        async with (
+            anyio.create_task_group() as tasks,
+            aclosing(HttpxTransport(url, direct=False)) as transport,
+        ):
             tasks.start_soon(server.serve, [listener])
             with TAPE.use_cassette(str(cassette), record_mode=RecordMode.ALL):
                 try:

@@ -2,12 +2,18 @@ import gc
 import socket
 import tracemalloc
 import zlib
+from pathlib import Path
+from typing import Any
 
 import anyio
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.core.errors import Lost, NotSent, ReconcilerError
-from reconciler.services.transport import MAX_BODY, Answer, HttpxTransport, is_loopback
+from reconciler.core.errors import Lost, NotSent, ReconcilerError, TransportError
+from reconciler.services.transport import MAX_BODY, PLAIN, Answer, HttpxTransport, is_loopback
+from tests.certificates import greeting
 from tests.services.raw_server import (
     Behaviour,
     answer,
@@ -20,9 +26,20 @@ from tests.services.raw_server import (
     then_closes,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
 
 PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
+
+
+@pytest.fixture(params=["direct", "httpx"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with GETs over lines of their own, and over httpx."""
+    opened = HttpxTransport.__init__
+
+    def init(self: HttpxTransport, base_url: str, **options: Any) -> None:
+        opened(self, base_url, direct=request.param == "direct", **options)
+
+    monkeypatch.setattr(HttpxTransport, "__init__", init)
 
 
 async def get(url: str, *, deadline_s: float = PATIENCE_S, max_body: int = MAX_BODY) -> Answer:
@@ -37,7 +54,7 @@ async def get(url: str, *, deadline_s: float = PATIENCE_S, max_body: int = MAX_B
 async def connected(url: str) -> HttpxTransport:
     """With one line, already connected: on a busy machine that may take longer than a short deadline."""
     transport = HttpxTransport(url, lines=1)
-    await transport.request("GET", url, headers={}, body=None, deadline_s=PATIENCE_S)
+    await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
     return transport
 
 
@@ -123,7 +140,7 @@ async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(be
     async with serving(answer(), behaviour) as server:
         transport = await connected(server.url)
         with pytest.raises(Lost, match=r"within 0\.2 s"):
-            await transport.request("GET", server.url, headers={}, body=None, deadline_s=0.2)
+            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.2)
         await transport.aclose()
 
 
@@ -135,7 +152,7 @@ async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
             while not server.requests:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(NotSent):
-                await transport.request("GET", server.url, headers={}, body=None, deadline_s=0.1)
+                await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.1)
             tasks.cancel_scope.cancel()
         await transport.aclose()
     assert len(server.requests) == 1
@@ -202,28 +219,128 @@ async def test_requests_one_after_another_share_a_connection() -> None:
     async with serving(answer()) as server:
         transport = HttpxTransport(server.url)
         for _ in range(3):
-            await transport.request("GET", server.url, headers={}, body=None, deadline_s=PATIENCE_S)
+            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
         await transport.aclose()
     assert (len(server.requests), server.connections) == (3, 1)
 
 
-async def test_a_connection_that_the_server_closed_in_between_is_replaced() -> None:
+@pytest.mark.parametrize(("method", "body"), [("POST", b"{}"), ("GET", None)])
+async def test_a_connection_that_the_server_closed_in_between_is_replaced(
+    method: str, body: bytes | None
+) -> None:
     async with serving(then_closes(answer())) as server:
         transport = HttpxTransport(server.url)
         for _ in range(2):
-            got = await transport.request("POST", server.url, headers={}, body=b"{}", deadline_s=PATIENCE_S)
+            got = await transport.request(
+                method, f"{server.url}/v1", headers={}, body=body, deadline_s=PATIENCE_S
+            )
             assert got.status == 200
             await anyio.wait_all_tasks_blocked()  # the server's close has arrived
         await transport.aclose()
     assert server.connections == 2
 
 
+async def test_plain_gets_and_they_alone_go_without_httpx(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    opened: list[HttpxTransport] = []
+    opening = HttpxTransport._open
+
+    def open_one(self: HttpxTransport) -> Any:
+        opened.append(self)
+        return opening(self)
+
+    monkeypatch.setattr(HttpxTransport, "_open", open_one)
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url)
+        ways = []
+        for method, path, body in [
+            ("GET", "/v1/apps/shop/volumes/vol_1?a=b", None),
+            ("GET", "/v1/a b", None),
+            ("GET", "/v1/../v2", None),
+            ("POST", "/v1", b"{}"),
+            ("GET", "/v1", b"{}"),
+            ("DELETE", "/v1", None),
+        ]:
+            await transport.request(
+                method, f"{server.url}{path}", headers={}, body=body, deadline_s=PATIENCE_S
+            )
+            ways.append(len(opened))
+            await transport.aclose()
+    is_direct = "direct" in request.node.name
+    assert ways == ([0, 1, 2, 3, 4, 5] if is_direct else [1, 2, 3, 4, 5, 6])
+
+
+@given(st.from_regex(PLAIN, fullmatch=True))
+def test_httpx_would_write_a_plain_address_in_the_same_way(target: str) -> None:
+    assert httpx.URL(f"https://platform.example{target}").raw_path == target.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_trusted", "told"),
+    [("localhost", True, Lost), ("localhost", False, NotSent), ("other.example", True, NotSent)],
+    ids=["trusted", "another authority", "another name"],
+)
+async def test_the_token_goes_only_to_who_shows_a_certificate_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_trusted: bool, told: type[TransportError]
+) -> None:
+    """The server hangs up after the handshake: then the request was on its way."""
+    with greeting(name, tmp_path / "tls") as tls:
+        if is_trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", str(tls.authority))
+        with pytest.raises(told):
+            await get(f"https://localhost:{tls.port}")
+
+
+async def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
+    async with serving(answer()) as server:
+        transport = HttpxTransport(server.url)
+        headers = {"authorization": "Bearer hunter2\n"}
+        with pytest.raises(TransportError, match="the request is not valid") as caught:
+            await transport.request(
+                "GET", f"{server.url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S
+            )
+        await transport.aclose()
+    assert "hunter2" not in caught.value.message
+    assert server.requests == []
+
+
+EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        pytest.param(sends(EARLY + WHOLE), id="after an interim answer"),
+        pytest.param(then_closes(sends(b"HTTP/1.0 200 OK\r\n\r\nok")), id="until the connection ends"),
+        pytest.param(sends(CHUNKED + b"1\r\no\r\n1\r\nk\r\n0\r\n\r\n"), id="in chunks"),
+        pytest.param(
+            then_closes(sends(WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))), id="as the last"
+        ),
+    ],
+)
+async def test_an_answer_is_read_whole_however_it_is_sent(behaviour: Behaviour) -> None:
+    async with serving(behaviour, answer(b"next")) as server:
+        transport = HttpxTransport(server.url, lines=1)
+        bodies = [
+            (
+                await transport.request(
+                    "GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S
+                )
+            ).body
+            for _ in range(2)
+        ]
+        await transport.aclose()
+    assert bodies == [b"ok", b"next"]
+
+
 async def test_a_line_works_again_after_a_request_that_failed() -> None:
     async with serving(answer(), drips, answer(b"ok")) as server:
         transport = await connected(server.url)
         with pytest.raises(Lost):
-            await transport.request("GET", server.url, headers={}, body=None, deadline_s=0.1)
-        got = await transport.request("GET", server.url, headers={}, body=None, deadline_s=PATIENCE_S)
+            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.1)
+        got = await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
         await transport.aclose()
     assert got.body == b"ok"
 

@@ -1,6 +1,6 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -16,6 +16,7 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
+from reconciler.manifests.files import STDIN
 from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
@@ -43,6 +44,7 @@ from reconciler.moves.follow import ends_outside, move_problems
 from reconciler.policies.moved import KIND as MOVED
 
 _DEFAULT_LIFECYCLE = Lifecycle()
+_NOTHING: Mapping[Any, Any] = {}  # of most resources: three mappings of 64 bytes each count
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Loader:
         self.claimed: set[Address] = set()  # what invalid documents would have declared
         self.invalid: list[Resource] = []  # what is known of them
         self.complete = True  # no file hides documents from us
+        self.doubtful: set[str] = set()  # files that hold more than valid manifests without secrets
 
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
         """The documents of a file but those of sops, with the problems of the others noted.
@@ -98,7 +101,10 @@ class Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        return [each for each in composed.documents if not self.is_passed_over(each.value)]
+        found = [each for each in composed.documents if not self.is_passed_over(each.value)]
+        if len(found) < len(composed.documents):
+            self.doubtful.add(file)
+        return found
 
     def is_passed_over(self, value: Any) -> bool:
         return is_of_sops(value) and not holds_patches(value, self.kinds)
@@ -117,6 +123,7 @@ class Loader:
         kind = self.kind_of(document, file)
         if kind is None:
             self.complete = False
+            self.doubtful.add(file)
             return
         secret = holds_secrets(kind)
         document = document.hidden() if secret else document.shown()
@@ -145,6 +152,8 @@ class Loader:
                 manifest, document = self.follow(manifest, kind, names, document, file, problems)
             problems += self.add(manifest, kind, document, file)
         self.problems += problems
+        if secret or problems:
+            self.doubtful.add(file)
         if document.surprises:
             found = surprises(Place(document, file), problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
@@ -241,11 +250,12 @@ class Loader:
             lifecycle.lifecycle() if lifecycle else _DEFAULT_LIFECYCLE,
             file,
             document.spans,
-            metadata.labels,
+            metadata.labels or _NOTHING,
             adopt_id,
             tuple(kind.references(spec, address)),
+            _NOTHING,
             ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
-            inherited=document.elsewhere,
+            inherited=document.elsewhere or _NOTHING,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
@@ -348,6 +358,18 @@ class Loader:
                 )
             self.problems += found
         return resources, policies
+
+    def fine_files(self, files: Iterable[str]) -> set[str]:
+        """Those of the project's `files` that nobody has anything to say of.
+
+        They hold valid manifests as they are written, of kinds that hold no secrets; none if there is a
+        problem that is of no file.
+        """
+        troubled = {problem.span.file if problem.span else None for problem in self.problems}
+        if None in troubled:
+            return set()
+        inside = {file for file in files if file != STDIN and not file.startswith(("/", ".."))}
+        return inside - troubled - self.doubtful
 
     def _leave_out_moves(self, overlays: Overlays) -> None:
         """Moved entries to what this environment takes out are not there, either."""

@@ -243,6 +243,37 @@ def a_value_stands_in_a_manifest(shop: Workshop) -> None:
     shop.verb("validate", "-", stdin=shop.secret("A", f"{{value: '{LITERAL}'}}"))
 
 
+_VOLUMES = 500  # enough for a cache
+_BESIDE = (
+    "metadata: {name: NAME, app: APP, labels: {password: 'LITERAL'}}\nspec: {size_gb: 3}\n",
+    "metadata: {name: NAME, app: APP, labels: {String_Data: 'LITERAL'}}\nspec: {size_gb: 3}\n",
+    "metadata: {name: NAME, app: APP, labels: {db: 'postgres://me:LITERAL@db'}}\nspec: {size_gb: 3}\n",
+    "metadata: {name: NAME, app: APP}\nspec: {size_gb: 3, admin: 'LITERAL'}\n",
+    "metadata: {name: NAME, app: APP}\nspec: {size_gb: 3}  # LITERAL\n",
+)
+
+
+def a_cache_is_kept(shop: Workshop) -> None:
+    """Of valid manifests only, wherever a value stands beside them or in them.
+
+    The others with a value of letters alone: a file with `&` in it is never kept.
+    """
+    folder = shop.root / "manifests"
+    (folder / "many.yaml").write_text("".join(shop.volume(f"v{number}") for number in range(_VOLUMES)))
+    head = "apiVersion: reconciler/v1\nkind: Volume\n"
+    texts = [_bad_secret(shop, spec) for spec in _LITERALS]
+    texts += [(head + each).replace("LITERAL", HOOK_PATH).replace("APP", shop.app) for each in _BESIDE]
+    for number, text in enumerate(texts):
+        for name, content in (("only", text), ("beside", f"{shop.volume(f'w{number}')}---\n{text}")):
+            path = folder / f"{name}-{number}.yaml"
+            path.write_text(content.replace("NAME", path.stem), encoding="utf-8")
+            shop.sources.add(path)
+    for arguments in (("validate",), ("-vv", "plan", "--output", "json"), ("validate", *_REPORTS)):
+        shop.verb(*arguments)
+    (kept,) = (shop.caches / "reconciler").iterdir()
+    assert f'"name":"v{_VOLUMES - 1}"'.encode() in kept.read_bytes()
+
+
 def every_format_shows_it(shop: Workshop) -> None:
     """When all goes well, when the platform repeats a value, and of drift and of broken files."""
     shop.write(shop.every_source())
@@ -466,6 +497,7 @@ SCENARIOS: dict[str, Scenario] = {
     "the token is wrong": the_token_is_wrong,
     "a git host repeats its token": a_git_host_repeats_its_token,
     "a value stands in a manifest": a_value_stands_in_a_manifest,
+    "a cache is kept": a_cache_is_kept,
     "a value stands in the settings": a_value_stands_in_the_settings,
     "a password stands in an address": a_password_stands_in_an_address,
     "a source cannot be read": a_source_cannot_be_read,

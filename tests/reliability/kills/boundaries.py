@@ -230,6 +230,7 @@ def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
     requesting, handling = HttpxTransport.request, httpx.AsyncHTTPTransport.handle_async_request
 
     async def request(self: HttpxTransport, method: str, url: str, **rest: Any) -> Any:
+        self._is_direct = False  # httpx tells of each part of a request
         label = _call(method, urlsplit(url).path)
         boundaries.reach(f"{label}:before")
         answer = await requesting(self, method, url, **rest)

@@ -68,7 +68,7 @@ class MutatingTransport(HttpxTransport):
     """Everything of the transport but the network. `exchanges` is what went over the line."""
 
     def __init__(self, sandbox: Sandbox, base_url: str, mutations: Mutator | Recorded) -> None:
-        super().__init__(base_url)
+        super().__init__(base_url, direct=False)
         self.exchanges: list[Exchange] = []
         self._answering = _Answering(sandbox, mutations, self.exchanges)
 

@@ -22,11 +22,12 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
+from reconciler.moves.compare import only_left
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.records import claim, forget
 from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
@@ -605,6 +606,6 @@ def _uncancel() -> None:
 def _is_empty(plan: Plan) -> bool:
     return (
         not plan.steps
-        and not plan.bindings
+        and all(map(only_left, plan.bindings))
         and all(change.action is Action.RETAIN for change in plan.changes)
     )

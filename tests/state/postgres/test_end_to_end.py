@@ -92,6 +92,46 @@ def test_two_applies_of_different_apps_run_at_once(runner: Callable[..., Project
     assert [len(sandbox.volumes(app)) for app in APPS] == [1, 1, 0]
 
 
+def test_runners_that_have_the_manifests_of_one_app_each_leave_each_other_alone(
+    runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
+) -> None:
+    """To each of them, the other's records have left the manifests: that is told, and not its business."""
+    runner().run("state", "init", "--new")
+    ((lineage,),) = database.rows("SELECT lineage FROM reconcile.states")
+
+    def of_app(app: str, size_gb: int = 10) -> Project:
+        project = runner(app, size_gb=size_gb)
+        state = f"{{url: '{database.url}', lineage: {lineage}}}"  # else it may be another project's
+        project.write(f"manifests: [manifests]\nstate: {state}\n", "reconcile.yaml")
+        return project
+
+    for app in ("blog", "shop"):
+        of_app(app).apply()
+    sandbox.fault("POST", "/v1/apps/blog/volumes", "delay", delay_s=20)
+    blog = of_app("blog")
+    blog.write(volume("blog", "logs"), "manifests/logs.yaml")
+    epochs = "SELECT scope, epoch FROM reconcile.leases WHERE scope = 'blog'"
+    with blog.started_apply() as working:
+        working.until(sandbox.fault_taken)
+        assert locks(database) == ["blog"]
+        before = database.rows(epochs)
+        shop = of_app("shop", size_gb=20)
+        applied = shop.apply()
+        assert applied.actions() == {"Volume/blog/data": "retain", "Volume/shop/data": "extend"}
+        assert set(applied.outcomes().values()) == {"done"}
+        assert shop.json("plan").actions() == {"Volume/blog/data": "retain"}
+        shop.apply()  # there is nothing to do
+        assert locks(database) == ["blog"]  # it still works
+        assert database.rows(epochs) == before
+        working.kill()
+    assert sandbox.volume("shop")["size_gb"] == 20
+
+
+def locks(database: Postgres) -> list[str]:
+    held = "SELECT scope FROM reconcile.leases WHERE NOT released AND expires_at > clock_timestamp()"
+    return sorted(scope for (scope,) in database.rows(held))
+
+
 def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unlock(
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
