@@ -13,7 +13,7 @@ from bench.figures import Group, chosen, measure
 from bench.processes import CouldNotRun
 from bench.rows import groups
 from bench.stage import Stage
-from bench.table import render
+from bench.table import Row, render
 
 
 def main() -> int:
@@ -24,21 +24,32 @@ def main() -> int:
     parser.add_argument("--compare", metavar="REF", help="measure ours beside ours at this git revision")
     wanted = parser.parse_args()
     found = chosen(groups(), quick=wanted.quick, only=wanted.only)
+    if not found:
+        parser.error(f"no row has {wanted.only!r} in its name")
     try:
         print(compile_all())
         with tempfile.TemporaryDirectory(prefix="reconciler-bench-") as folder, ExitStack() as stack:
-            print(_measured(found, wanted.compare, Path(folder), stack))
+            if wanted.compare is not None:
+                print(compare(found, wanted.compare, Path(folder), stack))
+                return 0
+            return _measure(found, Stage(Path(folder) / "worlds", stack))
     except CouldNotRun as problem:
         print(f"could not run: {problem}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _measured(groups: Sequence[Group], ref: str | None, folder: Path, stack: ExitStack) -> str:
-    if ref is not None:
-        return compare(groups, ref, folder, stack)
-    stage = Stage(folder / "worlds", stack)
-    return render([row for group in groups for row in measure(group, stage)])
+def _measure(groups: Sequence[Group], stage: Stage) -> int:
+    """What cannot be run costs its own rows only: the others have taken minutes."""
+    rows, problems = list[Row](), list[CouldNotRun]()
+    for group in groups:
+        try:
+            rows += measure(group, stage)
+        except CouldNotRun as problem:
+            problems.append(problem)
+    print(render(rows))
+    for told in problems:
+        print(f"could not run: {told}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -8,10 +8,15 @@ from bench.processes import CouldNotRun
 from bench.stage import REPOSITORY
 
 
-def compile_all(source: Path = REPOSITORY) -> str:
-    """Compile the reconciler in the folder `source` and all installed packages; a line that says so."""
-    if not compileall.compile_dir(source / "reconciler", quiet=1):
-        raise CouldNotRun(f"{source / 'reconciler'} cannot be compiled")
+def compile_all() -> str:
+    """Compile this reconciler and all installed packages; a line that says so."""
+    compile_source(REPOSITORY)
     # Packages carry files for other versions of Python, as templates or tests; those say nothing.
     compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0)
-    return f"compiled to byte code: {source / 'reconciler'} and all packages"
+    return f"compiled to byte code: {REPOSITORY / 'reconciler'} and the installed packages"
+
+
+def compile_source(folder: Path) -> None:
+    """Compile the reconciler in `folder`."""
+    if not compileall.compile_dir(folder / "reconciler", quiet=1):
+        raise CouldNotRun(f"{folder / 'reconciler'} cannot be compiled")

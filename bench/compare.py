@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from bench.byte_code import compile_all
+from bench.byte_code import compile_source
 from bench.figures import Group
 from bench.processes import CouldNotRun
 from bench.stage import REPOSITORY, Program, Stage
@@ -20,7 +20,7 @@ _HEADINGS = ("program", "CPU", "then", "ratio", "wall", "then", "ratio")
 def compare(groups: Sequence[Group], ref: str, folder: Path, stack: ExitStack) -> str:
     """A table: what each program takes now, what at the revision `ref`, and the medians of their ratios."""
     then = _checked_out(ref, folder / "then")
-    print(compile_all(then))
+    compile_source(then)
     stages = [Stage(folder / "now-worlds", stack), Stage(folder / "then-worlds", stack, then)]
     rows = [
         _compared(program, stages, group.rounds)

@@ -37,8 +37,13 @@ def start(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], out: IO[bytes], err: IO[bytes]
 ) -> Process:
     """A process that runs `command` with these variables beside those of this process."""
-    home = {"XDG_STATE_HOME": str(cwd / "state-home"), "XDG_CACHE_HOME": str(cwd / "cache-home")}
-    return subprocess.Popen(command, cwd=cwd, env={**os.environ, **home, **env}, stdout=out, stderr=err)
+    return subprocess.Popen(command, cwd=cwd, env=environment(cwd, env), stdout=out, stderr=err)
+
+
+def environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """That of a user whose marks and caches are those of the folder `cwd`. Caches belong beside a project."""
+    homes = {"XDG_STATE_HOME": cwd / "state-home", "XDG_CACHE_HOME": cwd.with_name(f"{cwd.name}-cache")}
+    return {**os.environ, **{name: str(home) for name, home in homes.items()}, **env}
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] = {}, *, expect: str = "") -> Cost:

@@ -41,7 +41,7 @@ class Project:
         """`reconcile WORDS`. `cold`: with an empty cache; else with what earlier runs have left there."""
         if not cold:
             return run([RECONCILE, *words], self.root, self.variables, expect=expect)
-        with tempfile.TemporaryDirectory(dir=self.root) as cache:
+        with tempfile.TemporaryDirectory(dir=self.root.parent) as cache:
             return replace(self, variables={**self.variables, "XDG_CACHE_HOME": cache}).run(
                 *words, expect=expect
             )

@@ -15,6 +15,8 @@ from bench.worlds.world import (
     volume_name,
 )
 
+_AT_MOST = 1_000  # volumes of an app in one file: a file may hold 500,000 keys and values
+
 
 def write_manifests(root: Path, world: World) -> None:
     """`reconcile.yaml`, and the manifests below `manifests`."""
@@ -30,7 +32,10 @@ def file_of(world: World, app: int, number: int) -> str:
     """Where a volume is declared, below `manifests`."""
     if world.files == "one":
         return "all.yaml"
-    return f"{app_name(app)}.yaml" if world.files == "app" else f"{app_name(app)}-{volume_name(number)}.yaml"
+    if world.files == "volume":
+        return f"{app_name(app)}-{volume_name(number)}.yaml"
+    part = number // _AT_MOST
+    return f"{app_name(app)}-part-{part}.yaml" if part else f"{app_name(app)}.yaml"
 
 
 def change_retention(root: Path, days: int) -> None:

@@ -15,9 +15,10 @@ class World:
     """Volumes and clusters, all of them declared in manifests.
 
     `volumes`: of each app. Of these, the state knows the first `recorded` ones, and the platform has the
-    first `live` ones (None: all). `files`: one for each "app", one for each "volume", or "one" for all.
-    `policies`: how many give the volumes their retention; 0: each volume's manifest does. `max_age_h`: the
-    objective of an age of snapshots, for all volumes; 0: none. `limited`: the documented rate limits hold.
+    first `live` ones (None: all). `files`: one for each "app" and each thousand of its volumes, one for each
+    "volume", or "one" for all. `policies`: how many give the volumes their retention; 0: each volume's
+    manifest does. `max_age_h`: the objective of an age of snapshots, for all volumes; 0: none. `limited`: the
+    documented rate limits hold.
     """
 
     apps: int

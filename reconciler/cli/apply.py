@@ -30,7 +30,8 @@ from reconciler.core.steps import ManifestSet, Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
-    from reconciler.pipeline.project import Desired, Project
+    from reconciler.pipeline.declared import Desired
+    from reconciler.pipeline.project import Project
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.

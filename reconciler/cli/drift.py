@@ -27,7 +27,7 @@ from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
     from reconciler.drift.find import Drift
-    from reconciler.pipeline.project import Desired
+    from reconciler.pipeline.declared import Desired
 
 
 @click.command("drift", short_help="Show what changed on the platform without us.")

@@ -28,7 +28,8 @@ from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.project import Desired, Project
+    from reconciler.pipeline.declared import Desired
+    from reconciler.pipeline.project import Project
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
     from reconciler.services.budget import Budget
@@ -104,7 +105,6 @@ def command(
     from reconciler.pipeline.files import write_output
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
-    from reconciler.pipeline.saved import dump_plan
     from reconciler.reports.report import PlanReport
 
     if untrusted is not None and out is not None and ref is not None:
@@ -134,8 +134,11 @@ def command(
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
-            savable = out is not None and not _not_savable(plan, desired)
-            text = await dump_plan(project.store, plan, rehearsal) if savable else b""
+            if out is None or _not_savable(plan, desired):
+                return plan, rehearsal, forecast, project.budget, b""
+            from reconciler.pipeline.saved import dump_plan  # it knows how a plan is carried out
+
+            text = await dump_plan(project.store, plan, rehearsal)
             return plan, rehearsal, forecast, project.budget, text
 
     plan, rehearsal, forecast, budget, text = run(work)

@@ -29,9 +29,9 @@ def command(plan_file: Path | None, env: str, state_url: str | None, sandbox: bo
     """
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.pipeline.declared import Desired
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.project import Desired
     from reconciler.pipeline.saved import open_saved
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.rehearse import plan_and_rehearse, rehearse_saved

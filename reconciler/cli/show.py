@@ -27,9 +27,9 @@ def command(address: Address, env: str, state_url: str | None, sandbox: bool) ->
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.core.errors import ManifestError
+    from reconciler.pipeline.declared import Desired
     from reconciler.pipeline.desired import load_desired, load_service_of, origin_here
     from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.project import Desired
     from reconciler.pipeline.show import look_at
     from reconciler.reports.records import object_page
 

@@ -42,7 +42,12 @@ class Wire(BaseModel):
     ids: ClassVar[tuple[str, ...]] = ("id",)
     may_be_empty: ClassVar[bool] = False
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="allow",
+        populate_by_name=True,
+        coerce_numbers_to_str=True,
+        defer_build=True,  # a run meets few of the models
+    )
 
     @property
     def present(self) -> bool:

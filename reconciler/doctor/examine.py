@@ -14,8 +14,8 @@ from reconciler.doctor.check import Check, fine, has_problems, suspicious, wrong
 from reconciler.doctor.platform import check_platform, reads_of
 from reconciler.doctor.state import check_backups, check_lock, check_open, check_owed, check_state, unread
 from reconciler.pipeline.context import make_context
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.open import Options, open_platform, open_state
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.state import files_of, has_files
 from reconciler.state.spooling import Spooling

@@ -28,7 +28,7 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 
 
 def accept(

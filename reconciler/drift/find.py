@@ -24,8 +24,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, located
 from reconciler.moves.records import follow_moves
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.ids import bad_object, bad_records

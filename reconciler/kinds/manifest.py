@@ -21,7 +21,8 @@ FREE_NAME = r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
 class Spec(BaseModel):
     """Base of all `spec` models: strict types, no unknown fields."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Built when first used: a run meets few of the kinds.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)

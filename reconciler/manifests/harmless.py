@@ -22,7 +22,7 @@ _SIGNS = (
     b"sops",
     b"token",
 )
-_WITH_USER = re.compile(rb"://[^/\s]*@")
+_WITH_USER = re.compile(rb"://\S{0,1000}@")  # also where a `/` of the password is not escaped
 # A key of free text, such as a label, that says it holds a value: "string_data":
 _VALUE_KEY = re.compile('"_*(?:{})_*":'.format("|".join(map("_*".join, sorted(VALUE_NAMES)))).encode())
 

@@ -26,6 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.moves.records import carried_out
 from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
 from reconciler.pipeline.approving import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -40,7 +41,7 @@ from reconciler.pipeline.preconditions import (
     takes_over,
     unreadable_sources,
 )
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records

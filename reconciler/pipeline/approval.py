@@ -15,7 +15,8 @@ from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import listed
 from reconciler.manifests.validation.references import nearest_address
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.project import Project
 from reconciler.state.store import State
 
 _MAKING = (Action.CREATE, Action.RESTORE)

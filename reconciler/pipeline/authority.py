@@ -10,11 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from reconciler.approvals.judging import Signers
 from reconciler.approvals.rules import ApprovalSettings, Rule
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
@@ -23,6 +22,9 @@ from reconciler.manifests.revisions.git import Git, Incomplete, find_repository
 from reconciler.manifests.revisions.revision import Revision
 from reconciler.manifests.revisions.trusted import trusted_revision
 from reconciler.pipeline.settings import ProjectSettings
+
+if TYPE_CHECKING:
+    from reconciler.approvals.judging import Signers
 
 _SECTION = "approvals"
 SIGNERS = "RECONCILE_ALLOWED_SIGNERS"
@@ -44,7 +46,7 @@ class Authority:
     """
 
     rules: tuple[Rule, ...] = ()
-    signers: Signers | None = None
+    signers: "Signers | None" = None
     unknown: str = ""
     before: Revision | None = None
     is_cut_off: bool = False
@@ -80,10 +82,16 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
     data = before.read(then.signers)
     if data is None:
         return Authority(rules, None, f"there is no `{then.signers}` at {before.ref}", before)
-    return Authority(rules, Signers(data, f"`{then.signers}` at {before.ref}"), before=before)
+    return Authority(rules, _signers(data, f"`{then.signers}` at {before.ref}"), before=before)
 
 
-def _outside(config: ProjectSettings) -> Signers | None:
+def _signers(data: bytes, where: str) -> "Signers":
+    from reconciler.approvals.judging import Signers  # few projects have any
+
+    return Signers(data, where)
+
+
+def _outside(config: ProjectSettings) -> "Signers | None":
     """Those in the file that the runner names. Raises ReconcilerError for one that a change could bring."""
     given = config.variables.get(SIGNERS, "")
     if not given:
@@ -97,7 +105,7 @@ def _outside(config: ProjectSettings) -> Signers | None:
             help="keep it outside, or unset the variable: then the file at the base counts",
         )
     try:
-        return Signers(path.read_bytes(), given)
+        return _signers(path.read_bytes(), given)
     except OSError as failure:
         raise ReconcilerError(f"cannot read {SIGNERS}, {given}: {failure.strerror}") from failure
 

@@ -23,8 +23,8 @@ from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
 from reconciler.manifests.stored import stored
 from reconciler.manifests.validation.loader import Effective
+from reconciler.pipeline.declared import Desired, Trusted
 from reconciler.pipeline.own_credentials import own_credentials
-from reconciler.pipeline.project import Desired, Trusted
 from reconciler.pipeline.settings import ENVIRONMENT, ProjectSettings, refuse_unknown_environment
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.pipeline.targets import with_targets

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.moves.elsewhere import Elsewhere, questions
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 
 
 def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> Elsewhere:

@@ -27,7 +27,6 @@ from reconciler.pipeline.embedded import (
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
 from reconciler.pipeline.loosened import ages_before
-from reconciler.pipeline.migrate import end_move, opened, side
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
@@ -225,6 +224,8 @@ async def _end_move(
     except StateMoved as moved:
         if not moved.copy:
             raise
+        from reconciler.pipeline.migrate import end_move, opened, side  # few states ever move
+
         async with opened(store_of(config, moved.to, read_only=True, changing=True)) as old:
             try:
                 await end_move(side(old, moved.to), side(store, place))

@@ -19,10 +19,10 @@ from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.approval import creates_to_approve, with_reasons
-from reconciler.pipeline.approving import asked_of
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
@@ -97,11 +97,7 @@ async def make_plan(
         problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
-    asked = (
-        asked_of(project, plan, state, desired.by_address)
-        if undecided is None and project.authority.rules
-        else []
-    )
+    asked = _asked(project, plan, state, desired) if undecided is None else []
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
@@ -116,6 +112,15 @@ async def make_plan(
         moves=followed.moves,
         manifests=desired.manifests,
     )
+
+
+def _asked(project: Project, plan: Plan, state: State, desired: Desired) -> list[Diagnostic]:
+    """The approvals that its apply will ask for."""
+    if not project.authority.rules:
+        return []
+    from reconciler.pipeline.approving import asked_of  # few projects have rules
+
+    return asked_of(project, plan, state, desired.by_address)
 
 
 def _of_the_state(

@@ -15,11 +15,12 @@ from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
 from reconciler.pipeline.approval import with_unknown_approvals
 from reconciler.pipeline.approving import NOTHING, Given
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.open import Options, open_project, open_state
 from reconciler.pipeline.preconditions import refuse_unless_current
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning import saved
 from reconciler.planning.saved import SavedPlan

@@ -9,8 +9,9 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HasDetails, located, secret_names
 from reconciler.moves.records import follow_moves
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import require_state
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 
 

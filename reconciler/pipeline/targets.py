@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.manifests.validation.references import nearest_address
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.policies.moved import MovedSpec
 
 

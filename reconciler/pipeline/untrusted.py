@@ -22,7 +22,7 @@ from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.revisions.revision import Revision, revision
 from reconciler.manifests.revisions.sources import SourceFiles, value_sources
 from reconciler.manifests.validation.problems import Place
-from reconciler.pipeline.project import Trusted
+from reconciler.pipeline.declared import Trusted
 from reconciler.pipeline.settings import PRIVATE, ProjectSettings, project_root
 from reconciler.policies import find_manifest_kinds
 from reconciler.policies.provider import ExtensionProviderSpec

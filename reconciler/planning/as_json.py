@@ -1,8 +1,9 @@
 """A plan as JSON values and back. Secrets stand in them as references to their sources only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from operator import is_
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -29,12 +30,15 @@ def _adapter() -> TypeAdapter[Plan]:
     return TypeAdapter(Plan)
 
 
-def _map_values(step: Step, convert: Any) -> Step:
-    body = convert(step.call.body)
-    return step.replaced(convert(step.effect.applied), call=replace(step.call, body=body))
+def _map_values(step: Step, convert: Callable[[Any], Any]) -> Step:
+    body, applied = convert(step.call.body), convert(step.effect.applied)
+    if body is step.call.body and applied is step.effect.applied:
+        return step  # as most are
+    return step.replaced(applied, call=replace(step.call, body=body))
 
 
 def _tag(value: Any) -> Any:
+    """`value` itself where it holds nothing to tag: what JSON has a form of stays as it is."""
     if isinstance(value, OutputRef):
         return {"$output": [value.source, value.path, value.or_kept]}
     if isinstance(value, SecretRef):
@@ -43,9 +47,13 @@ def _tag(value: Any) -> Any:
     if isinstance(value, Template):
         return {"$template": [[_tag(part) for part in value.parts]]}
     if isinstance(value, Mapping):
-        return {name: _tag(item) for name, item in value.items()}
+        tagged = {name: _tag(item) for name, item in value.items()}
+        same = type(value) is dict and all(tagged[name] is item for name, item in value.items())
+        return value if same else tagged
     if isinstance(value, list | tuple):
-        return [_tag(item) for item in value]
+        items = [_tag(item) for item in value]
+        same = type(value) is list and all(map(is_, items, value))
+        return value if same else items
     return value
 
 

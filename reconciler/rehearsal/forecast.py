@@ -26,8 +26,9 @@ from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
 from reconciler.pipeline.apply import run_plan
 from reconciler.pipeline.approving import needed_by
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project, read_all
+from reconciler.pipeline.project import Project, read_all
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.rehearsal.outlook import Forecast, Item, by_time
 from reconciler.rehearsal.rehearse import original_of, rehearse

@@ -13,7 +13,8 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.limits import Limits
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.project import Project
 from reconciler.rehearsal.assumptions import Noting
 from reconciler.rehearsal.line import TwinLine
 from reconciler.rehearsal.placeholders import Placeholders

@@ -1,13 +1,15 @@
 """What a forecast found, for people and for programs."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports.look import Look, Tone
 
+if TYPE_CHECKING:  # few reports have one
+    from reconciler.rehearsal.outlook import Forecast
 
-def verdict(forecast: Forecast) -> str:
+
+def verdict(forecast: "Forecast") -> str:
     """In one line; what is found is listed below it."""
     after = ", the plan being applied now" if forecast.after_apply else ""
     found = ":" if forecast.items else ": nothing."
@@ -18,7 +20,7 @@ def moment(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else "not known"
 
 
-def lines(forecast: Forecast, look: Look) -> list[str]:
+def lines(forecast: "Forecast", look: Look) -> list[str]:
     found = [look.line(0, (verdict(forecast), Tone.STRONG))]
     for each in forecast.items:
         when = f"{moment(each.when)}: " if each.when is not None else ""
@@ -26,7 +28,7 @@ def lines(forecast: Forecast, look: Look) -> list[str]:
     return found
 
 
-def document(forecast: Forecast) -> dict[str, Any]:
+def document(forecast: "Forecast") -> dict[str, Any]:
     return {
         "at": forecast.at.astimezone(UTC).isoformat(),
         "after_apply": forecast.after_apply,

@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.core.durations import in_words
 from reconciler.core.plural import counted
-from reconciler.rehearsal.matrix import FAULTS, Cell, End, Rehearsal
 from reconciler.reports.documents import owed_document, owed_words
 from reconciler.reports.look import Look, Tone
 
-WORDS: Mapping[End, str] = {
+if TYPE_CHECKING:  # few reports have one
+    from reconciler.rehearsal.matrix import Cell, End, Rehearsal
+
+WORDS: "Mapping[End, str]" = {
     "converged": "converges",
     "pending": "stays pending after three more applies",
     "decision": "a person must decide",
@@ -19,7 +21,7 @@ WORDS: Mapping[End, str] = {
 _ENDS = tuple(WORDS)
 
 
-_COUNTED: Mapping[End, str] = {
+_COUNTED: "Mapping[End, str]" = {
     "converged": "converge",
     "pending": "stay pending",
     "decision": "need a decision",
@@ -31,7 +33,7 @@ _TONES = {"converged": Tone.NEW, "pending": Tone.PAUSE, "decision": Tone.REFUSED
 ASSUMED = "taken for granted, as the API document leaves it open"
 
 
-def verdict(rehearsal: Rehearsal) -> str:
+def verdict(rehearsal: "Rehearsal") -> str:
     """In one line, how the clean run and those with a fault end."""
     clean = rehearsal.clean
     if not rehearsal.of:
@@ -50,7 +52,7 @@ def verdict(rehearsal: Rehearsal) -> str:
     return f"{first}. With faults in {calls}{of}: {', '.join(parts)}."
 
 
-def lines(rehearsal: Rehearsal, look: Look) -> list[str]:
+def lines(rehearsal: "Rehearsal", look: Look) -> list[str]:
     """For a person: of each step what does not converge by itself, with the question or the error."""
     found = [look.line(0, (verdict(rehearsal), Tone.STRONG))]
     found += [look.line(2, ("differs:", Tone.LOSS), f" {each}") for each in rehearsal.differences]
@@ -77,13 +79,15 @@ def lines(rehearsal: Rehearsal, look: Look) -> list[str]:
     return found
 
 
-def ended(step: str, end: End) -> str:
+def ended(step: str, end: "End") -> str:
     """`step`: "" for the clean run."""
     between = ":" if end == "decision" else ""
     return f"{step or 'a clean run'}{between} {WORDS[end]}"
 
 
-def document(rehearsal: Rehearsal) -> dict[str, Any]:
+def document(rehearsal: "Rehearsal") -> dict[str, Any]:
+    from reconciler.rehearsal.matrix import FAULTS
+
     found: dict[str, Any] = {
         "steps": list(rehearsal.steps),
         "faults": list(FAULTS),
@@ -102,7 +106,7 @@ def document(rehearsal: Rehearsal) -> dict[str, Any]:
     return found
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: "Cell") -> dict[str, Any]:
     found: dict[str, Any] = {
         "step": cell.step or None,
         "fault": cell.fault,
@@ -113,7 +117,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
     return found | {name: text for name, text in (("question", cell.question), ("error", cell.error)) if text}
 
 
-def groups(cells: Sequence[Cell]) -> Mapping[tuple[End, str, tuple[str, ...]], Sequence[str]]:
+def groups(cells: "Sequence[Cell]") -> "Mapping[tuple[End, str, tuple[str, ...]], Sequence[str]]":
     """The faults of one step by how they end, what is asked or wrong, and what is owed; the worst first."""
     found: dict[tuple[End, str, tuple[str, ...]], list[str]] = {}
     for cell in sorted(cells, key=lambda cell: _ENDS.index(cell.end), reverse=True):
@@ -121,5 +125,5 @@ def groups(cells: Sequence[Cell]) -> Mapping[tuple[End, str, tuple[str, ...]], S
     return found
 
 
-def owed(cell: Cell) -> tuple[str, ...]:
+def owed(cell: "Cell") -> tuple[str, ...]:
     return tuple(f"{each.address}: {owed_words(each.work, each.certainty)}" for each in cell.owed)

@@ -12,13 +12,13 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
-from reconciler.rehearsal.matrix import Rehearsal
-from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
 
 if TYPE_CHECKING:
+    from reconciler.rehearsal.matrix import Rehearsal
+    from reconciler.rehearsal.outlook import Forecast
     from reconciler.services.budget import Budget
 
 ReadLine = Callable[[str, int], str | None]
@@ -73,8 +73,8 @@ class PlanReport(Report):
     kind = "plan"
     plan: Plan
     unchanged: Sequence[Address] | None = None
-    rehearsal: Rehearsal | None = None
-    forecast: Forecast | None = None
+    rehearsal: "Rehearsal | None" = None
+    forecast: "Forecast | None" = None
     budget: "Budget | None" = None
 
     @property

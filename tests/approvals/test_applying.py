@@ -16,8 +16,9 @@ from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.approving import Given
 from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.saved import run_saved
 from reconciler.planning.digest import plan_digest
 from reconciler.rehearsal.matrix import Rehearsal

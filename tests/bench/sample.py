@@ -36,9 +36,8 @@ def start(
     module, arguments = ("reconciler", command[1:]) if command[0] == RECONCILE else (command[2], command[3:])
 
     def work() -> None:
-        home = {"XDG_STATE_HOME": str(cwd / "state-home"), "XDG_CACHE_HOME": str(cwd / "cache-home")}
         nothing = os.open(os.devnull, os.O_RDONLY)
-        become(cwd, {**os.environ, **home, **env}, nothing, out.fileno(), err.fileno())
+        become(cwd, processes.environment(cwd, env), nothing, out.fileno(), err.fileno())
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 

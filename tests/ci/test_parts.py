@@ -84,6 +84,14 @@ def test_the_component_passes_its_inputs_through_variables_and_checks_them() -> 
         assert not re.fullmatch(inputs["manifests"]["regex"], bad)
 
 
+def test_what_uv_installs_is_compiled() -> None:
+    """uv leaves that to the first start; with PYTHONDONTWRITEBYTECODE, every start does it again."""
+    for name in ("action.yml", "Dockerfile"):
+        text = (ROOT / name).read_text().replace("\\\n", " ")
+        (installs,) = (line for line in text.splitlines() if 'uv" sync' in line or "uv sync" in line)
+        assert "--compile-bytecode" in installs, name
+
+
 def test_the_hook_checks_everything_whatever_was_changed() -> None:
     ((hook,),) = documents(".pre-commit-hooks.yaml")
     assert hook["entry"] == "reconcile validate"

@@ -21,8 +21,9 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources

@@ -10,8 +10,8 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import PlanRefused, apply
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.preconditions import Moved
-from reconciler.pipeline.project import Desired
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.execution.stage import Stage, cluster, left_open, loaded, outcomes, plan, volume

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.pipeline.apply import apply
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.services.transport import Answer
 from reconciler.state.memory import MemoryState, MemoryStore
 from tests.execution.stage import Stage, loaded, outcomes, plan, volume

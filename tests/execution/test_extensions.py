@@ -15,8 +15,9 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.records import forget
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client

@@ -8,8 +8,8 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.drift.find import find_drift
 from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.records import forget, move
 from reconciler.pipeline.resolve import dismiss
 from reconciler.state.store import Event

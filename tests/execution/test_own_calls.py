@@ -31,8 +31,8 @@ from reconciler.core.steps import (
 from reconciler.core.wire import many, one
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.own_calls import Grounds, OwnCalls
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.saved import run_saved
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import MachineWaited

@@ -9,7 +9,7 @@ import reconciler.execution.executor as executor_module
 from reconciler.core.errors import Refused
 from reconciler.core.wire import one
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.saved import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.world import Machine

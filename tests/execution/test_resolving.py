@@ -5,7 +5,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.records import move
 from reconciler.pipeline.resolve import confirm_inferred, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved

@@ -18,7 +18,7 @@ from reconciler.core.wire import many
 from reconciler.drift.find import find_drift
 from reconciler.execution.traffic import Traffic, Unsent
 from reconciler.pipeline.apply import Applied, PlanRefused
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget
 from reconciler.services.machines.service import platform_client

@@ -32,9 +32,10 @@ from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
 from reconciler.pipeline.approving import Given
 from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats

@@ -16,10 +16,10 @@ from reconciler.core.errors import Misused
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
 from reconciler.pipeline.approval import with_unknown_approvals
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.settings import find_settings
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.pipeline.targets import with_targets

@@ -44,8 +44,9 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.targets import with_targets
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.documents import drift_document, plan_document

@@ -234,6 +234,7 @@ PRIVATE = {
     "a label that holds a value": volume("a", metadata=", labels: {String_Data: HUNTER2}"),
     "a label that is a password": volume("a", metadata=", labels: {db_PASSWORD: HUNTER2}"),
     "a label with a user": volume("a", metadata=", labels: {db: 'postgres://me:HUNTER2@db'}"),
+    "a label with a user and a slash": volume("a", metadata=", labels: {db: 'postgres://me:x/HUNTER2@db'}"),
     "a comment": volume("a", metadata=", labels: {tier: HUNTER2}") + "# the token\n",
     "a file of sops": "x: HUNTER2\nsops: {mac: a, version: '3'}\n",
     "an anchor": volume("a", "{region: &here HUNTER2}"),

@@ -1,18 +1,20 @@
 """The digest of a plan: of all that it does and relies on, and of nothing else."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import warning
 from reconciler.core.model import Address, Owed
-from reconciler.core.steps import Plan
+from reconciler.core.steps import Call, OutputRef, Plan, SecretRef, Step, StepEffect, Template
 from reconciler.planning.as_json import parse_plan, plan_json
 from reconciler.planning.digest import plan_digest
 from tests.planning.plans import plan_of
@@ -38,6 +40,34 @@ NOT_SIGNED = {
     ("steps", "note"),
     ("steps", "if_refused"),
 }
+
+
+# Values of every kind that a body may hold, and one with nothing to mark in it.
+BODIES: tuple[Mapping[str, Any] | None, ...] = (
+    {"size_gb": 20, "name": "dätä", "tags": ["b", "a"], "more": {"z": None, "a": [1.5, {"b": True}]}},
+    {"password": SecretRef("template", parts=("postgres://", OutputRef("PostgresCluster/-/db", "host")))},
+    MappingProxyType(
+        {"path": Template(("/v1/", OutputRef("run", "began_at", or_kept=True))), "of": ("a", ("b",))}
+    ),
+    {"machines": [{"id": OutputRef("Volume/a/data#create", "id")}, {"id": "m1"}], "empty": {}, "none": ()},
+    None,
+)
+# What people signed must stay valid: it is what the digest of such a plan always was.
+SIGNED = "e0205bbc37f3702241e6ebe267f755d6f88a04db96fb47817451c4c883c8602e"
+
+
+def test_what_people_signed_stays_valid() -> None:
+    address = Address("Volume", "data", "shop")
+    steps = tuple(
+        Step(f"{address}#{at}", address, Call("PUT", "/v1/x", body), effect=StepEffect(body or {}))
+        for at, body in enumerate(BODIES)
+    )
+    about = Context(
+        "prod", "https://platform.example", "", "lineage", "", False, "1", datetime(2026, 1, 31, tzinfo=UTC)
+    )
+    plan = Plan("plan", about, (), steps, (), (), (), ())
+    assert plan_digest(plan) == SIGNED
+    assert plan_digest(parse_plan(plan_json(plan))) == SIGNED
 
 
 def test_it_is_a_sha_256_in_lower_case() -> None:

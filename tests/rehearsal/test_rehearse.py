@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Owed
-from reconciler.pipeline.project import Desired
+from reconciler.pipeline.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import dump_plan, load_saved, unverified
 from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Assumption, Cell, Rehearsal

@@ -19,8 +19,8 @@ from reconciler.evidence.archive import ARCHIVE, FIRST_LINE, Damaged, digest
 from reconciler.evidence.bundle import bundle
 from reconciler.evidence.verify import Verified, verify
 from reconciler.pipeline.apply import run_plan
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
 from reconciler.state import movable_of

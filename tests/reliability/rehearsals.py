@@ -32,8 +32,8 @@ from reconciler.core.model import Action, Address, Observation, Owed, StateRecor
 from reconciler.core.steps import Plan, Read
 from reconciler.moves.compare import only_left
 from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.rehearsal.cells import play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of

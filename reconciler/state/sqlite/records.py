@@ -40,8 +40,9 @@ def verify(connection: sqlite3.Connection, count: int) -> None:
 
 
 def _read_all(connection: sqlite3.Connection) -> Iterator[tuple[Address, StateRecord]]:
+    same: dict[str, str] = {}  # a row's texts are its own, also where many rows have the same
     for kind, name, app, ordinal, serial, body, digest in connection.execute(SELECT):
-        address = Address(kind, name, app or None, ordinal)
+        address = Address(same.setdefault(kind, kind), name, same.setdefault(app, app) or None, ordinal)
         yield address, read_row(address, serial, body, digest)
 
 

@@ -11,8 +11,9 @@ from random import Random
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.manifests.load import Loaded, load
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import FILE_NAME, find_settings
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render

@@ -15,8 +15,9 @@ from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.project import Desired, Project
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request

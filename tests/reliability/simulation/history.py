@@ -25,9 +25,9 @@ from reconciler.drift.find import find_drift
 from reconciler.moves.compare import only_left
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Desired
 from reconciler.pipeline.records import claim, forget
 from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved

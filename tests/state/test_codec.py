@@ -1,0 +1,48 @@
+"""What is recorded comes back as it was, whatever text a file's name or an answer holds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.state.codec import decode_record, encode_record
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ADDRESS = Address("Volume", "data", "shop")
+_TEXTS = st.text(st.characters(), max_size=80) | st.just("\udcff")  # a name of a file that is not UTF-8
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def record(applied: dict[str, Any], source: str = "m.yaml", **more: Any) -> StateRecord:
+    return StateRecord(ADDRESS, "vol_1", "shop", applied, Lifecycle(), AT, source, serial=7, **more)
+
+
+def again(record: StateRecord) -> StateRecord:
+    return decode_record(record.address, record.serial, encode_record(record).encode())
+
+
+@given(st.dictionaries(_TEXTS, _VALUES, max_size=5), _TEXTS)
+def test_every_value_comes_back(applied: dict[str, Any], source: str) -> None:
+    written = record(applied, source)
+    read = again(written)
+    assert read == written
+    assert repr(read.applied) == repr(written.applied)  # 1 is not 1.0, and True is neither
+
+
+def test_a_name_of_a_file_that_is_not_text_comes_back() -> None:
+    assert again(record({}, "manifests/\udcff.yaml")).source == "manifests/\udcff.yaml"
+
+
+def test_all_that_a_record_owes_comes_back() -> None:
+    owed = Obligation("restart", "extended from 1 to 2 GB", "unknown", AT)
+    lifecycle = Lifecycle(Deletion.DELETE, ("extend",), 60, "auto")
+    written = StateRecord(
+        ADDRESS, "vol_1", "shop", {}, lifecycle, AT, obligations=(owed,), inferred=True, serial=7
+    )
+    assert again(written) == written
