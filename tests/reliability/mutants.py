@@ -252,7 +252,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "calls of earlier runs are not settled",
         APPLY,
-        "concerned=partial(concerned_scopes, desired),",
+        "concerned=partial(concerned_scopes, desired, holders=holders),",
         "concerned=lambda state: (),",
     ),
     _mutant(
