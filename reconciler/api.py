@@ -27,9 +27,9 @@ from reconciler.pipeline import apply as applying
 from reconciler.pipeline import identity, saved
 from reconciler.pipeline import open as opening
 from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.approving import Given, read_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import load_desired, origin_here
+from reconciler.pipeline.judge_approvals import Given, read_approvals
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings

@@ -110,8 +110,8 @@ def command(
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
-    from reconciler.pipeline.approving import Given, read_approvals
     from reconciler.pipeline.desired import load_again, load_desired
+    from reconciler.pipeline.judge_approvals import Given, read_approvals
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.saved import open_saved, run_saved

@@ -56,7 +56,9 @@ def command(
     from reconciler.approvals.statement import MOST_REASON, PRINCIPAL
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
-    from reconciler.pipeline.approve import (
+    from reconciler.pipeline.files import read_file, write_output
+    from reconciler.pipeline.saved import refuse_other_environment
+    from reconciler.pipeline.sign_approval import (
         Checked,
         check,
         choose_key,
@@ -65,8 +67,6 @@ def command(
         statement_of,
         summary,
     )
-    from reconciler.pipeline.files import read_file, write_output
-    from reconciler.pipeline.saved import refuse_other_environment
     from reconciler.reports.formats import find_formats
     from reconciler.reports.report import Page, PlanReport
 

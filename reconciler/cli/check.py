@@ -74,12 +74,12 @@ def command(
     """
     from reconciler.providers.check.run import Report, selected
     from reconciler.providers.check.subject import SignInSubject, Subject
-    from reconciler.services.transport import HttpxTransport
+    from reconciler.services.transport import HttpTransport
 
     if output == "junit":
         require_extra("provider", "`--output junit`")
     try:
-        HttpxTransport(url)
+        HttpTransport(url)
     except ReconcilerError as problem:
         raise click.UsageError(f"{problem.message}\n{problem.help}") from None
     checks = selected(only)

@@ -16,7 +16,7 @@ from reconciler.hosts.requests import Requests
 from reconciler.hosts.text import comment_text, is_link, said_of, state_of
 from reconciler.pipeline.settings import ENVIRONMENT
 from reconciler.reports.report import Report
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 
 _HOSTS: dict[HostName, type[Host]] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
 
@@ -55,7 +55,7 @@ async def show(
 
     revision, at = (newest.revision, newest.at) if newest is not None else (None, None)
     draft = Draft(environment, text, revision, at, nonce, keeps_history)
-    transport = HttpxTransport(job.api)
+    transport = HttpTransport(job.api)
     try:
         host = _HOSTS[job.host]
         requests = Requests(

@@ -17,7 +17,7 @@ from reconciler.pipeline.context import program_version
 from reconciler.pipeline.open import secret_sources
 from reconciler.pipeline.settings import NotifySection, ProjectSettings, SecretSource
 from reconciler.secrets.sources import Sources
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 
 _MOST_ANSWER = 64 * 1024  # bytes, of which none is used
 
@@ -47,7 +47,7 @@ async def _send(
         url = parse_url(hook.url or _value(sources, hook.url_from))
         key = parse_key(_value(sources, hook.secret_from)) if hook.secret_from is not None else None
         id = f"msg_{uuid.uuid4().hex}"
-        transport = HttpxTransport(origin_of(url), lines=1, max_body=_MOST_ANSWER)
+        transport = HttpTransport(origin_of(url), lines=1, max_body=_MOST_ANSWER)
         try:
             await deliver(
                 transport,

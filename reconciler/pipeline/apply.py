@@ -24,10 +24,14 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
 from reconciler.moves.records import carried_out
-from reconciler.pipeline.approval import creates_to_approve, unapproved_creates, with_unknown_approvals
-from reconciler.pipeline.approving import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.create_approvals import (
+    creates_to_approve,
+    unapproved_creates,
+    with_unknown_approvals,
+)
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, refuse_spent
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,

@@ -16,7 +16,7 @@ from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds import find_kinds
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 
 SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
 SANDBOX_CLOCK = "x600"
@@ -89,7 +89,7 @@ def _started_sandbox(db: Path) -> Iterator[str]:
 
 
 async def furnish(
-    transport: HttpxTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
+    transport: HttpTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
 ) -> None:
     """What manifests name and cannot make: a person trying things out should not have to make it by hand."""
     apps = sorted({resource.address.app for resource in resources if resource.address.app})
@@ -113,7 +113,7 @@ async def furnish(
 
 
 async def _control(
-    transport: HttpxTransport, base_url: str, method: str, verb: str, body: Mapping[str, Any] | None = None
+    transport: HttpTransport, base_url: str, method: str, verb: str, body: Mapping[str, Any] | None = None
 ) -> Any:
     """The answer of one of the emulator's control verbs."""
     answer = await transport.request(

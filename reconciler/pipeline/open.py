@@ -41,7 +41,7 @@ from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
 from reconciler.services.rate import Waiting, quiet
-from reconciler.services.transport import HttpxTransport, is_loopback
+from reconciler.services.transport import HttpTransport, is_loopback
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -131,14 +131,14 @@ def _opened(
 @asynccontextmanager
 async def open_platform(
     config: ProjectSettings, options: Options, waiting: Waiting = quiet
-) -> AsyncIterator[tuple[Client, HttpxTransport]]:
+) -> AsyncIterator[tuple[Client, HttpTransport]]:
     """The platform's client, and the line that it speaks through. `waiting`: see `RateLimit`.
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
     execution = config.settings.execution
     with _base_url(config, options) as base_url:
-        transport = HttpxTransport(base_url, lines=execution.concurrency + execution.read_concurrency)
+        transport = HttpTransport(base_url, lines=execution.concurrency + execution.read_concurrency)
         try:
             yield (
                 platform_client(
@@ -258,7 +258,7 @@ async def open_providers(
             if not isinstance(resource.spec, ExtensionProviderSpec):
                 continue
             spec, name = resource.spec, resource.address.name
-            lines.append(HttpxTransport(spec.base_url))
+            lines.append(HttpTransport(spec.base_url))
             providers[name] = provider_client(
                 name,
                 lines[-1],

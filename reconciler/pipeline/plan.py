@@ -18,7 +18,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
-from reconciler.pipeline.approval import creates_to_approve, with_reasons
+from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
@@ -118,7 +118,7 @@ def _asked(project: Project, plan: Plan, state: State, desired: Desired) -> list
     """The approvals that its apply will ask for."""
     if not project.authority.rules:
         return []
-    from reconciler.pipeline.approving import asked_of  # few projects have rules
+    from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 
     return asked_of(project, plan, state, desired.by_address)
 

@@ -13,11 +13,11 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
-from reconciler.pipeline.approval import with_unknown_approvals
-from reconciler.pipeline.approving import NOTHING, Given
+from reconciler.pipeline.create_approvals import with_unknown_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
+from reconciler.pipeline.judge_approvals import NOTHING, Given
 from reconciler.pipeline.open import Options, open_project, open_state
 from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Project

@@ -25,8 +25,8 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
 from reconciler.pipeline.apply import run_plan
-from reconciler.pipeline.approving import needed_by
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.judge_approvals import needed_by
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project, read_all
 from reconciler.rehearsal.matrix import Rehearsal

@@ -18,7 +18,7 @@ from reconciler.sandbox.parts.billing import ONE
 from reconciler.sandbox.parts.delivery import DELIVERED, FAILED, Delivery, waiting
 from reconciler.sandbox.parts.provider import Provider
 from reconciler.services import signing
-from reconciler.services.transport import HttpxTransport, Transport
+from reconciler.services.transport import HttpTransport, Transport
 
 MOST_ATTEMPTS = 5
 DEADLINE_S = 10.0
@@ -38,7 +38,7 @@ class Courier:
         self,
         sandbox: Sandbox,
         *,
-        connect: Callable[[str], Transport] = lambda url: HttpxTransport(url, max_body=_MOST_ANSWER),
+        connect: Callable[[str], Transport] = lambda url: HttpTransport(url, max_body=_MOST_ANSWER),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sandbox = sandbox

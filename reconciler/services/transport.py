@@ -153,7 +153,7 @@ def _proxy_of(origin: SplitResult) -> str | None:
     return proxy
 
 
-class HttpxTransport:
+class HttpTransport:
     """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable.
 
     `direct`: whether plain GETs go without httpx; never through a proxy.

@@ -14,9 +14,9 @@ from reconciler.core.steps import Plan
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.approving import Given
 from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.saved import run_saved

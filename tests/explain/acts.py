@@ -30,10 +30,10 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
-from reconciler.pipeline.approving import Given
 from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
+from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.saved import run_saved

@@ -15,7 +15,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
-from reconciler.pipeline.approval import with_unknown_approvals
+from reconciler.pipeline.create_approvals import with_unknown_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.missing_sources import missing_sources

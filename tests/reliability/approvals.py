@@ -31,8 +31,8 @@ from reconciler.approvals.statement import Approval, Statement, parse_approval
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.steps import Plan
-from reconciler.pipeline.approving import Given, judge
 from reconciler.pipeline.authority import Authority, authority_of
+from reconciler.pipeline.judge_approvals import Given, judge
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import find_settings
 from reconciler.planning.as_json import parse_plan, plan_json

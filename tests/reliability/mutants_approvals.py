@@ -129,7 +129,7 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "approvals that were used say nothing of rules that a clone does not show",
         f"{APPLIED}::test_rules_that_a_shallow_clone_does_not_show_are_known_by_the_approvals_that_were_used",
-        "pipeline/approving.py",
+        "pipeline/judge_approvals.py",
         "if authority.is_cut_off and",
         "if False and",
     ),

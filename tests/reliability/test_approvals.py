@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.pipeline import approving
+from reconciler.pipeline import judge_approvals
 from tests.reliability.approvals import FATAL, HARMLESS, play
 
 ONCE_EACH = 27  # vectors
@@ -20,5 +20,5 @@ def test_a_product_that_takes_any_approval_is_found(monkeypatch: pytest.MonkeyPa
     def taken(*approval: Any) -> str:
         return ""
 
-    monkeypatch.setattr(approving, "why_dead", taken)
+    monkeypatch.setattr(judge_approvals, "why_dead", taken)
     assert len(play(15, 1).violations) >= 5

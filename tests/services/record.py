@@ -16,7 +16,7 @@ from vcr.record_mode import RecordMode  # type: ignore[import-untyped]  # vcrpy 
 from reconciler.core.errors import PlatformError
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.http import Connection, application
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 from tests.services.calls import CALLS, CASSETTES, TOKEN, UNLIKE, VALUE, WORLD, client
 from tests.services.tape import TAPE
 
@@ -42,7 +42,7 @@ async def record(name: str, folder: Path) -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with (
             anyio.create_task_group() as tasks,
-            aclosing(HttpxTransport(url, direct=False)) as transport,
+            aclosing(HttpTransport(url, direct=False)) as transport,
         ):
             tasks.start_soon(server.serve, [listener])
             with TAPE.use_cassette(str(cassette), record_mode=RecordMode.ALL):

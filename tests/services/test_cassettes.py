@@ -13,7 +13,7 @@ from reconciler.core.model import SENSITIVE
 from reconciler.core.wire import parse_time
 from reconciler.services.outcome import Verdict
 from reconciler.services.refusals import Refusal
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
 from tests.services.record import record_all
 from tests.services.tape import BASE_URL, TAPE
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def replayed(name: str) -> Any:
     """The result of the call `name`, answered by its cassette, which must hold nothing else."""
     with TAPE.use_cassette(str(CASSETTES / f"{name}.yaml")) as cassette:
-        async with aclosing(HttpxTransport(BASE_URL, direct=False)) as transport:
+        async with aclosing(HttpTransport(BASE_URL, direct=False)) as transport:
             try:
                 return await CALLS[name](client(transport, BASE_URL))
             finally:

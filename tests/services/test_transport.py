@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError, TransportError
-from reconciler.services.transport import MAX_BODY, PLAIN, Answer, HttpxTransport, is_loopback
+from reconciler.services.transport import MAX_BODY, PLAIN, Answer, HttpTransport, is_loopback
 from tests.certificates import greeting
 from tests.services.raw_server import (
     Behaviour,
@@ -34,26 +34,26 @@ PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for th
 @pytest.fixture(params=["direct", "httpx"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test runs with GETs over lines of their own, and over httpx."""
-    opened = HttpxTransport.__init__
+    opened = HttpTransport.__init__
 
-    def init(self: HttpxTransport, base_url: str, **options: Any) -> None:
+    def init(self: HttpTransport, base_url: str, **options: Any) -> None:
         opened(self, base_url, direct=request.param == "direct", **options)
 
-    monkeypatch.setattr(HttpxTransport, "__init__", init)
+    monkeypatch.setattr(HttpTransport, "__init__", init)
 
 
 async def get(url: str, *, deadline_s: float = PATIENCE_S, max_body: int = MAX_BODY) -> Answer:
     """One GET over a transport of its own, closed afterwards."""
-    transport = HttpxTransport(url, max_body=max_body)
+    transport = HttpTransport(url, max_body=max_body)
     try:
         return await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=deadline_s)
     finally:
         await transport.aclose()
 
 
-async def connected(url: str) -> HttpxTransport:
+async def connected(url: str) -> HttpTransport:
     """With one line, already connected: on a busy machine that may take longer than a short deadline."""
-    transport = HttpxTransport(url, lines=1)
+    transport = HttpTransport(url, lines=1)
     await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
     return transport
 
@@ -85,7 +85,7 @@ async def test_a_repeated_header_keeps_all_its_values() -> None:
 
 async def test_method_headers_and_body_arrive_as_given() -> None:
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         await transport.request(
             "PUT",
             f"{server.url}/v1/a%20b",
@@ -146,7 +146,7 @@ async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(be
 
 async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
     async with serving(stalls) as server:
-        transport = HttpxTransport(server.url, lines=1)
+        transport = HttpTransport(server.url, lines=1)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stalled_request, transport, server.url)
             while not server.requests:
@@ -158,7 +158,7 @@ async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
     assert len(server.requests) == 1
 
 
-async def _stalled_request(transport: HttpxTransport, url: str) -> None:
+async def _stalled_request(transport: HttpTransport, url: str) -> None:
     await transport.request("GET", url, headers={}, body=None, deadline_s=PATIENCE_S)
 
 
@@ -217,7 +217,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 
 async def test_requests_one_after_another_share_a_connection() -> None:
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         for _ in range(3):
             await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
         await transport.aclose()
@@ -229,7 +229,7 @@ async def test_a_connection_that_the_server_closed_in_between_is_replaced(
     method: str, body: bytes | None
 ) -> None:
     async with serving(then_closes(answer())) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         for _ in range(2):
             got = await transport.request(
                 method, f"{server.url}/v1", headers={}, body=body, deadline_s=PATIENCE_S
@@ -243,16 +243,16 @@ async def test_a_connection_that_the_server_closed_in_between_is_replaced(
 async def test_plain_gets_and_they_alone_go_without_httpx(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    opened: list[HttpxTransport] = []
-    opening = HttpxTransport._open
+    opened: list[HttpTransport] = []
+    opening = HttpTransport._open
 
-    def open_one(self: HttpxTransport) -> Any:
+    def open_one(self: HttpTransport) -> Any:
         opened.append(self)
         return opening(self)
 
-    monkeypatch.setattr(HttpxTransport, "_open", open_one)
+    monkeypatch.setattr(HttpTransport, "_open", open_one)
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         ways = []
         for method, path, body in [
             ("GET", "/v1/apps/shop/volumes/vol_1?a=b", None),
@@ -294,7 +294,7 @@ async def test_the_token_goes_only_to_who_shows_a_certificate_of_that_name(
 
 async def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         headers = {"authorization": "Bearer hunter2\n"}
         with pytest.raises(TransportError, match="the request is not valid") as caught:
             await transport.request(
@@ -322,7 +322,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 )
 async def test_an_answer_is_read_whole_however_it_is_sent(behaviour: Behaviour) -> None:
     async with serving(behaviour, answer(b"next")) as server:
-        transport = HttpxTransport(server.url, lines=1)
+        transport = HttpTransport(server.url, lines=1)
         bodies = [
             (
                 await transport.request(
@@ -347,7 +347,7 @@ async def test_a_line_works_again_after_a_request_that_failed() -> None:
 
 async def test_parallel_requests_use_as_many_connections_as_allowed() -> None:
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url, lines=4)
+        transport = HttpTransport(server.url, lines=4)
         async with anyio.create_task_group() as tasks:
             for _ in range(40):
                 tasks.start_soon(_stalled_request, transport, server.url)
@@ -398,12 +398,12 @@ def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")
     with pytest.raises(ReconcilerError, match="unsupported kind"):
-        HttpxTransport("https://platform.example")
+        HttpTransport("https://platform.example")
 
 
 async def test_a_request_for_another_service_is_not_sent() -> None:
     async with serving(answer()) as server:
-        transport = HttpxTransport(server.url)
+        transport = HttpTransport(server.url)
         for url in ("http://127.0.0.1:1/v1", f"{server.url}0/v1", f"{server.url}@host.example/v1"):
             with pytest.raises(NotSent, match="a service other than"):
                 await transport.request("GET", url, headers={}, body=None, deadline_s=1)
@@ -416,7 +416,7 @@ async def test_a_request_for_another_service_is_not_sent() -> None:
 )
 def test_plain_http_is_accepted_for_loopback(url: str) -> None:
     assert is_loopback(url)
-    assert HttpxTransport(url)
+    assert HttpTransport(url)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_plain_http_is_accepted_for_loopback(url: str) -> None:
 def test_plain_http_to_another_host_is_refused_at_once(url: str) -> None:
     assert not is_loopback(url)
     with pytest.raises(ReconcilerError, match="unencrypted"):
-        HttpxTransport(url)
+        HttpTransport(url)
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_plain_http_to_another_host_is_refused_at_once(url: str) -> None:
 )
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     with pytest.raises(ReconcilerError, match="is not the address of a service"):
-        HttpxTransport(url)
+        HttpTransport(url)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
 )
 def test_an_address_with_credentials_is_refused_without_repeating_them(url: str) -> None:
     with pytest.raises(ReconcilerError) as caught:
-        HttpxTransport(url)
+        HttpTransport(url)
     assert "hunter2" not in caught.value.message + caught.value.help
 
 

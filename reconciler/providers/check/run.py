@@ -14,7 +14,7 @@ from reconciler.providers.check.bench import GONE, Bench, NotChecked, Shared, Un
 from reconciler.providers.check.catalog import CHECKS, Check
 from reconciler.providers.check.evidence import came, sent
 from reconciler.providers.check.subject import Subject
-from reconciler.services.transport import HttpxTransport, Transport
+from reconciler.services.transport import HttpTransport, Transport
 
 # Importing these fills the table; the order of the run is the order here.
 GROUPS = {
@@ -83,7 +83,7 @@ async def run(
     random: Random,
     begins: Callable[[Check], None],
     ends: Callable[[Result], None],
-    open_transport: Callable[[str], Transport] = HttpxTransport,
+    open_transport: Callable[[str], Transport] = HttpTransport,
 ) -> None:
     """Fill `report`, also when it is cancelled: created resources are still deleted.
 

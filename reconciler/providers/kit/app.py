@@ -30,7 +30,7 @@ from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
 from reconciler.providers.kit.store import Store
 from reconciler.providers.kit.webhooks import Outbox
 from reconciler.services.signing import NotAuthentic
-from reconciler.services.transport import HttpxTransport, Transport
+from reconciler.services.transport import HttpTransport, Transport
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 _FUNCTIONS = ("provision", "update", "get", "deprovision", "costs")
@@ -86,7 +86,7 @@ def create_app(
     on_event: Handler | None = None,
     clock: Clock | None = None,
     random: Random | None = None,
-    open_transport: OpenTransport = HttpxTransport,
+    open_transport: OpenTransport = HttpTransport,
 ) -> Starlette:
     """The provider with its lifespan; `app.state.kit` is the Kit, for mounting it into another application.
 

@@ -18,7 +18,7 @@ from reconciler.sandbox.fingerprint import fingerprint
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.world import Thing, World
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 
 ENCODINGS = ("hex", "base64")
 ROLES = ("admin", "member")
@@ -233,7 +233,7 @@ def _base_url(body: Mapping[str, Any]) -> str | None:
     url = fields.text(body, "base_url")
     if url:
         try:
-            HttpxTransport(url)
+            HttpTransport(url)
         except ReconcilerError as error:
             raise fields.refused("base_url", f"cannot be used: {error}") from None
     return url and url.rstrip("/")

@@ -21,7 +21,7 @@ from reconciler.reports.documents import plan_document
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 from reconciler.state import open_store
 from tests.execution.stage import BASE_URL, TOKEN, Stage
 from tests.planning.plans import PLAN_KEY
@@ -91,7 +91,7 @@ def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
         settings = found.settings
         open_store(settings.state_url, root=found.root, clock=ground.stage.time)
         if settings.platform.base_url is not None:
-            HttpxTransport(settings.platform.base_url)
+            HttpTransport(settings.platform.base_url)
     except ManifestError as failure:
         ground.counts["settings refused"] += 1
         told = failure.message + _told(failure.diagnostics, {FILE_NAME: content})

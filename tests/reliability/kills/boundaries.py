@@ -225,11 +225,11 @@ class Effects:
 def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
     import httpx
 
-    from reconciler.services.transport import HttpxTransport
+    from reconciler.services.transport import HttpTransport
 
-    requesting, handling = HttpxTransport.request, httpx.AsyncHTTPTransport.handle_async_request
+    requesting, handling = HttpTransport.request, httpx.AsyncHTTPTransport.handle_async_request
 
-    async def request(self: HttpxTransport, method: str, url: str, **rest: Any) -> Any:
+    async def request(self: HttpTransport, method: str, url: str, **rest: Any) -> Any:
         self._is_direct = False  # httpx tells of each part of a request
         label = _call(method, urlsplit(url).path)
         boundaries.reach(f"{label}:before")
@@ -253,7 +253,7 @@ def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
         request.extensions = {**request.extensions, "trace": traced}
         return await handling(self, request)
 
-    HttpxTransport.request = request  # type: ignore[method-assign]
+    HttpTransport.request = request  # type: ignore[method-assign]
     httpx.AsyncHTTPTransport.handle_async_request = handle  # type: ignore[method-assign]
 
 

@@ -11,7 +11,7 @@ import httpx
 
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
-from reconciler.services.transport import HttpxTransport
+from reconciler.services.transport import HttpTransport
 from tests.reliability.responses.mutation import Given, Kind, mutated
 
 PIECE = 1 << 20
@@ -64,7 +64,7 @@ class Recorded:
     answers: dict[tuple[str, str, int], tuple[Kind, bool, Given]]
 
 
-class MutatingTransport(HttpxTransport):
+class MutatingTransport(HttpTransport):
     """Everything of the transport but the network. `exchanges` is what went over the line."""
 
     def __init__(self, sandbox: Sandbox, base_url: str, mutations: Mutator | Recorded) -> None:
