@@ -381,9 +381,8 @@ SHARED: tuple[Mutant, ...] = (
         "    if _has_landed(sent, landed, before.heads):\n",
         "    if False:\n",
     ),
-    _tested(
+    _served(
         "PostgreSQL: a commit whose answer is lost counts as stored",
-        "tests/state/postgres/test_line.py",
         PG_COMMITS,
         "    if _has_landed(sent, landed, before.heads):\n",
         "    if sent.rows:\n",
