@@ -12,6 +12,7 @@ from contextlib import suppress
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi import Response as HttpResponse
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -96,7 +97,10 @@ def application(sandbox: Sandbox) -> FastAPI:
     moved = asyncio.Event()  # set for an instant by each answer, for those that wait for the world to move
 
     async def respond(http: HttpRequest) -> HttpResponse:
-        body, late = await _body(http)
+        try:
+            body, late = await _body(http)
+        except ClientDisconnect:
+            return HttpResponse()  # to nobody: what did not come whole is no request
         request = Request(
             http.method,
             http.scope["raw_path"].decode("ascii"),

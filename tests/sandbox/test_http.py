@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,6 +84,15 @@ def test_a_dropped_connection_gives_no_answer(client: httpx.Client, action: str,
     with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
         client.post(VOLUMES, json={"name": action})
     assert [volume["name"] for volume in client.get(VOLUMES).json()].count(action) == landed
+
+
+def test_a_request_that_its_client_does_not_finish_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with served() as (_, client):
+        begun = f"POST {VOLUMES} HTTP/1.1\r\nhost: sandbox\r\nauthorization: {BEARER['authorization']}\r\n"
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as line:
+            line.sendall(f'{begun}content-length: 17\r\n\r\n{{"name": '.encode())
+        assert client.get(VOLUMES).json() == []
+    assert capfd.readouterr().err == ""
 
 
 def test_a_truncated_answer_breaks_off_in_the_body(client: httpx.Client) -> None:
