@@ -50,22 +50,6 @@ def test_a_volume_found_by_evidence_is_protected_from_deletion_until_confirmed(
     assert sandbox.volume(app)["state"] == "pending_destroy"
 
 
-def test_a_refused_deletion_of_what_is_still_there_asks_nobody_and_is_tried_again(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app, rest="lifecycle: {deletion: delete, snapshot_before: []}\n"))
-    project.apply()
-    path = f"/v1/apps/{app}/volumes/{sandbox.volume(app)['id']}"
-    sandbox.fault("DELETE", path, "status", status=404, body={"error": "no such object"})
-    project.remove()
-    approved = ["--approve-delete", f"Volume/{app}/data"]
-    refused = project.apply(*approved, code=4)
-    assert refused.outcomes() == {f"Volume/{app}/data#delete": "unknown"}
-    assert "reconcile resolve" not in refused.err
-    project.apply(*approved)
-    assert sandbox.volume(app)["state"] == "pending_destroy"
-
-
 def test_two_candidates_are_a_question_to_a_person(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=30)

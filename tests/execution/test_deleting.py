@@ -116,6 +116,7 @@ async def test_an_object_that_is_still_shown_is_not_deleted_whatever_the_answer_
     applied = await stage.apply("", approved_deletes=[address])
     assert outcomes(applied) == {f"{address}#delete": "unknown"}
     assert "no such object" in applied.results[-1].error
+    assert applied.notices == ()  # nobody is asked
     assert Address.parse(address) in (await stage.store.load()).records
     assert stage.line.mutations.count("DELETE") == 1
     again = await stage.apply("", approved_deletes=[address])
