@@ -24,7 +24,7 @@ TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before t
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
 _WHOLE_BYTES = 256 * TAIL_BYTES  # a segment of this size is not copied into a larger one
 _AT_ONCE = 4  # how many segments become one
-_READERS = 64  # how many objects are asked for at once
+_READERS = 128  # how many objects are asked for at once: with 64, a thousand heads 30 ms away take 0.5 s
 
 T = TypeVar("T")
 R = TypeVar("R")
