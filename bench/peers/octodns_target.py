@@ -29,4 +29,4 @@ class Static(BaseProvider):
         return True
 
     def _apply(self, plan: Any) -> None:
-        raise NotImplementedError("there is nothing to do")
+        raise AssertionError("the plan should have nothing to do")

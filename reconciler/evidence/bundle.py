@@ -33,8 +33,8 @@ def bundle(
     """
     verify(contents)
     if state_head(contents.lineage, contents.hashes) != state_head(state.lineage, state.heads):
-        # Deciphered rows have other hashes than the head that apply printed: nobody could tell them from
-        # forged ones, and whoever got the key to tell would read the whole state.
+        # Decrypted rows do not hash to the head that apply printed, so a reader could not tell them from
+        # forged ones. The key would settle that, but it also opens everything else in the state.
         raise NotBundled(
             "its state is encrypted, and the chain is of what was encrypted: without the state's key, nobody "
             "can verify that it says what a bundle would say",

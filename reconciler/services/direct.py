@@ -56,7 +56,7 @@ class Line:
         `connect_s`: how long each part of connecting may take. Whatever goes wrong, the connection is closed.
         """
         stream = await self._connected(connect_s)
-        self._stream = None  # whoever is cancelled here leaves half an answer behind
+        self._stream = None  # after a cancellation, the rest of an answer would be taken for the next one
         is_done = False
         try:
             await stream.send(self._head(target, headers))

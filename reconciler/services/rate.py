@@ -121,7 +121,7 @@ class _Line:
         self._under_way += 1
 
     def answered(self, now_s: float) -> None:
-        # The oldest one under way: in whatever order they came, so many had arrived by now.
+        # Counted as the oldest one under way: at least as many as were answered must have arrived by now.
         if self._under_way:
             self._full_s = max(self._full_s, now_s + self._under_way * self._interval_s)
             self._under_way -= 1

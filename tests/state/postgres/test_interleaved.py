@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.postgres.line import Row, Statement
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Event, Lease
 from tests.providers.postgres import Postgres
@@ -102,36 +103,40 @@ async def test_a_commit_under_a_lease_that_was_taken_away_stores_nothing(handles
     assert (await other.load()).open_intents == ()
 
 
-async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(handles: Handles) -> None:
+async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, other = handles.open(), handles.open()
     await store.create()
     lease = await store.lease(["shop"], "me")
     ask = store._line.ask
 
-    async def wake_late(*statements):  # type: ignore[no-untyped-def]
+    async def wake_late(*statements: Statement) -> list[list[Row]]:
         """The process is stopped when its answer is there, and another one takes the lease."""
-        store._line.ask = ask  # type: ignore[method-assign]
+        monkeypatch.undo()
         found = await ask(*statements)
         handles.clock.elapsed_s += handles.lease_s
         await other.lease(["shop"], "ben")
         return found
 
-    store._line.ask = wake_late  # type: ignore[method-assign]
+    monkeypatch.setattr(store._line, "ask", wake_late)
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease, for_s=5)
 
 
-async def test_a_lease_of_which_every_answer_comes_too_late_does_not_check(handles: Handles) -> None:
+async def test_a_lease_of_which_every_answer_comes_too_late_does_not_check(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = handles.open()
     await store.create()
     lease = await store.lease(["shop"], "me")
     ask = store._line.ask
 
-    async def ask_slowly(*statements):  # type: ignore[no-untyped-def]
+    async def ask_slowly(*statements: Statement) -> list[list[Row]]:
         found = await ask(*statements)
         handles.clock.elapsed_s += handles.lease_s / 3
         return found
 
-    store._line.ask = ask_slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(store._line, "ask", ask_slowly)
     with pytest.raises(StoreError, match="ends before a call"):
         await store.check(lease, for_s=handles.lease_s * 3 / 4)
