@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.execution.far import SharedTime
 from tests.execution.stage import Stage
 
 
@@ -14,5 +15,12 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     stage = Stage(tmp_path)
+    yield stage
+    await stage.close()
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(tmp_path, SharedTime())
     yield stage
     await stage.close()

@@ -2,162 +2,31 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from reconciler.core.errors import Lost, Refused
-from reconciler.core.model import Action, Observation
+from reconciler.core.model import Observation
 from reconciler.core.reporter import Reporter
-from reconciler.core.steps import Call, Plan, Read, Step
+from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many
-from reconciler.drift.find import find_drift
 from reconciler.execution.traffic import Traffic, Unsent
-from reconciler.pipeline.apply import Applied, PlanRefused
-from reconciler.pipeline.declared import Desired
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget
-from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.providers.service import provider_client
 from reconciler.services.registry import Services
-from reconciler.services.transport import Answer
-from tests.execution.stage import SETTLE_S, TOKEN, Stage, Time, cluster, loaded, outcomes, volume
+from tests.execution.far import ANSWER_S, Far, SharedTime, add_apps, applied, of_apps
+from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
-ADDRESS = "https://platform.example"
 VOLUMES = "/v1/apps/shop/volumes"
-ANSWER_S = 0.2
-
-
-class SharedTime(Time):
-    """Simulated time for many tasks at once: when all of them wait, it is the next one's moment."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sleeping: list[tuple[float, anyio.Event]] = []
-
-    async def sleep(self, seconds: float) -> None:
-        woken = anyio.Event()
-        self._sleeping.append((self.elapsed_s + max(0.0, seconds), woken))
-        await woken.wait()
-
-    async def run(self) -> None:
-        while True:
-            await anyio.wait_all_tasks_blocked()
-            if not self._sleeping:
-                await anyio.sleep(0.001)
-                continue
-            self.elapsed_s = min(until for until, _ in self._sleeping)
-            due = [each for each in self._sleeping if each[0] <= self.elapsed_s]
-            self._sleeping = [each for each in self._sleeping if each not in due]
-            for _, woken in due:
-                woken.set()
-
-
-class Far:
-    """The sandbox behind `ANSWER_S` of network, at an address that is no loopback, so that limits hold.
-
-    `lost`: so many answers to POST get lost, before the call has an effect. `refused`: so many are 429.
-    """
-
-    def __init__(self, stage: Stage, *, rate_limit: float | None = 1.0) -> None:
-        self._stage = stage
-        self.sent: list[tuple[str, str, float]] = []
-        self.lost = self.refused = 0
-        self.down: int | Lost = 0  # what every GET is answered
-        self.down_after_a_loss = 0  # the same, once an answer got lost
-        self.given_up: Collection[str] = ()  # paths of GETs that are asked to wait longer than anybody does
-        self.refusal: Mapping[str, str] = {"retry-after": "2"}
-        self.slow_s: Mapping[str, float] = {}  # how much longer the first three of a method are on their way
-        self.too_many = 0
-        self.asks: Mapping[str, str] = {}  # headers of what every GET is answered while `down`
-        stage.platform = platform_client(
-            self,
-            ADDRESS,
-            lambda: TOKEN,
-            stage.time,
-            rate_limit=rate_limit,
-            jitter=lambda: 1.0,
-            waiting=lambda *told: stage.reporter.waiting_for_limit(*told),
-        )
-
-    async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
-    ) -> Answer:
-        path = url.removeprefix(ADDRESS)
-        self.sent.append((method, path, self._stage.time.elapsed_s))
-        is_slow = sum(each == method for each, _, _ in self.sent) <= 3
-        await self._stage.time.sleep(ANSWER_S + self.slow_s.get(method, 0.0) * is_slow)
-        if method == "GET" and path in self.given_up:
-            return Answer(503, {"retry-after": "60"}, b"")
-        if self.down and method == "GET":
-            if isinstance(self.down, Lost):
-                raise self.down
-            return Answer(self.down, self.asks, b"")
-        if method == "POST" and self.lost:
-            self.lost -= 1
-            self.down = self.down or self.down_after_a_loss
-            raise Lost("cut")
-        if method == "POST" and self.refused:
-            self.refused -= 1
-            return Answer(429, self.refusal, b"")
-        answer = await self._stage.line.request(
-            method, url, headers=headers, body=body, deadline_s=deadline_s
-        )
-        self.too_many += answer.status == 429
-        return answer
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-    def times(self, method: str, path: str = "") -> list[float]:
-        return [at_s for each, to, at_s in self.sent if each == method and to.startswith(path)]
-
-
-@pytest.fixture
-async def shared(tmp_path: Path) -> AsyncIterator[Stage]:
-    stage = Stage(tmp_path, SharedTime())
-    yield stage
-    await stage.close()
-
-
-async def applied(
-    stage: Stage, manifests: str, approve: Callable[[Plan], bool] = lambda plan: True
-) -> Applied:
-    assert isinstance(stage.time, SharedTime)
-    refused: list[Refused] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(stage.time.run)
-        try:
-            found = await stage.apply(manifests, approve=approve)
-        except Refused as failure:
-            refused.append(failure)
-        group.cancel_scope.cancel()
-    if refused:
-        raise refused[0]
-    return found
-
-
-def add_apps(stage: Stage, apps: int) -> None:
-    for app in range(apps):
-        body = {"name": f"app{app}", "org_slug": "personal", "primary_region": "ams"}
-        stage.call("POST", "/_sandbox/apps", body)
-
-
-def of_apps(apps: int, each: int) -> str:
-    return "".join(
-        volume(f"data{number}").replace("app: shop", f"app: app{app}")
-        for app in range(apps)
-        for number in range(each)
-    )
 
 
 class Waits(Reporter):
@@ -478,140 +347,6 @@ async def cancel_when(scope: anyio.CancelScope, holds: Callable[[], bool]) -> No
     scope.cancel()
 
 
-# --- an outage ---
-
-
-@pytest.mark.parametrize("down", [503, 500, Lost("cannot connect: refused")], ids=str)
-async def test_an_outage_is_one_diagnostic_and_ends_the_command_early(
-    shared: Stage, down: int | Lost
-) -> None:
-    add_apps(shared, 40)
-    far = Far(shared, rate_limit=None)
-    far.down = down
-    with pytest.raises(Refused) as refused:
-        await applied(shared, of_apps(40, 5))
-    (problem,) = refused.value.diagnostics
-    assert problem.code == "platform-down"
-    assert (str(down) in problem.message, "40 reads" in problem.message) == (True, True)
-    assert len(problem.addresses) == 200
-    assert shared.time.elapsed_s <= 20
-    assert isinstance(down, int) or ADDRESS in problem.message
-
-
-@pytest.mark.parametrize("apps", [1, 40])
-@pytest.mark.parametrize("rate_limit", [None, 1.0])
-@pytest.mark.parametrize(("status", "asked"), [(503, "120"), (503, "2"), (429, "120"), (429, "2"), (429, "")])
-async def test_a_platform_that_asks_every_read_to_wait_is_one_diagnostic(
-    shared: Stage, apps: int, rate_limit: float | None, status: int, asked: str
-) -> None:
-    add_apps(shared, 40)
-    far = Far(shared, rate_limit=rate_limit)
-    far.down, far.asks = status, {"retry-after": asked} if asked else {}
-    with pytest.raises(Refused) as refused:
-        await applied(shared, of_apps(apps, 5))
-    assert not isinstance(refused.value, PlanRefused)
-    (problem,) = refused.value.diagnostics
-    assert problem.code == "platform-down"
-    assert str(status) in problem.message
-    assert f"of {apps * 5} objects" in problem.message
-    assert len(problem.addresses) == apps * 5
-    assert shared.time.elapsed_s <= 30
-
-
-@pytest.mark.parametrize("asked", [2, 9])
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_short_time_that_all_reads_are_asked_to_wait_is_waited_for(
-    shared: Stage, asked: int, status: int
-) -> None:
-    add_apps(shared, 40)
-    far = Far(shared, rate_limit=None)
-    far.down, far.asks = status, {"retry-after": f"{asked}"}
-
-    async def recover() -> None:
-        await shared.time.sleep(8.5)
-        far.down = 0
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(recover)
-        found = await applied(shared, of_apps(40, 1))
-    assert Counter(outcomes(found).values()) == {"done": 40}
-
-
-async def test_one_app_that_fails_does_not_make_the_platform_down(shared: Stage) -> None:
-    """The other's reads are answered: only what concerns the one is refused."""
-    add_apps(shared, 1)
-    Far(shared, rate_limit=None)
-    shared.fault(method="GET", path="/v1/apps/app0/volumes", action="status", status=503, times=None)
-    with pytest.raises(PlanRefused) as refused:
-        await applied(shared, of_apps(1, 1) + volume())
-    assert [item.code for item in refused.value.diagnostics] == ["unreadable"]
-
-
-async def test_an_outage_counts_what_had_failed_before_it_was_known(shared: Stage) -> None:
-    add_apps(shared, 40)
-    far = Far(shared, rate_limit=None)
-    far.down = 503
-    far.given_up = [f"/v1/apps/app{app}/volumes" for app in range(7)]
-    with pytest.raises(Refused) as refused:
-        await applied(shared, of_apps(40, 5))
-    (problem,) = refused.value.diagnostics
-    assert "40 reads of 200 objects failed" in problem.message
-    assert len(problem.addresses) == 200
-
-
-@pytest.mark.parametrize(
-    ("fault", "cause"),
-    [
-        ({"action": "status", "status": 503}, "the platform answers 503 to 2 of 5 reads"),
-        ({"action": "drop_before"}, "the platform at platform.example:443 gives no answer to 2 of 5 reads"),
-    ],
-    ids=["503", "cut"],
-)
-async def test_a_partial_outage_is_one_diagnostic_for_each_cause(
-    shared: Stage, fault: dict[str, object], cause: str
-) -> None:
-    add_apps(shared, 4)
-    Far(shared, rate_limit=None)
-    for app in (1, 2):
-        shared.fault(method="GET", path=f"/v1/apps/app{app}/volumes", times=None, **fault)
-    shared.fault(method="GET", path="/v1/apps/app3/volumes", action="status", status=403, times=None)
-    with pytest.raises(PlanRefused) as refused:
-        await applied(shared, of_apps(4, 3) + volume())
-    *others, problem = refused.value.diagnostics
-    assert [("403" in each.message, each.addresses) for each in others] == [(True, ())] * 3
-    assert problem.code == "unreadable"
-    assert problem.message == f"{cause}: 6 objects cannot be read"
-    assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
-    assert sum(change.action is Action.REFUSED for change in refused.value.plan.changes) == 9
-
-
-async def test_drift_names_all_that_one_failing_read_is_about(stage: Stage) -> None:
-    add_apps(stage, 1)
-    manifests = of_apps(1, 3) + volume()
-    await stage.apply(manifests)
-    stage.fault(
-        method="GET",
-        path="/v1/apps/app0/volumes",
-        action="status",
-        status=503,
-        headers={"retry-after": "90"},
-        times=None,
-    )
-    (problem,) = (await find_drift(stage.project(), Desired(loaded(stage, manifests)))).plan.diagnostics
-    assert problem.message == "the platform answers 503 to 1 of 2 reads: 3 objects cannot be read"
-    assert problem.addresses == tuple(f"Volume/app0/data{of}" for of in range(3))
-
-
-async def test_a_platform_that_is_back_is_found_out(shared: Stage) -> None:
-    far = Far(shared, rate_limit=None)
-    far.down = 503
-    with pytest.raises(Refused):
-        await applied(shared, volume())
-    far.down = 0
-    shared.time.elapsed_s += 6
-    assert outcomes(await applied(shared, volume())) == {"Volume/shop/data#create": "done"}
-
-
 async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: Stage) -> None:
     client = provider_client(
         "acme",
@@ -625,24 +360,3 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
     traffic.answered(client, Outcome(Verdict.NO, status=401))
     assert traffic.halted == ""
     assert not traffic.notices(0, 1)
-
-
-async def test_an_outage_between_plan_and_apply_is_one_diagnostic(shared: Stage) -> None:
-    add_apps(shared, 4)
-    Far(shared, rate_limit=None)
-
-    def begin(plan: Plan) -> bool:
-        for app in (1, 2):
-            shared.fault(
-                method="GET", path=f"/v1/apps/app{app}/volumes", action="status", status=503, times=None
-            )
-        return True
-
-    with pytest.raises(Refused) as refused:
-        await applied(shared, of_apps(4, 3), begin)
-    assert refused.value.message == "objects of the plan cannot be read again; nothing was changed"
-    (problem,) = refused.value.diagnostics
-    assert problem.code == "unreadable"
-    assert problem.message == "the platform answers 503 to 2 of 4 reads: 6 objects cannot be read"
-    assert problem.addresses == tuple(f"Volume/app{app}/data{of}" for app in (1, 2) for of in range(3))
-    assert shared.line.mutations == []
