@@ -138,9 +138,10 @@ async def known(line: Line, environment: str) -> Known:
         (rows,) = await line.ask(look(environment))
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         (tables,) = await line.ask(_TABLES)
-        if tables:
-            raise  # a part of a state, or another program's: neither is a place without a state
-        return Known(0)
+        if not tables:
+            return Known(0)
+        # Made since the first look, or else this raises: a part of a state, or another program's tables.
+        (rows,) = await line.ask(look(environment))
     if not rows:
         raise Damaged("table version is empty")
     return read(rows[0], line.place)

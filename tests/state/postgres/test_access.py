@@ -7,11 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
+from psycopg import errors
 
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import schema
+from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.place import Place
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import WHOLE_STATE, Event
@@ -104,6 +106,28 @@ async def test_first_creates_at_the_same_moment_make_one_state(
     assert sorted(made) == [False] * (handles_at_once - 1) + [True]
     assert len({await store.fingerprint_key() for store in handles.stores}) == 1
     assert len({(await store.load()).lineage for store in handles.stores}) == 1
+
+
+async def test_a_state_made_between_two_looks_is_whole(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = handles.open(), handles.open()
+    ask = Line.ask
+    asked: list[object] = []
+
+    async def slow_ask(line: Line, *statements: Statement) -> list[list[Row]]:
+        try:
+            return await ask(line, *statements)
+        except errors.UndefinedTable:
+            if not asked:
+                asked.append(statements)
+                await second.create()
+            raise
+
+    monkeypatch.setattr(Line, "ask", slow_ask)
+    assert not await first.create()
+    assert asked
+    assert (await first.load()).lineage == (await second.load()).lineage
 
 
 async def test_a_process_that_died_while_it_held_the_whole_state_keeps_nobody_out(handles: Handles) -> None:
