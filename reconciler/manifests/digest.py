@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import asdict
 from pydantic_core import to_json
 
 from reconciler.core.model import Address, Lifecycle, Resource
@@ -33,7 +34,7 @@ def _text(resource: Resource) -> bytes:
 
 
 def _more(asked: Mapping[str, Any]) -> bytes:
-    return to_json([(name, _in_order(asked[name])) for name in sorted(asked)])
+    return to_json([(name, _in_order(asked[name])) for name in sorted(asked)], fallback=asdict)
 
 
 def _is_plain(asked: Mapping[str, Any]) -> bool:

@@ -1,11 +1,11 @@
 """Planning: what apply would do."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
