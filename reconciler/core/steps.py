@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.digest import Digest
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
 from reconciler.core.saved import Saved
 from reconciler.core.wire import Shape
@@ -377,7 +378,7 @@ class ManifestSet(Saved, frozen=True):
 
     paths: tuple[str, ...] = ()
     ref: str = ""
-    digest: str = ""
+    digest: Digest = field(default_factory=Digest)
     targets: tuple[str, ...] = ()
 
 
