@@ -39,6 +39,36 @@ class Planner:
         for seen in self._reading.answer(read, observation):
             self._deciding.take(seen)
 
+    def _sizes(self):
+        d, r = self._deciding, self._reading
+        b = d._builder
+        return [
+            len(x)
+            for x in (
+                b.changes,
+                b.bindings,
+                b.expectations,
+                b.steps,
+                b._diagnostics,
+                d.live,
+                d._last,
+                d._missing,
+                r._waiting,
+                r.lookalikes.found,
+                r.lookalikes._unread,
+            )
+        ]
+
+    def is_settled(self, read: Read, observation: Observation) -> bool:
+        before = self._sizes()
+        self.answer(read, observation)
+        return self._sizes() == before
+
+    def settle(self, read: Read) -> None:
+        self._deciding.unread._reads += 1
+        g = self._reading._groups.pop(read)
+        self._deciding._builder.unchanged += len(g.resources)
+
     def about(self, read: Read) -> Sequence[Address]:
         return self._reading.about(read)
 
