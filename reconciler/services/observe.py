@@ -99,7 +99,6 @@ class _Round:
         self._about = about
         self._clock = clock
         self._reporter = reporter
-        self._slots = anyio.CapacityLimiter(at_once)
         self._at_once = at_once
         self._began_s = clock.monotonic()
         self._failed: list[_Failed] = []  # by an essential service
@@ -109,6 +108,7 @@ class _Round:
         if self._fatal is not None:
             return
         waiting = iter(reads)
+        self._slots = anyio.CapacityLimiter(self._at_once)
         async with anyio.create_task_group() as group:
             for _ in range(min(WAITING, len(reads))):
                 group.start_soon(self._work, waiting, group.cancel_scope)
@@ -116,7 +116,7 @@ class _Round:
     async def run_beside(self, reads: Sequence[Read], settling: Settling) -> None:
         """Some of `reads` are left unanswered if the second process comes to an early end."""
         half = max(1, self._at_once // 2)
-        self._slots.total_tokens = half
+        self._slots = anyio.CapacityLimiter(half)
         platform = self._services.of(PLATFORM)
         with closing(Beside(platform, reads, settling.is_settled, at_once=half)) as second:
             waiting = second.take()
@@ -130,7 +130,6 @@ class _Round:
                         self._done(read)
                     else:
                         group.start_soon(self._answer, read, group.cancel_scope, answer)
-        self._slots.total_tokens = self._at_once
 
     async def _work(self, reads: Iterator[Read], scope: anyio.CancelScope) -> None:
         for read in reads:

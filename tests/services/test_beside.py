@@ -19,7 +19,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read
 from reconciler.core.wire import many
 from reconciler.services import beside
-from reconciler.services.beside import Beside
+from reconciler.services.beside import Beside, Queue, SecondProcess
 from reconciler.services.budget import Budget, line_of
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
@@ -57,7 +57,7 @@ class Run:
     async def go(self, is_settled: Callable[[int], bool] = lambda app: True) -> None:
         await observe(
             Services({"platform": self.client}),
-            [read_of(app) for app in range(MANY)],
+            ALL,
             self._take,
             clock=SimulatedClock(),
             reporter=Reporter(),
@@ -100,6 +100,7 @@ async def running(
         await transport.aclose()
 
 
+ALL = [read_of(app) for app in range(MANY)]
 EMPTY = answer(b"[]")
 
 
@@ -179,6 +180,37 @@ async def test_a_failure_is_this_processes_matter(broken: Behaviour) -> None:
 
 
 @pytest.mark.usefixtures("only_beside")
+async def test_a_read_that_fails_here_is_one_of_many_that_were_answered() -> None:
+    async with running(*[EMPTY] * (MANY - 1), answer(status="503 Slow down")) as (run, _):
+        await run.go()
+        assert len(run.spared) == MANY - 1
+        assert len(run.incomplete) == 1
+
+
+async def test_the_second_process_ends_with_its_first_failure() -> None:
+    async with running(*[EMPTY] * 20, answer(status="503 Slow down"), EMPTY) as (run, server):
+        queue = Queue(ALL)
+        reading, telling = os.pipe()
+        await SecondProcess(run.client, queue, lambda read, seen: True, telling).run(1)
+        assert len(server.requests) == 21
+        assert list(queue.take()) == list(range(21, MANY))
+        queue.close()
+        os.close(reading)
+        os.close(telling)
+
+
+@pytest.mark.usefixtures("only_beside")
+async def test_connections_that_were_open_before_stay_with_this_process() -> None:
+    async with running(EMPTY) as (run, server):
+        await run.client.read(read_of(0))
+        assert server.connections == 1
+        await run.go()
+        assert len(run.spared) == MANY
+        await run.client.read(read_of(0))
+        assert server.connections <= 1 + 4
+
+
+@pytest.mark.usefixtures("only_beside")
 async def test_a_refused_token_ends_the_run() -> None:
     async with running(*[EMPTY] * 20, answer(status="401 No")) as (run, server):
         with pytest.raises(Unauthorized):
@@ -217,9 +249,6 @@ def shared(client: Client, *reads: Read) -> list[Read]:
     return list(beside.what_may_be_shared(services, reads, lines))
 
 
-ALL = [read_of(app) for app in range(MANY)]
-
-
 @pytest.mark.parametrize("rate_limit", [None, 1.0])
 async def test_reads_that_may_all_go_at_once_are_shared(rate_limit: float | None) -> None:
     async with running(EMPTY, rate_limit=rate_limit) as (run, _):
@@ -235,9 +264,11 @@ async def test_what_stands_in_line_for_a_limit_is_not_shared() -> None:
         assert shared(run.client, *ALL, second) == left
 
 
-async def test_a_shared_read_counts_for_the_limit_of_its_line() -> None:
+@pytest.mark.usefixtures("only_beside")
+@pytest.mark.parametrize("is_settled", [True, False])
+async def test_a_shared_read_counts_for_the_limit_of_its_line(*, is_settled: bool) -> None:
     async with running(EMPTY, rate_limit=1.0) as (run, server):
-        await run.go()
+        await run.go(lambda app: is_settled)
         began_s = run.client._clock.monotonic()
         for _ in range(BURST):
             await run.client.read(read_of(5))
