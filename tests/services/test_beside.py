@@ -191,7 +191,9 @@ async def test_the_second_process_ends_with_its_first_failure() -> None:
     async with running(*[EMPTY] * 20, answer(status="503 Slow down"), EMPTY) as (run, server):
         queue = Queue(ALL)
         reading, telling = os.pipe()
-        await SecondProcess(run.client, queue, lambda read, seen: True, telling).run(1)
+        second = SecondProcess(run.client, queue, lambda read, seen: True, telling)
+        await second.run(1)
+        await second._client._transport.aclose()
         assert len(server.requests) == 21
         assert list(queue.take()) == list(range(21, MANY))
         queue.close()
