@@ -17,7 +17,7 @@ from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
 from reconciler.services.budget import Budget
 from reconciler.services.client import Client
-from reconciler.services.observe import Settling, observe
+from reconciler.services.observe import Unchanged, observe
 from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
 
@@ -81,7 +81,7 @@ async def read_all(
     reads: Sequence[Read],
     on_answer: Callable[[Read, Observation], None],
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
-    settling: Settling | None = None,
+    unchanged: Unchanged | None = None,
 ) -> None:
     """See `observe`. Whoever wants each answer to be seen cannot be spared one."""
 
@@ -99,5 +99,5 @@ async def read_all(
         about=about,
         at_once=project.limits.read_concurrency,
         budget=project.budget,
-        settling=settling if project.seen is None else None,
+        unchanged=unchanged if project.seen is None else None,
     )

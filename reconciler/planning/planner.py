@@ -59,12 +59,12 @@ class Planner:
             )
         ]
 
-    def is_settled(self, read: Read, observation: Observation) -> bool:
+    def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
         before = self._sizes()
         self.answer(read, observation)
         return self._sizes() == before
 
-    def settle(self, read: Read) -> None:
+    def answer_unchanged(self, read: Read) -> None:
         self._deciding.unread._reads += 1
         g = self._reading._groups.pop(read)
         self._deciding._builder.unchanged += len(g.resources)

@@ -1,7 +1,7 @@
 """A second process for part of a large plan's reads: answers cost CPU, and Python uses one core a process.
 
 It is forked from this one, so it knows what is known here. Both take reads from one queue. It sends each read
-once, and tells of most only that nothing follows from the answer; any other answer it hands over as it came.
+once, and of an answer that leaves everything as it is, it tells only that it came. Others it hands over.
 With the first request that fails it ends: what it took and did not tell of is read here.
 """
 
@@ -29,8 +29,6 @@ from reconciler.services.registry import Services
 from reconciler.services.retry import ATTEMPT_S, fails
 from reconciler.services.transport import Answer
 
-WORTH_IT = 200  # reads: forking costs as much as some twenty of them
-
 _TELL_S = 1.0  # what it knows is told after this time at the latest,
 _TELL_AT = 64  # or after so many answers
 _SILENT_S = ATTEMPT_S + 5.0  # it hangs, or does not run
@@ -41,10 +39,10 @@ _LENGTH = struct.Struct("=I")  # of what it tells next
 
 _IDLE = "AnyIO worker thread"
 
-Told = tuple[int, Answer | None]  # the number of a read; None: nothing follows from its answer
+Told = tuple[int, Answer | None]  # the number of a read; None: its answer leaves all as it is
 
 
-def what_may_be_shared(services: Services, reads: Sequence[Read], lines: Sequence[Line]) -> Sequence[Read]:
+def may_be_shared(services: Services, reads: Sequence[Read], lines: Sequence[Line]) -> Sequence[Read]:
     """Those of `reads` that a second process may send, too; none where there can be no such process.
 
     `lines`: where each read stands in line. Whatever may have to wait for a rate limit is not among them.
@@ -60,7 +58,7 @@ def what_may_be_shared(services: Services, reads: Sequence[Read], lines: Sequenc
         and (platform.rate_limit is None or alone[line] == 1)
         and platform.is_untouched(read)
     ]
-    return free if len(free) >= WORTH_IT and platform.anew() is not None else ()
+    return free if platform.anew() is not None else ()
 
 
 def _may_fork() -> bool:
@@ -78,20 +76,20 @@ def _may_fork() -> bool:
 class Beside:
     """Another process that answers part of `reads`, with at most `at_once` requests at a time.
 
-    `is_settled`: whether nothing follows from an answer. It is called in that process only.
+    `is_unchanged`: whether an answer leaves everything as it is. It is called in that process only.
     """
 
     def __init__(
         self,
         client: Client,
         reads: Sequence[Read],
-        is_settled: Callable[[Read, Observation], bool],
+        is_unchanged: Callable[[Read, Observation], bool],
         *,
         at_once: int,
     ) -> None:
         self._queue = Queue(reads)
         self._results, telling = os.pipe()
-        second = SecondProcess(client, self._queue, is_settled, telling)
+        second = SecondProcess(client, self._queue, is_unchanged, telling)
 
         def work() -> None:
             os.close(self._results)
@@ -105,7 +103,7 @@ class Beside:
         return (self._queue.reads[number] for number in self._queue.take())
 
     async def told(self) -> AsyncIterator[tuple[Read, Answer | None]]:
-        """What that process tells, until it ends or hangs. None: nothing follows from the answer."""
+        """What that process tells, until it ends or hangs. None: the answer leaves everything as it is."""
         received = b""
         while True:
             with anyio.move_on_after(_SILENT_S) as silent:
@@ -159,7 +157,7 @@ class SecondProcess:
         self,
         client: Client,
         queue: Queue,
-        is_settled: Callable[[Read, Observation], bool],
+        is_unchanged: Callable[[Read, Observation], bool],
         telling: int,
     ) -> None:
         self._inherited = client  # its connections are not ours, and must not be closed here
@@ -167,7 +165,7 @@ class SecondProcess:
         assert made is not None
         self._client = made
         self._queue = queue
-        self._is_settled = is_settled
+        self._is_unchanged = is_unchanged
         self._pipe = telling
         self._known: list[Told] = []
         self._told_s = monotonic()
@@ -196,7 +194,7 @@ class SecondProcess:
 
     def _kept(self, read: Read, answer: Answer) -> Answer | None:
         try:
-            return None if self._is_settled(read, self._client.observed(read, answer)) else answer
+            return None if self._is_unchanged(read, self._client.observed(read, answer)) else answer
         except ReconcilerError:
             return answer
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import NamedTuple
 
 import anyio
 
@@ -25,7 +26,6 @@ from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read
-from reconciler.services.beside import Beside, what_may_be_shared
 from reconciler.services.budget import Budget, Line, line_of
 from reconciler.services.client import Client
 from reconciler.services.registry import Services
@@ -33,16 +33,17 @@ from reconciler.services.retry import fails
 from reconciler.services.transport import Answer
 
 WAITING = 512  # reads that have begun: most of them wait for their turn, or to be tried again
+WORTH_A_PROCESS = 200  # reads: to fork costs as much as some twenty of them
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
-    """What spares this process an answer: `is_settled` says that nothing follows from it, and has no effects
-    that count, for it may run in a second process. Then `settle` is called instead of `on_answer`.
+class Unchanged(NamedTuple):
+    """Knows answers that leave everything as it is, of which it is enough that they came.
+
+    `knows`: has no effect, for a second process may ask it. `take`: called instead of `on_answer`.
     """
 
-    is_settled: Callable[[Read, Observation], bool]
-    settle: Callable[[Read], None]
+    knows: Callable[[Read, Observation], bool]
+    take: Callable[[Read], None]
 
 
 async def observe(
@@ -55,12 +56,12 @@ async def observe(
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
     at_once: int,
     budget: Budget,
-    settling: Settling | None = None,
+    unchanged: Unchanged | None = None,
 ) -> None:
     """Answer every read, in no certain order, `at_once` requests at a time. Paths must be plain text.
 
-    They are added to `budget`, and where they wait for limits, that is said before. `settling`: where many
-    reads are to be expected, a second process may answer part of them.
+    They are added to `budget`, and where they wait for limits, that is said before. With
+    `unchanged`, a second process reads part of them where they are many.
 
     A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
     service refuses the token itself (401), and Refused when it is plainly down or has answered no read at
@@ -71,9 +72,8 @@ async def observe(
     if told := budget.add(services, lines):
         reporter.note(told)
     round = _Round(services, reads, on_answer, about, clock, reporter, at_once)
-    shared = what_may_be_shared(services, reads, lines) if settling is not None else ()
-    if settling is not None and shared:
-        await round.run_beside(shared, settling)
+    if unchanged is not None and len(reads) >= WORTH_A_PROCESS:
+        await round.run_beside(reads, lines, unchanged)
     left = [(read, line) for read, line in zip(reads, lines, strict=True) if read in round.unanswered]
     await round.run(_by_turn(left))
     round.judge()
@@ -100,6 +100,7 @@ class _Round:
         self._clock = clock
         self._reporter = reporter
         self._at_once = at_once
+        self._slots = anyio.CapacityLimiter(at_once)
         self._began_s = clock.monotonic()
         self._failed: list[_Failed] = []  # by an essential service
         self._fatal: ReconcilerError | None = None
@@ -113,12 +114,22 @@ class _Round:
             for _ in range(min(WAITING, len(reads))):
                 group.start_soon(self._work, waiting, group.cancel_scope)
 
-    async def run_beside(self, reads: Sequence[Read], settling: Settling) -> None:
-        """Some of `reads` are left unanswered if the second process comes to an early end."""
+    async def run_beside(
+        self, reads: Sequence[Read], lines: Sequence[Line], unchanged: Unchanged
+    ) -> None:
+        """Two processes answer what they may of `reads`. `lines`: where each stands in line for a rate limit.
+
+        Some are left unanswered if the second process comes to an early end.
+        """
+        from reconciler.services.beside import Beside, may_be_shared  # a small plan needs nothing of it
+
+        reads = may_be_shared(self._services, reads, lines)
+        if len(reads) < WORTH_A_PROCESS:
+            return
         half = max(1, self._at_once // 2)
         self._slots = anyio.CapacityLimiter(half)
         platform = self._services.of(PLATFORM)
-        with closing(Beside(platform, reads, settling.is_settled, at_once=half)) as second:
+        with closing(Beside(platform, reads, unchanged.knows, at_once=half)) as second:
             waiting = second.take()
             async with anyio.create_task_group() as group:
                 for _ in range(half):
@@ -126,7 +137,7 @@ class _Round:
                 async for read, answer in second.told():
                     if answer is None:
                         platform.answered(read)
-                        settling.settle(read)
+                        unchanged.take(read)
                         self._done(read)
                     else:
                         group.start_soon(self._answer, read, group.cancel_scope, answer)

@@ -24,7 +24,7 @@ from reconciler.services.budget import Budget, line_of
 from reconciler.services.client import Client
 from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.volume import Volume
-from reconciler.services.observe import Settling, observe
+from reconciler.services.observe import Unchanged, observe
 from reconciler.services.rate import BURST
 from reconciler.services.registry import Services
 from reconciler.services.transport import HttpTransport
@@ -54,7 +54,7 @@ class Run:
         self.spared: list[int] = []
         self.incomplete: list[int] = []
 
-    async def go(self, is_settled: Callable[[int], bool] = lambda app: True) -> None:
+    async def go(self, is_unchanged: Callable[[int], bool] = lambda app: True) -> None:
         await observe(
             Services({"platform": self.client}),
             ALL,
@@ -63,8 +63,8 @@ class Run:
             reporter=Reporter(),
             at_once=8,
             budget=Budget(),
-            settling=Settling(
-                lambda read, seen: is_settled(app_of(read)), lambda read: self.spared.append(app_of(read))
+            unchanged=Unchanged(
+                lambda read, seen: is_unchanged(app_of(read)), lambda read: self.spared.append(app_of(read))
             ),
         )
 
@@ -248,14 +248,13 @@ async def test_it_does_not_outlive_a_run_that_is_cut_off(monkeypatch: pytest.Mon
 def shared(client: Client, *reads: Read) -> list[Read]:
     services = Services({"platform": client})
     lines = [line_of(services, read.service, "GET", read.path) for read in reads]
-    return list(beside.what_may_be_shared(services, reads, lines))
+    return list(beside.may_be_shared(services, reads, lines))
 
 
 @pytest.mark.parametrize("rate_limit", [None, 1.0])
 async def test_reads_that_may_all_go_at_once_are_shared(rate_limit: float | None) -> None:
     async with running(EMPTY, rate_limit=rate_limit) as (run, _):
         assert shared(run.client, *ALL) == ALL
-        assert shared(run.client, *ALL[: beside.WORTH_IT - 1]) == []
 
 
 async def test_what_stands_in_line_for_a_limit_is_not_shared() -> None:
@@ -267,10 +266,10 @@ async def test_what_stands_in_line_for_a_limit_is_not_shared() -> None:
 
 
 @pytest.mark.usefixtures("only_beside")
-@pytest.mark.parametrize("is_settled", [True, False])
-async def test_a_shared_read_counts_for_the_limit_of_its_line(*, is_settled: bool) -> None:
+@pytest.mark.parametrize("is_unchanged", [True, False])
+async def test_a_shared_read_counts_for_the_limit_of_its_line(*, is_unchanged: bool) -> None:
     async with running(EMPTY, rate_limit=1.0) as (run, server):
-        await run.go(lambda app: is_settled)
+        await run.go(lambda app: is_unchanged)
         began_s = run.client._clock.monotonic()
         for _ in range(BURST):
             await run.client.read(read_of(5))
