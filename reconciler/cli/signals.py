@@ -116,12 +116,16 @@ def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
     """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
     import anyio
 
-    async def watched() -> T:
+    results: list[T] = []  # asyncio makes text of what its task returns: of a whole plan, when it ends
+
+    async def watched() -> None:
         with anyio.CancelScope() as scope, watch.listening(scope):
-            return await main(watch)
+            results.append(await main(watch))
+            return
         raise Interrupted(watch.number)
 
-    return anyio.run(watched)
+    anyio.run(watched)
+    return results[0]
 
 
 @contextmanager

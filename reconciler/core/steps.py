@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.digest import Digest
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
 from reconciler.core.wire import Shape
 
@@ -393,7 +394,7 @@ class ManifestSet:
 
     paths: tuple[str, ...] = ()
     ref: str = ""
-    digest: str = ""
+    digest: Digest = field(default_factory=Digest)
     targets: tuple[str, ...] = ()
 
 

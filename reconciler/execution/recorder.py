@@ -115,7 +115,7 @@ class Recorder:
         """
         run = Run(
             plan.id,
-            plan.manifests.digest,
+            str(plan.manifests.digest),
             plan_digest(plan),
             actor=self._by.actor,
             url=self._by.url,

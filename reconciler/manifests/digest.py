@@ -2,19 +2,23 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
+from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from pydantic_core import to_json
 
 from reconciler.core.model import Address, Lifecycle, Resource
 from reconciler.kinds.manifest import Spec
-from reconciler.manifests.revisions.changed import meant
+from reconciler.manifests.revisions.changed import meant, meant_spec
 
 _ENCODER = json.JSONEncoder(sort_keys=True, default=str)
-_NOTHING = meant(Resource(Address("", ""), Spec(), Lifecycle(), "", {}))
-del _NOTHING["spec"]
+_NOTHING = Resource(Address("", ""), Spec(), Lifecycle(), "", {})
+_MORE = sorted(meant(_NOTHING).keys() - {"spec"})
+_RARE = attrgetter(*(name for name in _MORE if name != "lifecycle"))  # what most resources have nothing of
+_NO_MORE = _RARE(_NOTHING)
 
 
 def digest_resources(resources: Iterable[Resource]) -> str:
@@ -26,24 +30,19 @@ def digest_resources(resources: Iterable[Resource]) -> str:
 
 
 def _text(resource: Resource) -> bytes:
-    asked = meant(resource)
-    spec = _ENCODER.encode(asked.pop("spec"))
-    more = _of_lifecycle(resource.lifecycle) if _is_plain(asked) else _more(asked)
+    spec = _ENCODER.encode(meant_spec(resource))
+    more = _of_lifecycle(resource.lifecycle) if _RARE(resource) == _NO_MORE else _more(resource)
     return b"%s,%s]\n" % (to_json([str(resource.address), resource.file, spec])[:-1], more)
 
 
-def _more(asked: Mapping[str, Any]) -> bytes:
-    return to_json([(name, _in_order(asked[name])) for name in sorted(asked)])
-
-
-def _is_plain(asked: Mapping[str, Any]) -> bool:
-    """Whether there is nothing but a lifecycle in it, as in most resources."""
-    return asked == {**_NOTHING, "lifecycle": asked["lifecycle"]}
+def _more(resource: Resource) -> bytes:
+    asked = meant(resource)
+    return to_json([(name, _in_order(asked[name])) for name in _MORE])
 
 
 @lru_cache(maxsize=1000)
 def _of_lifecycle(lifecycle: Lifecycle) -> bytes:
-    return _more({**_NOTHING, "lifecycle": lifecycle})
+    return _more(replace(_NOTHING, lifecycle=lifecycle))
 
 
 def _in_order(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.core.context import BASE, Origin
 from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.digest import Digest
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.plural import counted
@@ -75,7 +76,7 @@ def load_desired(
         ManifestSet(
             tuple(path if path == "-" else os.path.relpath(path, config.root) for path in paths),
             ref or "",
-            digest_resources((*loaded.resources, *loaded.policies)),
+            Digest(partial(digest_resources, (*loaded.resources, *loaded.policies))),
         ),
     )
     return with_targets(desired, targets)

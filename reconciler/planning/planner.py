@@ -35,39 +35,21 @@ class Planner:
         return self._reading.reads()
 
     def answer(self, read: Read, observation: Observation) -> None:
-        self._deciding.unread.answered(observation)
+        if self.leaves_unchanged(read, observation):
+            self.answer_unchanged(read)
+            return
+        self._deciding.unread.answered(observation.cause)
         for seen in self._reading.answer(read, observation):
             self._deciding.take(seen)
 
-    def _sizes(self):
-        d, r = self._deciding, self._reading
-        b = d._builder
-        return [
-            len(x)
-            for x in (
-                b.changes,
-                b.bindings,
-                b.expectations,
-                b.steps,
-                b._diagnostics,
-                d.live,
-                d._last,
-                d._missing,
-                r._waiting,
-                r.lookalikes.found,
-                r.lookalikes._unread,
-            )
-        ]
-
     def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
-        before = self._sizes()
-        self.answer(read, observation)
-        return self._sizes() == before
+        """Whether it is certain that an answer leaves all that it is about as it is. Without any effect."""
+        return self._reading.leaves_unchanged(read, observation)
 
     def answer_unchanged(self, read: Read) -> None:
-        self._deciding.unread._reads += 1
-        g = self._reading._groups.pop(read)
-        self._deciding._builder.unchanged += len(g.resources)
+        """As `answer`, of which `leaves_unchanged` was true: where that was found out does not matter."""
+        self._deciding.unread.answered()
+        self._deciding.pass_over(self._reading.pass_over(read))
 
     def about(self, read: Read) -> Sequence[Address]:
         return self._reading.about(read)
@@ -76,7 +58,7 @@ class Planner:
         return self._reading.more_reads()
 
     def more_answer(self, read: Read, observation: Observation) -> None:
-        self._deciding.unread.answered(observation)
+        self._deciding.unread.answered(observation.cause)
         for seen in self._reading.more_answer(read, observation):
             self._deciding.take(seen)
 

@@ -1,12 +1,15 @@
 """Saved plans: what was reviewed is what runs, once, and only while it is still true."""
 
 import stat
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.cli.main import run
+from reconciler.core.model import Resource
+from reconciler.manifests.digest import digest_resources
 from reconciler.pipeline.store import store_of
 from reconciler.planning.saved import dump_plan, load_plan
 from reconciler.secrets.fingerprint import plan_key
@@ -49,6 +52,26 @@ def test_the_state_is_opened_once_to_verify_the_plan_and_to_run_it(
         monkeypatch.setenv(name, value)
     assert run(["apply", "--plan", "saved.plan"]) == 0
     assert len(opened) == 1
+
+
+def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_looked_at(
+    project: Project, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(volume(app))
+    taken = []
+
+    def counted(resources: Sequence[Resource]) -> str:
+        taken.append(len(resources))
+        return digest_resources(resources)
+
+    monkeypatch.setattr("reconciler.pipeline.desired.digest_resources", counted)
+    monkeypatch.chdir(project.root)
+    for name, value in project.env.items():
+        monkeypatch.setenv(name, value)
+    assert run(["plan"]) == 0
+    assert taken == []
+    assert run(["plan", "-o", "json", "--out", "saved.plan"]) == 0
+    assert taken == [1]
 
 
 def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:

@@ -208,6 +208,21 @@ def test_signals_are_handled_as_before_once_a_run_is_over() -> None:
     assert [signal.getsignal(number) for number, _ in INTERRUPTED] == before
 
 
+def test_no_text_is_made_of_a_result_which_may_be_a_large_plan() -> None:
+    spelled = []
+
+    class Plan:
+        def __repr__(self) -> str:
+            spelled.append(self)
+            return "all of it"
+
+    async def main(watch: Watch) -> Plan:
+        return Plan()
+
+    assert isinstance(run_watched(main, Watch()), Plan)
+    assert not spelled
+
+
 def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_too() -> None:
     reading, writing = os.pipe()
     give_up = threading.Timer(20, os.write, (writing, b"never asked for"))

@@ -23,6 +23,7 @@ from reconciler.cli.output import FORMAT
 from reconciler.cli.signals import Interrupted
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.digest import Digest
 from reconciler.core.errors import ManifestError, Refused, StateMoved
 from reconciler.core.model import Address
 from reconciler.core.state_url import DEFAULT_URL
@@ -191,7 +192,7 @@ def of_other_manifests(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     def desired(text: str) -> Desired:
         (folder / MANIFEST).write_text(text, encoding="utf-8")
         resources = load([str(folder / MANIFEST)], root=folder).resources
-        return Desired(resources, manifests=ManifestSet(digest=digest_resources(resources)))
+        return Desired(resources, manifests=ManifestSet(digest=Digest(partial(digest_resources, resources))))
 
     plan = anyio.run(make_plan, project, desired(manifest))
     with pytest.raises(Refused) as refused:

@@ -19,7 +19,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields
+from reconciler.kinds.base import ANY, AtRest, Kind, Moves, OwnCall, Subject, compare_fields
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
@@ -95,6 +95,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     adoptable = True
     lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
+    at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),

@@ -62,15 +62,18 @@ def _by_address(loaded: Loaded) -> dict[Address, Resource]:
 
 
 def meant(resource: Resource) -> dict[str, Any]:
-    """All that the resource asks for, whatever fields it has.
-
-    `exclude_unset`: a default that somebody wrote is managed, and one that nobody wrote is not.
-    """
+    """All that the resource asks for, whatever fields it has."""
     return {name: getattr(resource, name) for name in _MEANT} | {
-        "spec": resource.spec.model_dump(exclude_unset=True),
+        "spec": meant_spec(resource),
         "references": {each.address for each in resource.references},
         "ignores": {replace(each, path=()) for each in resource.ignores},
     }
+
+
+def meant_spec(resource: Resource) -> dict[str, Any]:
+    """A default that somebody wrote is managed, and one that nobody wrote is not."""
+    found: dict[str, Any] = resource.spec.model_dump(exclude_unset=True)
+    return found
 
 
 def _moved(policy: Resource | None, new: Mapping[Address, Resource]) -> Iterable[Address]:
