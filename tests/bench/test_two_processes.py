@@ -28,6 +28,7 @@ beside.forked = noted
 os.sched_setaffinity(0, [int(core) for core in sys.argv.pop(1).split(",")])
 sys.exit(run(sys.argv[1:]))
 """
+REMOVED = range(3, 300, 50)  # apps
 WORLD = World(apps=300, volumes=2, clusters=3, recorded=2, live=2)
 
 
@@ -39,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         for app in range(0, 300, 7):
             file = manifests / file_of(WORLD, app, 0)
             file.write_text(file.read_text().replace("size_gb: ", "size_gb: 9", 1))
-        for app in range(3, 300, 50):
+        for app in REMOVED:
             (manifests / file_of(WORLD, app, 0)).unlink()
         for app in range(5, 300, 50):
             file = manifests / file_of(WORLD, app, 0)
@@ -73,4 +74,4 @@ def test_two_processes_plan_what_one_does(project: Project) -> None:
     assert was_forked
     assert two == one
     assert len(one["changes"]) > 50
-    assert project.calls() == WORLD.calls
+    assert project.calls() == WORLD.calls - len(REMOVED)
