@@ -55,6 +55,7 @@ from reconciler.kinds.volume.creating import (
     zones_taken,
 )
 from reconciler.kinds.volume.origins import (
+    ORIGIN_FIELDS,
     check_origin,
     may_be_from,
     renamed_origin,
@@ -135,7 +136,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
+        if not ORIGIN_FIELDS.isdisjoint(spec.model_fields_set):
+            yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
 
     # --- observing ---
 
