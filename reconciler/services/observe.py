@@ -114,9 +114,7 @@ class _Round:
             for _ in range(min(WAITING, len(reads))):
                 group.start_soon(self._work, waiting, group.cancel_scope)
 
-    async def run_beside(
-        self, reads: Sequence[Read], lines: Sequence[Line], unchanged: Unchanged
-    ) -> None:
+    async def run_beside(self, reads: Sequence[Read], lines: Sequence[Line], unchanged: Unchanged) -> None:
         """Two processes answer what they may of `reads`. `lines`: where each stands in line for a rate limit.
 
         Some are left unanswered if the second process comes to an early end.
