@@ -7,6 +7,7 @@ from pydantic_core import from_json, to_json
 from reconciler.manifests.harmless import may_hold_secret
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.later import documents_of
+from reconciler.manifests.reading.lines import line_values
 from reconciler.manifests.reading.plain import plain_values
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.stored import Stored
@@ -34,12 +35,15 @@ class Known:
         return self._values.keys()
 
     def recall(self, files: Sequence[bytes]) -> None:
-        """Learn what earlier runs have kept of these files."""
-        if self._stored is None or sum(map(len, files)) < BYTES_WORTH_KEEPING:
-            return
+        """Learn what earlier runs have kept of these files, and what is read as fast as that."""
+        stored = self._stored if sum(map(len, files)) >= BYTES_WORTH_KEEPING else None
         for data in files:
-            if data not in self._values and (values := self._stored.take(data)) is not None:
-                self._values[data] = self._kept[data] = values
+            if data in self._values:
+                continue
+            if stored is not None and (kept := stored.take(data)) is not None:
+                self._values[data] = self._kept[data] = kept
+            elif (values := line_values(data)) is not None:
+                self._values[data] = to_json(values)
 
     def learn(self, files: Sequence[bytes], values: Iterable[bytes | None]) -> None:
         """What another process has found: see `values_of`."""

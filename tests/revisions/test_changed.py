@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.reading.plain import plain_values
+from reconciler.manifests.reading.lines import line_values
 from reconciler.manifests.revisions.revision import Revision
 from tests.inprocess import Command, secret, volume
 from tests.revisions.repository import commit, git
@@ -174,13 +174,13 @@ def test_what_is_as_before_is_neither_read_from_git_nor_composed_again(
 
     def noted(data: bytes) -> list[Any] | None:
         composed.append(data)
-        return plain_values(data)
+        return line_values(data)
 
     def read(self: Revision, ids: Sequence[str]) -> list[bytes]:
         asked.extend(ids)
         return of_git(self, ids)
 
-    monkeypatch.setattr("reconciler.manifests.known.plain_values", noted)
+    monkeypatch.setattr("reconciler.manifests.known.line_values", noted)
     monkeypatch.setattr(Revision, "_read", read)
     branch(reconcile)
     reconcile.write("manifests/data.yaml", volume(size_gb=11))

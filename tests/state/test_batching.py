@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Sequence
 
 import anyio
@@ -42,6 +43,50 @@ async def test_nothing_is_served_while_other_work_has_its_turn() -> None:
         await anyio.wait_all_tasks_blocked()
         assert batches == []
     assert batches == [["one", "another"]]
+
+
+async def test_the_next_ones_are_served_before_those_before_them_go_on() -> None:
+    """Whoever was served holds up nobody: not even for as long as it takes to wake."""
+    happened: list[object] = []
+    may_end = anyio.Semaphore(0)
+
+    async def serve(batch: Sequence[str]) -> None:
+        happened.append(batch)
+        await may_end.acquire()
+
+    async def ask(request: str) -> None:
+        await batching.ask(request)
+        happened.append(request)
+
+    batching = Batching(serve)
+    async with anyio.create_task_group() as tasks:
+        for each in ("a", "bc", "de"):
+            for request in each:
+                tasks.start_soon(ask, request)
+            await anyio.wait_all_tasks_blocked()
+            if each != "a":
+                may_end.release()
+                await anyio.wait_all_tasks_blocked()
+        may_end.release()
+    assert happened == [["a"], "a", ["b", "c"], "b", ["d", "e"], "c", "d", "e"]
+
+
+async def test_a_request_is_served_although_the_task_of_the_first_one_died() -> None:
+    """Its loop ends tasks without asking `anyio`, at the end of a process for example."""
+    batches: list[Sequence[str]] = []
+
+    async def serve(batch: Sequence[str]) -> None:
+        batches.append(batch)
+
+    turn = anyio.Lock()
+    batching = Batching(serve, turn)
+    async with turn:
+        dies, *lives = [asyncio.create_task(batching.ask(each)) for each in ("dies", "one", "another")]
+        await anyio.wait_all_tasks_blocked()
+        dies.cancel()
+        await asyncio.wait([dies])
+    await asyncio.wait(lives)
+    assert batches == [["dies", "one", "another"]]
 
 
 async def test_a_request_is_served_although_its_task_is_cancelled() -> None:

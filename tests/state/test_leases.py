@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
@@ -74,6 +75,36 @@ async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
         await store.commit(stale, [entry(Event.INTENT)])
     assert (await store.load()).open_intents == ()
     store._holding.held.clear()
+
+
+async def test_a_check_waits_for_no_commit_and_sees_who_took_the_lease_meanwhile(
+    store: SqliteStore, another: OpenStore
+) -> None:
+    lease = await store.lease(["shop"], "anna")
+    said: list[str] = []
+
+    async def check() -> None:
+        try:
+            await store.check(lease)
+        except StoreError as failure:
+            said.append(failure.message)
+        else:
+            said.append("ours")
+
+    async with store._busy, anyio.create_task_group() as tasks:  # as while a commit is being written
+        tasks.start_soon(check)
+        await anyio.wait_all_tasks_blocked()
+        assert said == ["ours"]
+        await another().unlock("shop", force=True)
+        tasks.start_soon(check)
+        await anyio.wait_all_tasks_blocked()
+        assert said == ["ours", "the lease of `shop` is no longer ours"]
+
+
+async def test_a_check_of_a_store_that_was_not_read_yet_opens_it(
+    store: SqliteStore, another: OpenStore
+) -> None:
+    await another().check(await store.lease(["shop"], "anna"))
 
 
 async def test_a_thousand_scopes_need_one_descriptor(store: SqliteStore) -> None:

@@ -43,8 +43,11 @@ def plain_values(data: bytes) -> list[Any] | None:
     if _UNUSUAL.search(data):
         return None
     text = decode(data, "")
-    if isinstance(text, Diagnostic):
-        return None
+    return None if isinstance(text, Diagnostic) else text_values(text)
+
+
+def text_values(text: str) -> list[Any] | None:
+    """The same for a text that `decode` has passed, and in which none of these signs stands."""
     try:
         return _documents(text)
     except (_Unusual, yaml.MarkedYAMLError):

@@ -53,7 +53,7 @@ def decode(data: bytes, file: str) -> str | Diagnostic:
             span_at(text, found.start(), file),
             help="remove it, or write it as an escape in double quotes",
         )
-    if found := _TAG_DIRECTIVE.search(text):
+    if "%TAG" in text and (found := _TAG_DIRECTIVE.search(text)):
         return error(
             "tag-refused",
             "tags are not read from manifests",

@@ -40,6 +40,7 @@ class StateFile:
         self._tell = tell
         self._read_only = read_only
         self._sealed = sealed
+        self._beside: sqlite3.Connection | None = None
         self._inode = (0, 0)
         self._new_key: bytes | None = None
 
@@ -69,6 +70,13 @@ class StateFile:
                 f"the state {self.path} was replaced by another file during this run", help="run again"
             )
         return connection
+
+    def beside(self) -> sqlite3.Connection:
+        """Another connection to the same file, for questions that must not wait for the end of a commit."""
+        if self._beside is None:
+            self._beside = connect(self.path)
+        self.writable()
+        return self._beside
 
     def keyed(self) -> sqlite3.Connection:
         """`writable`, after creating the key where the process that created the state did not get to it."""
@@ -115,9 +123,10 @@ class StateFile:
         return restore.way_out(self.path)
 
     def close(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        for connection in (self._beside, self.connection):
+            if connection is not None:
+                connection.close()
+        self._beside = self.connection = None
 
     def _open(self) -> None:
         connection = self._migrated()

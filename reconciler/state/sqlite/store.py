@@ -1,7 +1,7 @@
 """The state in one SQLite file: the default, for one machine or one CI runner with a disk.
 
-Blocking work runs in a worker thread, one piece at a time. A commit is one transaction and
-one fsync, shared by all tasks that wait to commit at that moment.
+Blocking work runs in a worker thread, one piece at a time; only a look at leases does not. A commit is one
+transaction and one fsync, shared by all tasks that wait to commit at that moment.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
@@ -127,7 +128,15 @@ class SqliteStore:
         return lease
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
-        await self._in_thread(lambda: leases.check(self._file.writable(), lease))
+        """Asked in the loop itself: reading a row takes less than a thread's turn.
+
+        Each call that is to be sent asks, and holds a slot: it must not wait for the commits of others.
+        """
+        if self._file.connection is None:
+            await self._in_thread(self._file.writable)
+        with explained(self._file.path, self._file.way_out):
+            leases.check(self._file.beside(), lease)
+        await checkpoint()
 
     async def release(self, lease: Lease) -> None:
         with anyio.CancelScope(shield=True):
