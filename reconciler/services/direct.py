@@ -128,8 +128,8 @@ class _Connection(asyncio.Protocol):
         self.may_go_on = False
 
     def ask(self, head: bytes) -> "asyncio.Future[Found | BaseException]":
-        """Send `head`, for the answer or what it fails by; the latter is no exception of the future,
-        as nobody would look at that after a cancellation."""
+        """Send `head`. An error comes as a result: of an exception, nobody would take notice after a
+        cancellation."""
         self._answer = asyncio.get_running_loop().create_future()
         self._raw, self._body = [], None
         self._is_whole = self.may_go_on = False

@@ -1,4 +1,4 @@
-"""What comes in of an answer, whoever reads it from the line: its headers, and its body under a limit."""
+"""The parts of an answer as they come in, over either way: its headers, and its body under a limit."""
 
 import zlib
 from collections.abc import Iterable
