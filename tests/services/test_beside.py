@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import ByteStream
 
 from reconciler.core.errors import Unauthorized
 from reconciler.core.forking import forked
@@ -230,7 +230,7 @@ async def test_it_does_not_outlive_a_run_that_is_cut_off(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(beside, "forked", noted)
 
-    async def never(stream: SocketStream) -> None:
+    async def never(stream: ByteStream) -> None:
         await anyio.sleep_forever()
 
     async with running(never) as (run, server), anyio.create_task_group() as group:
