@@ -9,7 +9,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def forked(work: Callable[[], None]) -> int:
-    """The id of a process that does `work` and ends, however that ends. Whoever forks waits for it.
+    """The id of a process that does `work` and ends, however that ends. The caller must wait for it.
 
     A signal ends it at once, and nothing of this process ends in it: no buffers, exit handlers or tests.
     No other thread may be at work now: a lock that it holds would never be free in that process.

@@ -83,7 +83,7 @@ async def read_all(
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
     unchanged: Unchanged | None = None,
 ) -> None:
-    """See `observe`. Whoever wants each answer to be seen cannot be spared one."""
+    """See `observe`. With `Project.seen`, each answer comes to this process."""
 
     def take(read: Read, observation: Observation) -> None:
         if project.seen is not None:
