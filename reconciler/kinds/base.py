@@ -141,6 +141,19 @@ class OwnCall:
     never: str = ""
 
 
+class AtRest(NamedTuple):
+    """By which `values` of its `field` a live object shows that it is there, and nothing under way.
+
+    A recorded one that shows one of them, equals its manifest in all `Kind.fields`, owes nothing, has no
+    objectives, and whose record holds nothing at the names `unless_recorded`, needs nothing: no further
+    reads, and no change. The kind is not asked about it.
+    """
+
+    field: str
+    values: frozenset[str]
+    unless_recorded: tuple[str, ...] = ()
+
+
 class Kind(ManifestKind):
     """The contract between the pipeline, which acts, and one kind of object, which only knows.
 
@@ -153,6 +166,7 @@ class Kind(ManifestKind):
         False  # `read` asks for the object itself: its 404 means that it is not there
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
+    at_rest: ClassVar[AtRest | None] = None  # None: it is asked about each object
     # What it can use of the platform beside what the API documents, and what for: settings may name it.
     capabilities: ClassVar[Mapping[str, str]] = {}
     # What its paths call its objects (`/v1/apps/APP/machines/ID`), if the platform's rate limit counts the

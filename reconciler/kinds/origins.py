@@ -11,8 +11,9 @@ def missing_origins(resources: Iterable[Resource]) -> Iterator[Diagnostic]:
     """A warning for each origin that no manifest declares: whether it is needed, only a record can say."""
     known = {resource.address: resource for resource in resources}
     for resource in known.values():
-        for reference in absent_origins(resource, known):
-            yield replace(unknown_origin(resource, reference, {}), severity=Severity.WARNING)
+        if resource.references:
+            for reference in absent_origins(resource, known):
+                yield replace(unknown_origin(resource, reference, {}), severity=Severity.WARNING)
 
 
 def absent_origins(resource: Resource, known: Mapping[Address, Resource]) -> Iterator[Reference]:

@@ -131,6 +131,8 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
         while left > 0 and (chunk := file.read(min(left, max(status.st_size + 1, 1 << 16)))):
             chunks.append(chunk)
             left -= len(chunk)
+            if MOST_BYTES + 1 - left == status.st_size:  # of a pipe it is 0
+                break
         return b"".join(chunks)
 
 

@@ -101,6 +101,10 @@ class Deciding:
         """The addresses about which nothing is done, whatever the platform shows."""
         return self._builder.changes.keys()
 
+    def pass_over(self, count: int) -> None:
+        """Subjects about which nothing has to be decided, since all is as it should be."""
+        self._builder.unchanged += count
+
     def take(self, seen: Seen | Unreadable) -> None:
         """Decide about a subject. Its live object is let go, unless others refer to it."""
         subject = seen.subject

@@ -17,6 +17,7 @@ from reconciler.planning.fingerprint import digest_absence
 from reconciler.planning.lookalikes import Lookalikes
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects
+from reconciler.planning.unchanged import Unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Reading:
         self._unread: list[StateRecord] = []
         self._waiting: dict[Read, list[_Waiting]] = {}
         request = subjects.request
+        self._unchanged = Unchanged(subjects)
         self.lookalikes = Lookalikes(
             request.kinds,
             subjects.resources,
@@ -142,6 +144,17 @@ class Reading:
                 yield seen
         for record in self._unread:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
+
+    def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
+        """Whether it is certain that the answer leaves all as it is. Without any effect."""
+        group = self._groups[read]
+        if not group.resources or group.left:
+            return False
+        return self._unchanged.leaves(group.resources, observation)
+
+    def pass_over(self, read: Read) -> int:
+        """The answer leaves all as it is: of how many subjects."""
+        return len(self._groups.pop(read).resources)
 
     def answer(self, read: Read, observation: Observation) -> Iterator[Seen | Unreadable]:
         """What the answer to one of `reads` shows; subjects that need more answers are held back."""

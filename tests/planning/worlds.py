@@ -55,6 +55,10 @@ class World:
 
     def plan(self, order: int = 0) -> Plan:
         """The plan, with the answers coming in the order that the number `order` stands for."""
+        return self.answered(order).finish(self.fingerprints)
+
+    def answered(self, order: int = 0) -> Planner:
+        """What has all answers, in the order that the number `order` stands for."""
         shuffle = Random(order).shuffle
         planner = Planner(self.request)
         for reads, answer in ((planner.reads, planner.answer), (planner.more_reads, planner.more_answer)):
@@ -62,7 +66,7 @@ class World:
             shuffle(pending)
             for read in pending:
                 answer(read, self.answer(read))
-        return planner.finish(self.fingerprints)
+        return planner
 
 
 def resource(address: Address, spec: Mapping[str, Any], **more: Any) -> Resource:

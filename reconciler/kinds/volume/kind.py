@@ -19,7 +19,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields
+from reconciler.kinds.base import ANY, AtRest, Kind, Moves, OwnCall, Subject, compare_fields
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
@@ -55,6 +55,7 @@ from reconciler.kinds.volume.creating import (
     zones_taken,
 )
 from reconciler.kinds.volume.origins import (
+    ORIGIN_FIELDS,
     check_origin,
     may_be_from,
     renamed_origin,
@@ -95,6 +96,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     adoptable = True
     lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
+    at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -134,7 +136,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
+        if not ORIGIN_FIELDS.isdisjoint(spec.model_fields_set):
+            yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
 
     # --- observing ---
 
