@@ -1,6 +1,6 @@
 """The loaded manifests, with what a plan has to know of them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -53,13 +53,28 @@ class Desired(Struct, frozen=True):
         """Where the names of resources that `plan` changes stand, and those of `others`."""
         resources = self.by_address
         addresses = [*(each.address for each in plan.changes), *others]
-        found = {address: resources.get(address) for address in addresses}
-        spans = {
-            address: each.span("metadata", "name") for address, each in found.items() if each is not None
-        }
-        return {address: span for address, span in spans.items() if span is not None}
+        return _Names({each: resources[each] for each in addresses if each in resources})
 
     @property
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""
         return self.policies if self.trusted is None else self.trusted.providers
+
+
+class _Names(Mapping[Address, Span]):
+    """Where the names of resources stand, looked up when a report asks: most reports show no positions."""
+
+    def __init__(self, resources: Mapping[Address, Resource]) -> None:
+        self._resources = resources
+
+    def __getitem__(self, address: Address) -> Span:
+        span = self._resources[address].span("metadata", "name")
+        if span is None:
+            raise KeyError(address)
+        return span
+
+    def __iter__(self) -> Iterator[Address]:
+        return (each for each, resource in self._resources.items() if resource.span("metadata", "name"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
