@@ -21,9 +21,7 @@ class Tls:
 @contextmanager
 def greeting(name: str, folder: Path, *, as_postgres: bool = False) -> Iterator[Tls]:
     """Shows a certificate for the host `name`, and hangs up. `as_postgres`: first answers what libpq asks."""
-    authority, certificate, key = _certificate(name, folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    authority, context = certified(name, folder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -48,7 +46,8 @@ def greeting(name: str, folder: Path, *, as_postgres: bool = False) -> Iterator[
             thread.join()
 
 
-def _certificate(name: str, folder: Path) -> tuple[Path, Path, Path]:
+def certified(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """What a server at the host `name` speaks TLS with, and the file of who signed its certificate."""
     folder.mkdir(exist_ok=True)
     authority, authority_key = folder / "authority.pem", folder / "authority.key"
     certificate, key = folder / "server.pem", folder / "server.key"
@@ -58,7 +57,9 @@ def _certificate(name: str, folder: Path) -> tuple[Path, Path, Path]:
     signed = ("-CA", authority, "-CAkey", authority_key)
     _run(*new, "-subj", "/CN=authority", "-keyout", authority_key, "-out", authority)
     _run(*new, "-subj", f"/CN={name}", *own, *signed, "-keyout", key, "-out", certificate)
-    return authority, certificate, key
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return authority, context
 
 
 def _run(*arguments: str | Path) -> None:

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"core", "services.direct", "services.transport", "services.signing"})
+CORE = frozenset({"core", "services.direct", "services.received", "services.transport", "services.signing"})
 LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
@@ -46,7 +46,7 @@ DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, 
 
 HOMES = {
     "httpx": {"services.transport"},
-    "h11": {"services.direct"},
+    "httptools": {"services.direct"},
     "yaml": {"manifests"},
     "sqlite3": {"state", KIT, SANDBOX},
     "psycopg": {"state", KIT},

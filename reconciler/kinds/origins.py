@@ -1,7 +1,8 @@
 """What an object is made from: needed once. It may leave the manifests when the object is there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Reference, Resource, StateRecord
@@ -11,8 +12,9 @@ def missing_origins(resources: Iterable[Resource]) -> Iterator[Diagnostic]:
     """A warning for each origin that no manifest declares: whether it is needed, only a record can say."""
     known = {resource.address: resource for resource in resources}
     for resource in known.values():
-        for reference in absent_origins(resource, known):
-            yield replace(unknown_origin(resource, reference, {}), severity=Severity.WARNING)
+        if resource.references:
+            for reference in absent_origins(resource, known):
+                yield replace(unknown_origin(resource, reference, {}), severity=Severity.WARNING)
 
 
 def absent_origins(resource: Resource, known: Mapping[Address, Resource]) -> Iterator[Reference]:

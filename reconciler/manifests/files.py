@@ -3,8 +3,9 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.manifests.reading.text import MOST_BYTES
@@ -131,6 +132,8 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
         while left > 0 and (chunk := file.read(min(left, max(status.st_size + 1, 1 << 16)))):
             chunks.append(chunk)
             left -= len(chunk)
+            if MOST_BYTES + 1 - left == status.st_size:  # of a pipe it is 0
+                break
         return b"".join(chunks)
 
 

@@ -30,7 +30,11 @@ _VALUE_KEY = re.compile('"_*(?:{})_*":'.format("|".join(map("_*".join, sorted(VA
 def may_hold_secret(data: bytes, values: bytes, kinds: Iterable[bytes]) -> bool:
     """By the bytes of a file, its `values` as JSON, and the names of the `kinds` that hold secrets."""
     values = values.lower()
-    text = data.lower() + values  # a word may be spelt in escapes
+    text = data.lower()
+    if b"\\" in data:  # a word may be spelt in escapes
+        text += values
     if any(sign in text for sign in _SIGNS) or any(kind.lower() in text for kind in kinds):
         return True
-    return _WITH_USER.search(text) is not None or _VALUE_KEY.search(values) is not None
+    if b"://" in text and (_WITH_USER.search(text) or _WITH_USER.search(values)):
+        return True
+    return _VALUE_KEY.search(values) is not None

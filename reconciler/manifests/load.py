@@ -1,17 +1,17 @@
 """Files to validated resources, with every problem of every file reported together."""
 
-import gc
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds.manifest import ManifestKind
@@ -28,8 +28,7 @@ BYTES_FOR_TWO = 200_000  # of files to compose: below, a second process costs mo
 _SHARE_OF_FIRST = 0.35  # of these bytes: only the first process validates, too
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """What the manifests say, in the order of files and documents.
 
     `resources` are those whose documents are valid; with errors among `diagnostics` they are not
@@ -78,7 +77,7 @@ def load(
     loader = Loader(
         find_manifest_kinds() if kinds is None else kinds, known if known is not None else Known(), keep=keep
     )
-    with _paused_collector():
+    with collector_paused():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
             files = [each for each in files if not each[0].startswith(f"{apart}/")]
@@ -202,15 +201,3 @@ def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
                 item.span,
                 help="correct those above first",
             )
-
-
-@contextmanager
-def _paused_collector() -> Iterator[None]:
-    """Nothing built while loading is garbage, and looking for it costs most of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

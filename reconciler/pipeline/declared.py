@@ -1,7 +1,8 @@
 """The loaded manifests, with what a plan has to know of them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from msgspec import Struct, field
 
 from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, Span
@@ -9,8 +10,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import ManifestSet, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted:
+class Trusted(Struct, frozen=True):
     """What somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
@@ -23,8 +23,7 @@ class Trusted:
     settings_differ: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Struct, frozen=True):
     """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
@@ -54,13 +53,28 @@ class Desired:
         """Where the names of resources that `plan` changes stand, and those of `others`."""
         resources = self.by_address
         addresses = [*(each.address for each in plan.changes), *others]
-        found = {address: resources.get(address) for address in addresses}
-        spans = {
-            address: each.span("metadata", "name") for address, each in found.items() if each is not None
-        }
-        return {address: span for address, span in spans.items() if span is not None}
+        return _Names({each: resources[each] for each in addresses if each in resources})
 
     @property
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""
         return self.policies if self.trusted is None else self.trusted.providers
+
+
+class _Names(Mapping[Address, Span]):
+    """Where the names of resources stand, looked up when a report asks: most reports show no positions."""
+
+    def __init__(self, resources: Mapping[Address, Resource]) -> None:
+        self._resources = resources
+
+    def __getitem__(self, address: Address) -> Span:
+        span = self._resources[address].span("metadata", "name")
+        if span is None:
+            raise KeyError(address)
+        return span
+
+    def __iter__(self) -> Iterator[Address]:
+        return (each for each, resource in self._resources.items() if resource.span("metadata", "name"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

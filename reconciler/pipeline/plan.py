@@ -1,11 +1,11 @@
 """Planning: what apply would do."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
@@ -29,6 +29,7 @@ from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
+from reconciler.services.observe import Unchanged
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
@@ -80,7 +81,8 @@ async def make_plan(
             siblings=await project.siblings() if takes_over else Siblings(),
         )
     )
-    await read_all(project, planner.reads(), planner.answer, planner.about)
+    unchanged = Unchanged(planner.leaves_unchanged, planner.answer_unchanged)
+    await read_all(project, planner.reads(), planner.answer, planner.about, unchanged)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
     if desired.trusted is not None:

@@ -1,7 +1,8 @@
 """`--target`: what a plan, an apply or a drift is about, with what it needs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error

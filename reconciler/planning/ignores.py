@@ -5,8 +5,9 @@ and a create sends every field.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity, warning
 from reconciler.core.model import FieldChange, Ignore, Resource

@@ -1,13 +1,14 @@
-"""The HTTP front: FastAPI over the core, and a uvicorn connection that can be cut.
+"""The HTTP front: requests go to the core as they came, over a uvicorn connection that can be cut.
 
-FastAPI routes and describes; bodies go to the core unread, so that their errors have
-the platform's shape and not FastAPI's.
+So errors have the platform's shape. FastAPI only describes; its layers would cost as much as the core.
 """
 
 import asyncio
 import math
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
@@ -23,7 +24,6 @@ from reconciler.sandbox.description import VERSION, complete, described
 from reconciler.sandbox.exchange import Refusal, Request, Response
 from reconciler.services.signing import MAX_SIGNED
 
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 SLOWEST_BODY_S = 10.0
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
@@ -92,6 +92,21 @@ class Answer(HttpResponse):
             await send({"type": "http.response.body", "body": body[start : start + step], "more_body": more})
 
 
+class _Front(FastAPI):
+    """Answers everything by `respond`, apart from the description of the routes that it is given."""
+
+    def __init__(self, respond: Callable[[HttpRequest], Awaitable[HttpResponse]], **about: Any) -> None:
+        super().__init__(**about)
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == self.openapi_url and scope["method"] in ("GET", "HEAD"):
+            await super().__call__(scope, receive, send)
+        else:
+            answer = await self._respond(HttpRequest(scope, receive))
+            await answer(scope, receive, send)
+
+
 def application(sandbox: Sandbox) -> FastAPI:
     """The platform and its control verbs as an ASGI application, described at `/openapi.json`."""
     moved = asyncio.Event()  # set for an instant by each answer, for those that wait for the world to move
@@ -134,14 +149,11 @@ def application(sandbox: Sandbox) -> FastAPI:
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
     routes += [route for route in control.ROUTES if route.replies]
-    app = FastAPI(
-        title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False
-    )
+    app = _Front(respond, title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None)
     for route in routes:
         app.add_api_route(
             route.path, respond, methods=[route.method], **described(route, routes, strict=sandbox.strict)
         )
-    app.add_route("/{path:path}", respond, methods=_METHODS, include_in_schema=False)
     complete(app, routes, sandbox)
     return app
 

@@ -1,168 +1,234 @@
-"""GETs over connections of their own: h11 on anyio, as in httpx, without the layers between.
+"""GETs over connections of their own: httptools on asyncio, without httpx and the layers below it.
 
-Those cost more than half of the time of a GET, and a large plan is made of GETs. Whatever is special goes
+Those cost most of the time of a GET, and a large plan is made of GETs. Whatever is special goes
 the way of httpx: mutations, proxies, and addresses that have to be encoded.
 """
 
+import asyncio
+import re
 import select
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from time import monotonic
 from urllib.parse import SplitResult
 
 import anyio
-import h11
-from anyio.abc import ByteStream, SocketAttribute
-from anyio.streams.tls import TLSStream
+from httptools import HttpParserError, HttpResponseParser
 
 from reconciler.core.errors import Lost, NotSent
+from reconciler.services.received import Body, lower_case
 
-_MAX_HEAD = 100 * 1024  # bytes
-_AT_ONCE = 64 * 1024
-_BROKEN = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, h11.RemoteProtocolError)
+_MAX_HEAD = 100 * 1024  # bytes; likewise of whatever else stands between two pieces of a body
+_NEXT_ADDRESS_S = 0.25  # then another address of the host is tried beside (RFC 8305)
+
+_FIELDS = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: (?:[!-~](?:[\t -~]*[!-~])?)?\r\n)+")
 
 _CUT = "the connection failed before the answer was complete"
 
-ReadBody = Callable[[AsyncIterator[bytes], str], Awaitable[bytes]]  # pieces, and how they are encoded
+Found = tuple[int, Mapping[str, str], bytes]  # status, headers, body
 
 
 class Line:
     """One connection at a time to `origin`, for one GET after another. `tls`: None for http.
 
     A connection that was idle for `idle_s`, or that the server has closed meanwhile, is replaced.
+    `max_body`: bytes of a decoded body.
     """
 
-    def __init__(self, origin: SplitResult, tls: ssl.SSLContext | None, idle_s: float) -> None:
+    def __init__(
+        self, origin: SplitResult, tls: ssl.SSLContext | None, *, idle_s: float, max_body: int
+    ) -> None:
         assert origin.hostname is not None
         self._host = origin.hostname
         self._port = origin.port or (443 if tls is not None else 80)
         name = f"[{self._host}]" if ":" in self._host else self._host
         is_usual = self._port == (443 if tls is not None else 80)
-        self._name = (name if is_usual else f"{name}:{self._port}").encode("ascii")
+        self._name = name if is_usual else f"{name}:{self._port}"
         self._tls = tls
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
         self._idle_s = idle_s
-        self._stream: ByteStream | None = None
-        self._http = h11.Connection(h11.CLIENT)
+        self._max_body = max_body
+        self._connection: _Connection | None = None
         self._used_s = 0.0
 
-    async def get(
-        self, target: str, headers: Mapping[str, str], read: ReadBody, *, connect_s: float
-    ) -> tuple[int, Iterable[tuple[bytes, bytes]], bytes]:
-        """Status, headers and body of the answer. Raises NotSent or Lost, and what `read` raises.
+    async def get(self, target: str, headers: Mapping[str, str], deadline_s: float) -> Found:
+        """The complete answer. Raises NotSent, Lost, TooLarge, or TimeoutError after `deadline_s`.
 
-        `connect_s`: how long each part of connecting may take. Whatever goes wrong, the connection is closed.
+        Whatever goes wrong, the connection is closed.
         """
-        stream = await self._connected(connect_s)
-        self._stream = None  # after a cancellation, the rest of an answer would be taken for the next one
-        is_done = False
+        head = self._head(target, headers)
+        ends_s = monotonic() + deadline_s
+        connection = await self._connected(2 / 3 * deadline_s)  # "not sent" comes before "lost"
+        self._connection = None  # after a cancellation, the rest of an answer would be taken for the next one
+        timer = asyncio.get_running_loop().call_later(ends_s - monotonic(), connection.fail, TimeoutError())
         try:
-            await stream.send(self._head(target, headers))
-            response = await self._response(stream)
-            encodings = [value for name, value in response.headers if name == b"content-encoding"]
-            async with aclosing(self._body(stream)) as pieces:
-                body = await read(pieces, b", ".join(encodings).decode("latin-1"))
-            is_done = self._may_go_on()
-            return response.status_code, response.headers, body
-        except _BROKEN as error:
-            raise Lost(f"{_CUT}: {_words(error)}") from None
+            found = await connection.ask(head)
+            if isinstance(found, BaseException):
+                raise found
+            if connection.may_go_on:
+                self._connection, self._used_s = connection, monotonic()
+            return found
         finally:
-            if is_done:
-                self._stream, self._used_s = stream, monotonic()
-            else:
-                await _close(stream)
+            timer.cancel()
+            if self._connection is None:
+                connection.close()
 
     async def aclose(self) -> None:
-        if self._stream is not None:
-            stream, self._stream = self._stream, None
-            await _close(stream)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    async def _connected(self, connect_s: float) -> ByteStream:
-        if self._stream is not None:
-            if monotonic() - self._used_s < self._idle_s and not _is_readable(self._stream):
-                return self._stream
-            stream, self._stream = self._stream, None
-            await _close(stream)
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
+    async def _connected(self, connect_s: float) -> "_Connection":
+        if self._connection is not None:
+            if monotonic() - self._used_s < self._idle_s and self._connection.is_idle():
+                return self._connection
+            self._connection.close()
         try:
             with anyio.fail_after(connect_s):
-                plain = await anyio.connect_tcp(self._host, self._port)
-            if self._tls is None:
-                return plain
-            try:
-                with anyio.fail_after(connect_s):
-                    return await TLSStream.wrap(
-                        plain, hostname=self._host, ssl_context=self._tls, standard_compatible=False
-                    )
-            except BaseException:
-                await _close(plain)
-                raise
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: _Connection(self._max_body),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    happy_eyeballs_delay=_NEXT_ADDRESS_S,
+                )
         except TimeoutError:
             raise NotSent(f"cannot connect: no connection within {connect_s:g} s") from None
-        except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        except OSError as error:
             raise NotSent(f"cannot connect: {_words(error)}") from None
+        return connection
 
     def _head(self, target: str, headers: Mapping[str, str]) -> bytes:
-        pairs = [
-            (b"host", self._name),
-            *((name.encode("ascii"), text.encode("ascii")) for name, text in headers.items()),
-        ]
+        sent = {"host": self._name, **headers, "accept-encoding": "identity"}
+        fields = "".join([f"{name}: {text}\r\n" for name, text in sent.items()])
+        if not _FIELDS.fullmatch(fields) or fields.count("\n") != len(sent):
+            # Not shown: one of them may be the token.
+            raise NotSent("the request is not valid")
+        return f"GET {target} HTTP/1.1\r\n{fields}\r\n".encode("ascii")
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the answer that comes over it.
+
+    `may_go_on`: the newest answer is complete, and leaves the connection open for another one.
+    """
+
+    _transport: asyncio.Transport
+    _raw: list[tuple[bytes, bytes]]
+    _headers: Mapping[str, str]
+    _answer: asyncio.Future[Found | BaseException]
+
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
+        self._parser = HttpResponseParser(self)
+        self._poll = select.poll()
+        self._body: Body | None = None  # None: the head is not complete
+        self._is_whole = True
+        self.may_go_on = False
+
+    def ask(self, head: bytes) -> "asyncio.Future[Found | BaseException]":
+        """Send `head`. An error comes as a result: of an exception, nobody would take notice after a
+        cancellation."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._raw, self._body = [], None
+        self._is_whole = self.may_go_on = False
+        self._bare = 0  # bytes since the request, or the newest piece of the body
+        if self._transport.is_closing():
+            self.connection_lost(None)
+        else:
+            self._transport.write(head)
+        return self._answer
+
+    def is_idle(self) -> bool:
+        """After an answer: the server has neither closed the connection nor said what nobody asked for."""
+        return not self._transport.is_closing() and not self._poll.poll(0)
+
+    def fail(self, error: BaseException) -> None:
+        self._tell(error)
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    # What asyncio tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_whole:  # nobody asked for it
+            self.close()
+            return
+        if self._bare == 0 and self._body is None and not data.startswith(b"H"):
+            self.fail(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
+            return
+        self._bare += len(data)
         try:
-            sent = self._http.send(h11.Request(method=b"GET", target=target, headers=pairs))
-        except h11.LocalProtocolError:  # its words repeat the header, which may be the token
-            raise NotSent("the request is not valid") from None
-        ended = self._http.send(h11.EndOfMessage())
-        assert sent is not None
-        assert ended is not None
-        return sent + ended
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            self.may_go_on = False
+            if not self._is_whole:
+                self.fail(error.__context__ or Lost(f"{_CUT}: {_words(error)}"))
+        if self._is_whole:
+            self._finish()
+        elif self._bare > _MAX_HEAD:
+            self.fail(Lost(f"{_CUT}: its head is too long"))
 
-    async def _response(self, stream: ByteStream) -> h11.Response:
-        while True:
-            event = await self._event(stream)
-            if isinstance(event, h11.Response):
-                return event
-            if not isinstance(event, h11.InformationalResponse):
-                raise Lost(f"{_CUT}: this is not HTTP")
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_whole:
+            return
+        if self._body is not None and error is None and self._lasts_until_closed():
+            self._finish()
+        else:
+            self.fail(Lost(f"{_CUT}: {_words(error) if error else 'the server closed it'}"))
 
-    async def _body(self, stream: ByteStream) -> AsyncGenerator[bytes]:
-        while isinstance(event := await self._event(stream), h11.Data):
-            yield bytes(event.data)
-        if not isinstance(event, h11.EndOfMessage):
-            raise Lost(_CUT)
+    # What the parser tells.
 
-    async def _event(self, stream: ByteStream) -> object:
-        """What comes next of the answer, as h11 names it."""
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            try:
-                data = await stream.receive(_AT_ONCE)
-            except anyio.EndOfStream:
-                data = b""
-            if not data and self._http.their_state is h11.SEND_RESPONSE:
-                raise Lost(f"{_CUT}: the server closed it without an answer")
-            self._http.receive_data(data)
-        return event
+    def on_message_begin(self) -> None:
+        if self._is_whole:
+            raise Lost("more than the answer")
 
-    def _may_go_on(self) -> bool:
-        """Whether the connection can take another request. More than the answer was not asked for."""
-        done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        if not done or self._http.trailing_data != (b"", False):
-            return False
-        self._http.start_next_cycle()
-        return True
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._raw.append((name, value))
 
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status < 200:
+            self._raw.clear()
+            if self._status < 100 or self._status == 101:
+                raise Lost(f"{_CUT}: the server speaks another protocol")
+            return
+        self._headers = headers = lower_case(self._raw)
+        if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            raise Lost(f"{_CUT}: it has an unknown transfer encoding")
+        self._body = Body(headers.get("content-encoding", ""), self._max_body)
 
-async def _close(stream: ByteStream) -> None:
-    with anyio.CancelScope(shield=True):
-        await stream.aclose()
+    def on_body(self, piece: bytes) -> None:
+        assert self._body is not None
+        self._bare = 0
+        self._body.add(piece)
 
+    def on_message_complete(self) -> None:
+        if self._body is not None:  # and no interim answer
+            self._is_whole = True
+            self.may_go_on = self._parser.should_keep_alive()
 
-def _is_readable(stream: ByteStream) -> bool:
-    """Of an idle connection: the server has closed it, or says what nobody asked for."""
-    poll = select.poll()
-    poll.register(stream.extra(SocketAttribute.raw_socket), select.POLLIN)  # noqa: S610 - no Django
-    return bool(poll.poll(0))
+    def _lasts_until_closed(self) -> bool:
+        return "content-length" not in self._headers and "transfer-encoding" not in self._headers
+
+    def _finish(self) -> None:
+        assert self._body is not None
+        self._is_whole = True
+        try:
+            self._tell((self._status, self._headers, self._body.whole()))
+        except Lost as error:
+            self.fail(error)
+
+    def _tell(self, outcome: Found | BaseException) -> None:
+        if not self._answer.done():
+            self._answer.set_result(outcome)
 
 
 def _words(error: Exception) -> str:

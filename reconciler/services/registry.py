@@ -2,14 +2,16 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
 from reconciler.core.steps import PLATFORM, Plan, Read
 from reconciler.services.client import UNBOUNDED, Client
+from reconciler.services.transport import Answer
 
 
 class Reader(Protocol):
@@ -24,8 +26,7 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Struct, frozen=True):
     """The clients of all services, by the names that calls and reads give.
 
     `trusted`: the only git revision whose providers are among them; "": those of the manifests are.
@@ -51,9 +52,14 @@ class Services:
             )
         return self.clients[name]
 
-    async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
-        """The answer of the service that `read` names. `slots`: see `Client.read`."""
-        return await self.of(read.service).read(read, slots)
+    async def read(
+        self,
+        read: Read,
+        slots: AbstractAsyncContextManager[object] = UNBOUNDED,
+        first: Answer | None = None,
+    ) -> Observation:
+        """The answer of the service that `read` names. `slots`, `first`: see `Client.read`."""
+        return await self.of(read.service).read(read, slots, first)
 
     def time(self, service: str) -> datetime | None:
         """See `Client.time`; None for a service that nobody knows."""

@@ -10,11 +10,11 @@ Each worker has a line of its own (an httpx transport with one connection): http
 pool rescans all its connections at each request, which costs 10 times the request.
 """
 
+import copy
 import ipaddress
 import re
 import sys
-import zlib
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -22,7 +22,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import anyio
 
-from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
+from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused
+from reconciler.services.received import Body, lower_case
 
 if TYPE_CHECKING:
     import ssl
@@ -77,6 +78,10 @@ class GetOnly:
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
+
+    def anew(self) -> "GetOnly | None":
+        """See `HttpTransport.anew`; None where there is no HTTP below."""
+        return GetOnly(self._inner.anew()) if isinstance(self._inner, HttpTransport) else None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
@@ -167,6 +172,7 @@ class HttpTransport:
         self._proxy = _proxy_of(parts)
         self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
         self._max_body = max_body
+        self._lines = lines
         self._slots = anyio.Semaphore(lines, fast_acquire=True)
         self._idle: list[httpx.AsyncHTTPTransport] = []
         self._idle_direct: list[Line] = []
@@ -179,19 +185,39 @@ class HttpTransport:
         if not f"{url}/".lower().startswith(f"{self._origin}/"):
             raise NotSent(f"a request to a service other than {self._origin} was not sent")
         target = url[len(self._origin) :]
-        if method == "GET" and body is None and self._is_direct and PLAIN.fullmatch(target):
-            exchange = self._directly(target, headers, deadline_s)
-        else:
-            exchange = self._by_httpx(_prepare(method, url, headers, body, deadline_s))
-        may_be_sent = False
+        is_plain = method == "GET" and body is None and self._is_direct and PLAIN.fullmatch(target)
+        request = None if is_plain else _prepare(method, url, headers, body, deadline_s)
         try:
-            with anyio.fail_after(deadline_s):
-                async with self._slots:
-                    may_be_sent = True
-                    return await exchange()
+            left_s = await self._slot(deadline_s)
         except TimeoutError:
-            problem = f"no complete answer within {deadline_s:g} s"
-            raise (Lost if may_be_sent else NotSent)(problem) from None
+            raise NotSent(_late(deadline_s)) from None
+        try:
+            if request is None:
+                with _borrowed(self._idle_direct, self._open_direct) as line:
+                    return Answer(*await line.get(target, headers, left_s))
+            with anyio.fail_after(left_s), _borrowed(self._idle, self._open) as way:
+                return await _exchange(way, request, self._max_body, self._through)
+        except TimeoutError:
+            raise Lost(_late(deadline_s)) from None
+        finally:
+            self._slots.release()
+
+    async def _slot(self, within_s: float) -> float:
+        """Take one, and return what is left of `within_s` seconds. Raises TimeoutError."""
+        if self._slots.value:  # as a rule: a cancel scope costs more than the rest
+            self._slots.acquire_nowait()
+            return within_s
+        began_s = anyio.current_time()
+        with anyio.fail_after(within_s):
+            await self._slots.acquire()
+        return within_s - (anyio.current_time() - began_s)
+
+    def anew(self) -> "HttpTransport":
+        """The same without a connection, for a process that was forked from this one."""
+        made = copy.copy(self)
+        made._slots = anyio.Semaphore(self._lines, fast_acquire=True)
+        made._idle, made._idle_direct = [], []
+        return made
 
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""
@@ -199,31 +225,10 @@ class HttpTransport:
             while lines := self._idle_direct or self._idle:
                 await lines.pop().aclose()
 
-    def _directly(
-        self, target: str, headers: Mapping[str, str], deadline_s: float
-    ) -> Callable[[], Awaitable[Answer]]:
-        async def exchange() -> Answer:
-            with _borrowed(self._idle_direct, self._open_direct) as line:
-                status, raw, body = await line.get(target, sent, read, connect_s=deadline_s / 3)
-                return Answer(status, _lower_case(raw), body)
-
-        async def read(pieces: AsyncIterable[bytes], encoding: str) -> bytes:
-            return await _read(pieces, encoding, self._max_body)
-
-        sent = {**headers, "accept-encoding": "identity"}
-        return exchange
-
-    def _by_httpx(self, request: "httpx.Request") -> Callable[[], Awaitable[Answer]]:
-        async def exchange() -> Answer:
-            with _borrowed(self._idle, self._open) as line:
-                return await _exchange(line, request, self._max_body, self._through)
-
-        return exchange
-
     def _open_direct(self) -> "Line":
         from reconciler.services.direct import Line
 
-        return Line(self._parts, self._encryption(), IDLE_S)
+        return Line(self._parts, self._encryption(), idle_s=IDLE_S, max_body=self._max_body)
 
     def _open(self) -> "httpx.AsyncHTTPTransport":
         import ssl
@@ -282,10 +287,12 @@ async def _exchange(
     try:
         response = await line.handle_async_request(request)
         try:
-            headers = _lower_case(response.headers.raw)
+            headers = lower_case(response.headers.raw)
+            body = Body(headers.get("content-encoding", ""), max_body)
             assert isinstance(response.stream, httpx.AsyncByteStream)
-            body = await _read(response.stream, headers.get("content-encoding", ""), max_body)
-            return Answer(response.status_code, headers, body)
+            async for piece in response.stream:
+                body.add(piece)
+            return Answer(response.status_code, headers, body.whole())
         finally:
             await response.aclose()
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
@@ -296,47 +303,8 @@ async def _exchange(
         raise Lost(f"the connection failed before the answer was complete: {_words(error)}") from None
 
 
-async def _read(stream: AsyncIterable[bytes], encoding: str, limit: int) -> bytes:
-    """The decoded body. Raises Lost when it is larger than `limit` or its encoding is broken.
-
-    Some servers compress although asked for identity, so gzip and deflate are read, piece by
-    piece and never past the limit: a few kilobytes may unpack to gigabytes.
-    """
-    unzip = _unzipper(encoding)
-    pieces: list[bytes] = []
-    received = size = 0
-    async for piece in stream:
-        received += len(piece)
-        if unzip is not None:
-            try:
-                piece = unzip.decompress(piece, limit - size + 1)
-            except zlib.error:
-                raise Lost("the answer's compression is broken") from None
-        size += len(piece)
-        if max(received, size) > limit:
-            raise TooLarge(f"the answer is larger than {limit} bytes")
-        pieces.append(piece)
-    if unzip is not None and received and (unzip.unused_data or not unzip.eof):
-        raise Lost("the answer's compression is broken")
-    return b"".join(pieces)
-
-
-def _unzipper(encoding: str) -> "zlib._Decompress | None":
-    match encoding.strip().lower():
-        case "" | "identity":
-            return None
-        case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tells gzip and zlib apart itself
-        case _:
-            raise Lost("the answer has an encoding that was not requested")
-
-
-def _lower_case(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for name, value in raw:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
+def _late(deadline_s: float) -> str:
+    return f"no complete answer within {deadline_s:g} s"
 
 
 def _words(error: Exception) -> str:

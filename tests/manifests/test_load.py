@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from reconciler.core.diagnostics import Span
+from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, Deletion, Lifecycle
 from reconciler.reports.diagnostics import render
 from tests.manifests.conftest import LoadFiles, codes, policy, volume
@@ -110,6 +111,70 @@ def test_an_unused_policy_is_not_blamed_while_documents_are_missing(load_files: 
     unused = policy("other", "{selector: {app: other}, snapshot_retention: 7}")
     assert codes(load_files({"a.yaml": unused})) == ["unused-policy"]
     assert codes(load_files({"a.yaml": unused, "b.yaml": "a: ["})) == ["yaml-syntax"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_nothing_that_was_loaded_is_looked_through_for_garbage(load_files: LoadFiles, enabled: bool) -> None:
+    looks: list[int] = []
+
+    def noted(phase: str, info: dict[str, int]) -> None:
+        looks.append(info["generation"])
+
+    gc.unfreeze()  # what another test may have frozen
+    threshold = gc.get_threshold()
+    gc.set_threshold(100, 10, 10)
+    gc.callbacks.append(noted)
+    try:
+        if not enabled:
+            gc.disable()
+        with collector_paused():
+            made: list[list[int]] = [[] for _ in range(10_000)]
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+        assert looks == []
+    finally:
+        gc.enable()
+        gc.callbacks.remove(noted)
+        gc.set_threshold(*threshold)
+    assert len(made) == 10_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_equal_specs_are_one_and_others_are_not(load_files: LoadFiles) -> None:
+    specs = ("{size_gb: 10}", "{region: ams, size_gb: 10}", "{size_gb: 10}", "{size_gb: 11}")
+    files = {f"{number}.yaml": volume(f"v{number}", spec) for number, spec in enumerate(specs)}
+    first, second, third, fourth = (each.spec for each in load_files(files).resources)
+    assert first is third
+    assert (first.size_gb, second.region, fourth.size_gb) == (10, "ams", 11)
+    assert first.model_fields_set == {"size_gb"}
+
+
+@pytest.mark.parametrize("spec", ["{count: true}", "{count: 1.0}", "{count: '1'}", "{count: 1, size_gb: }"])
+def test_a_spec_that_only_looks_like_a_valid_one_is_not_valid(load_files: LoadFiles, spec: str) -> None:
+    files = {"a.yaml": volume("a", "{count: 1}"), "b.yaml": volume("b", spec)}
+    found = load_files(files)
+    assert codes(found) == codes(load_files({"b.yaml": files["b.yaml"]}))
+    assert [problem.code for problem in found.diagnostics] != []
+
+
+def test_a_problem_beside_a_spec_that_is_known_is_told_as_beside_any(load_files: LoadFiles) -> None:
+    for broken in (
+        volume("b", rest="lifecycle: {timeout_s: 0}\n"),
+        volume("b", metadata=", lables: {a: b}"),
+        volume("b").replace("name: b, ", ""),
+    ):
+        alone = load_files({"a.yaml": "", "b.yaml": broken}).diagnostics
+        beside = load_files({"a.yaml": volume("a"), "b.yaml": broken}).diagnostics
+        assert beside == tuple(each for each in alone if each.code != "empty-file")
+        assert beside
+
+
+def test_secrets_with_equal_specs_have_their_own(load_files: LoadFiles) -> None:
+    text = "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: %s, app: shop}\n"
+    text += "spec: {value_from: {env: A}}\n"
+    first, second = load_files({"a.yaml": text % "A" + text % "B"}).resources
+    assert first.spec == second.spec
+    assert first.spec is not second.spec
 
 
 def test_the_garbage_collector_runs_again_after_loading(load_files: LoadFiles) -> None:

@@ -2,17 +2,21 @@
 
 import json
 import re
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from junitparser import Failure, JUnitXml, TestCase, TestSuite
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import Action, Address, Change
 from reconciler.core.steps import Call, Result, Step
+from reconciler.manifests.load import load
+from reconciler.manifests.reading import compose, later
+from reconciler.pipeline.declared import Desired
 from reconciler.reports import report as reports
 from reconciler.reports.formats import find_formats
 from reconciler.reports.formats.sarif import SCHEMA
@@ -419,3 +423,31 @@ def test_a_step_that_is_not_done_is_a_finding() -> None:
     assert result["message"]["text"] == "Volume/shop/data#set is failed: the platform answered 422"
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "manifests/data.yaml"
+
+
+def test_positions_of_manifests_are_read_for_what_is_found_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They cost as much as all manifests did, and most reports show none."""
+    (tmp_path / "data.yaml").write_text(
+        "apiVersion: reconciler/v1\nkind: Volume\nmetadata:\n  name: data\n  app: shop\n"
+        "spec:\n  region: ams\n  size_gb: 10\n"
+    )
+    read: list[str] = []
+
+    def told(*arguments: Any) -> Any:
+        read.append("read")
+        return compose.compose(*arguments)
+
+    found = load([str(tmp_path)], root=tmp_path)
+    assert found.diagnostics == ()
+    desired = Desired(found.resources)
+    monkeypatch.setattr(later, "compose", told)
+    plan = replace(
+        EMPTY, changes=(Change(ADDRESS, Action.CREATE), Change(ADDRESS._replace(name="gone"), Action.FORGET))
+    )
+    report = ApplyReport(plan=plan, declared=desired.declared_at(plan))
+    assert "1 to create" in rendered("text", report)
+    assert read == []
+    assert [(address, span.line) for address, span in report.declared.items()] == [(ADDRESS, 4)]
+    assert (len(report.declared), read) == (1, ["read"])

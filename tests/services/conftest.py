@@ -1,6 +1,21 @@
+from typing import Any
+
 import pytest
+
+from reconciler.services.transport import HttpTransport
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(params=["direct", "httpx"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test runs with GETs over lines of their own, and over httpx."""
+    opened = HttpTransport.__init__
+
+    def init(self: HttpTransport, base_url: str, **options: Any) -> None:
+        opened(self, base_url, direct=request.param == "direct", **options)
+
+    monkeypatch.setattr(HttpTransport, "__init__", init)

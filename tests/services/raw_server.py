@@ -1,15 +1,17 @@
 """A loopback server that answers with exactly the bytes it is given, whole or broken."""
 
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
 
-Behaviour = Callable[[SocketStream], Awaitable[None]]
+Behaviour = Callable[[ByteStream], Awaitable[None]]
 
 
 @dataclass
@@ -22,13 +24,17 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(*behaviours: Behaviour) -> AsyncIterator[RawServer]:
+async def serving(
+    *behaviours: Behaviour, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawServer]:
     """Serve while the block runs. The n-th request meets the n-th behaviour, later ones the last."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", family=socket.AF_INET)
-    port = listener.extra(SocketAttribute.local_port)
-    server = RawServer(f"http://127.0.0.1:{port}")
+    plain = await anyio.create_tcp_listener(local_host=host)
+    port = plain.extra(SocketAttribute.local_port)
+    name = "localhost" if tls else f"[{host}]" if ":" in host else host
+    server = RawServer(f"{'https' if tls else 'http'}://{name}:{port}")
+    listener = TLSListener(plain, tls, standard_compatible=False) if tls else plain
 
-    async def handle(stream: SocketStream) -> None:
+    async def handle(stream: ByteStream) -> None:
         server.connections += 1
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
             async with stream:
@@ -55,29 +61,29 @@ def sends(raw: bytes) -> Behaviour:
 
 
 def then_closes(first: Behaviour) -> Behaviour:
-    async def behave(stream: SocketStream) -> None:
+    async def behave(stream: ByteStream) -> None:
         await first(stream)
         await stream.aclose()
 
     return behave
 
 
-async def closes(stream: SocketStream) -> None:
+async def closes(stream: ByteStream) -> None:
     await stream.aclose()
 
 
-async def resets(stream: SocketStream) -> None:
+async def resets(stream: ByteStream) -> None:
     """Closing with a linger time of 0 sends RST instead of FIN."""
     raw = stream.extra(SocketAttribute.raw_socket)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     await stream.aclose()
 
 
-async def stalls(stream: SocketStream) -> None:
+async def stalls(stream: ByteStream) -> None:
     await anyio.sleep_forever()
 
 
-async def drips(stream: SocketStream) -> None:
+async def drips(stream: ByteStream) -> None:
     """Sends bytes one by one without end, so that no single read ever waits long."""
     await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
     while True:

@@ -31,17 +31,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
 PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
 
 
-@pytest.fixture(params=["direct", "httpx"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test runs with GETs over lines of their own, and over httpx."""
-    opened = HttpTransport.__init__
-
-    def init(self: HttpTransport, base_url: str, **options: Any) -> None:
-        opened(self, base_url, direct=request.param == "direct", **options)
-
-    monkeypatch.setattr(HttpTransport, "__init__", init)
-
-
 async def get(url: str, *, deadline_s: float = PATIENCE_S, max_body: int = MAX_BODY) -> Answer:
     """One GET over a transport of its own, closed afterwards."""
     transport = HttpTransport(url, max_body=max_body)

@@ -4,9 +4,10 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (
@@ -55,6 +56,7 @@ from reconciler.kinds.volume.creating import (
     zones_taken,
 )
 from reconciler.kinds.volume.origins import (
+    ORIGIN_FIELDS,
     check_origin,
     may_be_from,
     renamed_origin,
@@ -135,7 +137,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
+        if not ORIGIN_FIELDS.isdisjoint(spec.model_fields_set):
+            yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
 
     # --- observing ---
 

@@ -14,6 +14,8 @@ from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import Subject
 from reconciler.kinds.manifest import TEXT_PATTERN, Spec
 
+ORIGIN_FIELDS = frozenset({"snapshot_id", "source_volume_id", "from_"})  # fields that say it
+
 
 class Origin(Spec):
     """Where the data comes from: exactly one of the three."""

@@ -1,13 +1,15 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
@@ -43,12 +45,12 @@ from reconciler.manifests.validation.salvage_spec import valid_part
 from reconciler.moves.follow import ends_outside, move_problems
 from reconciler.policies.moved import KIND as MOVED
 
+_MOST_SPECS = 10_000  # to look for equal ones among
 _DEFAULT_LIFECYCLE = Lifecycle()
 _NOTHING: Mapping[Any, Any] = {}  # of most resources: three mappings of 64 bytes each count
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
 
     address: Address
@@ -59,6 +61,12 @@ class Effective:
 @cache
 def _models(kinds: tuple[ManifestKind, ...]) -> dict[str, type[BaseModel]]:
     return manifest_models({kind.name: kind for kind in kinds})
+
+
+def _id_of(kind: ManifestKind) -> Callable[[Any], str | None] | None:
+    """What tells the existing object that a manifest of `kind` names; None for a kind whose cannot."""
+    named = kind.adoptable or kind.id_path != ManifestKind.id_path
+    return attrgetter(".".join(map(str, kind.id_path))) if named else None
 
 
 class Loader:
@@ -73,7 +81,10 @@ class Loader:
         self.relocation: Relocation | None = None
         self.models = _models(tuple(kinds.values()))
         self.contexts = {name: context(kind) for name, kind in kinds.items()}
-        self.secret_kinds = [name.encode() for name, kind in kinds.items() if holds_secrets(kind)]
+        self.ids = {name: _id_of(kind) for name, kind in kinds.items()}
+        self.secrets = {name for name, kind in kinds.items() if holds_secrets(kind)}
+        self.secret_kinds = [name.encode() for name in kinds if name in self.secrets]
+        self.specs: dict[tuple[str, bytes], Any] = {}
         self.table = SpanTable()
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
@@ -117,7 +128,8 @@ class Loader:
                 return
             known = len(self.problems)
             self.document(document, file)
-            errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
+            if len(self.problems) > known:
+                errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
 
     def document(self, document: Document, file: str) -> None:
         kind = self.kind_of(document, file)
@@ -125,13 +137,13 @@ class Loader:
             self.complete = False
             self.doubtful.add(file)
             return
-        secret = holds_secrets(kind)
+        secret = kind.name in self.secrets
         document = document.hidden() if secret else document.shown()
         value = mark_nulls(document.value) if document.has_nulls else document.value
         problems: list[Diagnostic] = []
         unknown: list[Path] = []
         try:
-            manifest: Any = self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
+            manifest = self.validated(value, kind, share=not (secret or document.has_nulls))
         except ValidationError as failure:
             place = Place(document, file)
             remaining: ValidationError | None = failure
@@ -157,6 +169,23 @@ class Loader:
         if document.surprises:
             found = surprises(Place(document, file), problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
+
+    def validated(self, value: Any, kind: ManifestKind, *, share: bool) -> Any:
+        """The manifest; manifests with the same spec `share` one. Raises ValidationError."""
+        model, context = self.models[kind.name], self.contexts[kind.name]
+        if not share:
+            return model.model_validate(value, context=context)
+        key = (kind.name, to_json(value.get("spec")))
+        spec = self.specs.get(key)
+        if spec is not None:
+            try:
+                return model.model_validate({**value, "spec": spec}, context=context)
+            except ValidationError:  # to be told of the document as it is
+                pass
+        manifest: Any = model.model_validate(value, context=context)
+        if len(self.specs) < _MOST_SPECS:
+            self.specs[key] = manifest.spec
+        return manifest
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
         try:
@@ -240,8 +269,8 @@ class Loader:
     def add(self, manifest: Any, kind: ManifestKind, document: Document, file: str) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
-        own_id = kind.adoptable or kind.id_path != ManifestKind.id_path
-        adopt_id = attrgetter(".".join(map(str, kind.id_path)))(manifest) if own_id else None
+        id_of = self.ids[kind.name]
+        adopt_id = id_of(manifest) if id_of is not None else None
         lifecycle = manifest.lifecycle if kind.lifecycle else None
         address = Address(kind.name, metadata.name, metadata.app if kind.in_app else None)
         resource = Resource(

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from reconciler.core.errors import named
+from reconciler.core.garbage import collector_paused
 from reconciler.state import rules
-from reconciler.state.garbage import collector_paused
 from reconciler.state.postgres import archive, heads, journal, lists, records, schema
 from reconciler.state.postgres.line import BEGIN_READING, COMMIT, LIMITS, Line, Statement
 from reconciler.state.postgres.problems import Damaged, decoding

@@ -3,12 +3,13 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
+from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_record
-from reconciler.state.garbage import collector_paused
 from reconciler.state.sqlite import heads
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged

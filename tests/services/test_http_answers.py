@@ -1,0 +1,341 @@
+"""What a server may write as an answer, and what it may not: the same over both ways."""
+
+import os
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import ByteStream, SocketAttribute
+
+from reconciler.core.errors import Lost, NotSent
+from reconciler.services import direct
+from reconciler.services.transport import Answer, HttpTransport
+from tests.certificates import certified
+from tests.services.raw_server import Behaviour, answer, resets, sends, serving, then_closes
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
+
+PATIENCE_S = 120  # for what only a bug makes that long
+
+OK = b"HTTP/1.1 200 OK\r\n"
+TWO = b"Content-Length: 2\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+WHOLE = OK + TWO + b"\r\nok"
+
+without_httpx = pytest.mark.parametrize("way", ["direct"], indirect=True)
+
+
+async def ask(transport: HttpTransport, url: str, **headers: str) -> Answer:
+    return await transport.request("GET", f"{url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S)
+
+
+def by_bytes(raw: bytes) -> Behaviour:
+    async def behave(stream: ByteStream) -> None:
+        for byte in raw:
+            await stream.send(bytes([byte]))
+
+    return behave
+
+
+async def lost_and_next(behaviour: Behaviour) -> None:
+    """`behaviour` is no answer; the next request gets its own, over another connection."""
+    async with serving(behaviour, answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        with pytest.raises(Lost, match="before the answer was complete"):
+            await ask(transport, server.url)
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+NOT_AN_ANSWER = {
+    "two lengths": OK + TWO + b"Content-Length: 3\r\n\r\nok",
+    "a list of two lengths": OK + b"Content-Length: 2, 3\r\n\r\nok",
+    "no length": OK + b"Content-Length:\r\n\r\nok",
+    "a length with a sign": OK + b"Content-Length: +2\r\n\r\nok",
+    "a length below zero": OK + b"Content-Length: -2\r\n\r\nok",
+    "a length in hexadecimal": OK + b"Content-Length: 0x2\r\n\r\nok",
+    "a length of too many digits": OK + b"Content-Length: 99999999999999999999999\r\n\r\nok",
+    "another coding": OK + b"Transfer-Encoding: gzip\r\n\r\nok",
+    "another coding in chunks": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "another coding around chunks": OK + b"Transfer-Encoding: chunked, gzip\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "an unknown coding": OK + b"Transfer-Encoding: xchunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "chunks in chunks": OK + 2 * b"Transfer-Encoding: chunked\r\n" + b"\r\n2\r\nok\r\n0\r\n\r\n",
+    "a chunk without a size": CHUNKED + b"zz\r\nok\r\n0\r\n\r\n",
+    "a chunk longer than its size": CHUNKED + b"2\r\nokay\r\n0\r\n\r\n",
+    "a status below 100": b"HTTP/1.1 099 No\r\n" + TWO + b"\r\nok",
+    "a status of four digits": b"HTTP/1.1 2000 OK\r\n" + TWO + b"\r\nok",
+    "two spaces before the status": b"HTTP/1.1  200 OK\r\n" + TWO + b"\r\nok",
+    "another protocol from here on": b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + WHOLE,
+    "another one that is named": b"HTTP/1.1 101 Yes\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" + WHOLE,
+    "small letters": b"http/1.1 200 OK\r\n" + TWO + b"\r\nok",
+    "RTSP": b"RTSP/1.0 200 OK\r\n" + TWO + b"\r\nok",
+    "ICE": b"ICE/1.0 200 OK\r\n" + TWO + b"\r\nok",
+    "an empty line first": b"\r\n" + WHOLE,
+    "a space first": b" " + WHOLE,
+    "a continued line first": OK + b" X: a\r\n" + TWO + b"\r\nok",
+    "a space before the colon": OK + b"Content-Length : 2\r\n\r\nok",
+    "a header without a colon": OK + b"x\r\n" + TWO + b"\r\nok",
+    "a header without a name": OK + b": x\r\n" + TWO + b"\r\nok",
+    "a name of other characters": OK + b"X(: x\r\n" + TWO + b"\r\nok",
+    "a NUL in a header": OK + b"X: a\0b\r\n" + TWO + b"\r\nok",
+    "a CR in a header": OK + b"X: a\rb\r\n" + TWO + b"\r\nok",
+}
+
+
+@pytest.mark.parametrize("raw", NOT_AN_ANSWER.values(), ids=NOT_AN_ANSWER)
+async def test_what_is_not_an_answer_is_lost_and_ends_the_connection(raw: bytes) -> None:
+    await lost_and_next(then_closes(sends(raw)))
+
+
+LONG = 1_000_000  # bytes: more than is read at once
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        OK + b"X: " + LONG * b"a",
+        OK + b"X" * LONG,
+        OK + LONG // 8 * b"X: abc\r\n",
+        CHUNKED + b"2\r\nok\r\n0\r\nX: " + LONG * b"a",
+    ],
+    ids=["value", "name", "lines", "trailer"],
+)
+async def test_a_head_without_an_end_is_lost(raw: bytes) -> None:
+    await lost_and_next(sends(raw))
+
+
+LAX = {
+    "lines that end without CR": WHOLE.replace(b"\r\n", b"\n"),
+    "a continued line": OK + b"X: a\r\n b\r\n" + TWO + b"\r\nok",
+    "the same length twice": OK + TWO + TWO + b"\r\nok",
+    "a length and chunks": OK + TWO + b"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "chunks and a length": OK + b"Transfer-Encoding: chunked\r\n" + TWO + b"\r\n2\r\nok\r\n0\r\n\r\n",
+    "a chunk of too many digits": CHUNKED + b"ffffffffffffffffffff\r\nok",
+    "a version to come": b"HTTP/1.7 200 OK\r\n" + TWO + b"\r\nok",
+    "a control character in a header": OK + b"X: a\x01b\r\n" + TWO + b"\r\nok",
+    "interim answers without an end": LONG // 25 * b"HTTP/1.1 103 Hints\r\n\r\n",
+}
+
+
+@without_httpx
+@pytest.mark.parametrize("raw", LAX.values(), ids=LAX)
+async def test_what_two_servers_may_read_in_two_ways_is_lost(raw: bytes) -> None:
+    """httpx still reads these."""
+    await lost_and_next(then_closes(sends(raw)))
+
+
+ANSWERS = {
+    "with a length": (WHOLE, 200, b"ok"),
+    "with spaces around the length": (OK + b"Content-Length:  2 \t\r\n\r\nok", 200, b"ok"),
+    "without a reason": (b"HTTP/1.1 200\r\n" + TWO + b"\r\nok", 200, b"ok"),
+    "in chunks with extensions": (CHUNKED + b"1;a=b\r\no\r\n1\r\nk\r\n0\r\n\r\n", 200, b"ok"),
+    "in chunks in another spelling": (CHUNKED.replace(b"chu", b"CHU") + b"2\r\nok\r\n0\r\n\r\n", 200, b"ok"),
+    "with trailers": (CHUNKED + b"2\r\nok\r\n0\r\nContent-Encoding: gzip\r\nX: y\r\n\r\n", 200, b"ok"),
+    "after others": (2 * b"HTTP/1.1 103 Hints\r\nContent-Length: 5\r\nX: y\r\n\r\n" + WHOLE, 200, b"ok"),
+    "without a body": (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+    "with the length of no body": (b"HTTP/1.1 304 Not Modified\r\n" + TWO + b"\r\n", 304, b""),
+    "with a body of no bytes": (OK + b"Content-Length: 0\r\n\r\n", 200, b""),
+}
+
+
+@pytest.mark.parametrize("pace", [sends, by_bytes], ids=["at once", "by bytes"])
+@pytest.mark.parametrize(("raw", "status", "body"), ANSWERS.values(), ids=ANSWERS)
+async def test_an_answer_is_read_and_the_next_one_comes_over_the_same_connection(
+    raw: bytes, status: int, body: bytes, pace: object
+) -> None:
+    assert callable(pace)
+    async with serving(pace(raw), answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        got = await ask(transport, server.url)
+        assert (got.status, got.body) == (status, body)
+        assert "x" not in got.headers
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"HTTP/1.0 200 OK\r\n", OK + b"Connection: close\r\n", OK + b"Connection: x, Close\r\n"],
+    ids=["1.0", "close", "among others"],
+)
+async def test_an_answer_that_is_the_last_one_ends_the_connection(head: bytes) -> None:
+    async with serving(sends(head + TWO + b"\r\nok"), answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        assert (await ask(transport, server.url)).body == b"ok"
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+MORE = pytest.mark.parametrize("more", [b"x", b"H", WHOLE], ids=["other bytes", "a letter", "an answer"])
+
+
+@without_httpx  # that takes it for the next answer
+@MORE
+async def test_what_comes_with_an_answer_is_not_taken_for_the_next_one(more: bytes) -> None:
+    async with serving(sends(WHOLE + more), answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        assert (await ask(transport, server.url)).body == b"ok"
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+@MORE
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one(
+    more: bytes, is_noticed: bool
+) -> None:
+    """`is_noticed`: the event loop has had its turns before the next request."""
+    streams: list[ByteStream] = []
+
+    async def remembers(stream: ByteStream) -> None:
+        streams.append(stream)
+        await stream.send(WHOLE)
+
+    async with serving(remembers, answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        assert (await ask(transport, server.url)).body == b"ok"
+        os.write(streams[0].extra(SocketAttribute.raw_socket).fileno(), more)
+        for _ in range(2 if is_noticed else 0):  # it looks what has come, and hands that on
+            await anyio.lowlevel.checkpoint()
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+async def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.services.transport.IDLE_S", 0.0)
+    async with serving(answer()) as server:
+        transport = HttpTransport(server.url, lines=1)
+        for _ in range(2):
+            await ask(transport, server.url)
+        await transport.aclose()
+    assert server.connections == 2
+
+
+async def test_an_answer_that_a_reset_ends_is_lost() -> None:
+    async def breaks_off(stream: ByteStream) -> None:
+        await stream.send(OK + b"\r\nok")
+        await anyio.wait_all_tasks_blocked()
+        await resets(stream)
+
+    await lost_and_next(breaks_off)
+
+
+@without_httpx
+async def test_a_connection_that_is_closed_before_the_request_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connecting = direct.Line._connected
+
+    async def closed(self: direct.Line, connect_s: float) -> direct._Connection:
+        connection = await connecting(self, connect_s)
+        connection.close()
+        await anyio.lowlevel.checkpoint()
+        return connection
+
+    async with serving(answer()) as server:
+        transport = HttpTransport(server.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(direct.Line, "_connected", closed)
+            with pytest.raises(Lost, match="the server closed it"):
+                await ask(transport, server.url)
+        assert (await ask(transport, server.url)).status == 200
+        await transport.aclose()
+
+
+async def test_headers_come_back_without_the_spaces_around_them() -> None:
+    async with serving(sends(OK + TWO + b"X:\r\nY:  a b \t\r\nZ: \xe9\r\n\r\nok")) as server:
+        transport = HttpTransport(server.url)
+        got = await ask(transport, server.url)
+        await transport.aclose()
+    assert got.headers == {"content-length": "2", "x": "", "y": "a b", "z": "é"}
+
+
+async def test_after_a_cancellation_the_rest_of_the_answer_is_not_taken_for_the_next_one() -> None:
+    has_begun, is_over = anyio.Event(), anyio.Event()
+
+    async def begins(stream: ByteStream) -> None:
+        await stream.send(OK + TWO + b"\r\no")
+        has_begun.set()
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await stream.receive()
+        is_over.set()
+
+    async with serving(answer(), begins, answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        await ask(transport, server.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, transport, server.url)
+            await has_begun.wait()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(PATIENCE_S):
+            await is_over.wait()
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+@without_httpx
+@pytest.mark.parametrize(
+    "headers",
+    [{"a": "b\r\nc: d"}, {"a": " b"}, {"a": "b\n"}, {"a": "b\0"}, {"a": "é"}, {"a b": "c"}, {"": "b"}],
+)
+async def test_a_request_that_would_not_be_one_is_not_sent(headers: dict[str, str]) -> None:
+    async with serving(answer()) as server:
+        transport = HttpTransport(server.url)
+        with pytest.raises(NotSent, match="the request is not valid"):
+            await ask(transport, server.url, **headers)
+        await transport.aclose()
+    assert (server.requests, server.connections) == ([], 0)
+
+
+async def test_a_get_says_where_it_goes_and_what_it_takes() -> None:
+    async with serving(answer()) as server:
+        transport = HttpTransport(server.url)
+        await ask(transport, server.url, authorization="Bearer t", **{"accept-encoding": "gzip"})
+        await transport.aclose()
+    first, *fields = server.requests[0].lower().removesuffix("\r\n\r\n").split("\r\n")
+    host = server.url.removeprefix("http://")
+    assert first == "get /v1 http/1.1"
+    assert {f"host: {host}", "authorization: bearer t", "accept-encoding: identity"} == set(fields)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="without IPv6")
+async def test_a_host_of_ipv6_is_asked() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("without IPv6")
+    async with serving(answer(b"ok"), host="::1") as server:
+        transport = HttpTransport(server.url)
+        assert (await ask(transport, server.url)).body == b"ok"
+        await transport.aclose()
+    assert f"host: {server.url.removeprefix('http://')}\r\n" in server.requests[0].lower()
+
+
+async def test_answers_come_over_tls_as_they_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, tls = certified("localhost", tmp_path / "tls")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    behaviours = (
+        answer(b"1"),
+        answer(1_000_000 * b"2"),
+        then_closes(sends(OK + b"\r\n3")),
+        then_closes(sends(OK + TWO + b"\r\n4")),
+        answer(b"5"),
+    )
+    async with serving(*behaviours, tls=tls) as server:
+        transport = HttpTransport(server.url, lines=1)
+        bodies = [(await ask(transport, server.url)).body for _ in range(3)]
+        with pytest.raises(Lost, match="before the answer was complete"):
+            await ask(transport, server.url)
+        bodies.append((await ask(transport, server.url)).body)
+        await transport.aclose()
+    assert bodies == [b"1", 1_000_000 * b"2", b"3", b"5"]
+    assert server.connections == 3
