@@ -29,7 +29,6 @@ from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.services.observe import Unchanged
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
@@ -81,8 +80,7 @@ async def make_plan(
             siblings=await project.siblings() if takes_over else Siblings(),
         )
     )
-    unchanged = Unchanged(planner.leaves_unchanged, planner.answer_unchanged)
-    await read_all(project, planner.reads(), planner.answer, planner.about, unchanged)
+    await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
     if desired.trusted is not None:

@@ -10,7 +10,6 @@ Each worker has a line of its own (an httpx transport with one connection): http
 pool rescans all its connections at each request, which costs 10 times the request.
 """
 
-import copy
 import ipaddress
 import re
 import sys
@@ -78,10 +77,6 @@ class GetOnly:
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
-
-    def anew(self) -> "GetOnly | None":
-        """See `HttpTransport.anew`; None where there is no HTTP below."""
-        return GetOnly(self._inner.anew()) if isinstance(self._inner, HttpTransport) else None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
@@ -172,7 +167,6 @@ class HttpTransport:
         self._proxy = _proxy_of(parts)
         self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
         self._max_body = max_body
-        self._lines = lines
         self._slots = anyio.Semaphore(lines, fast_acquire=True)
         self._idle: list[httpx.AsyncHTTPTransport] = []
         self._idle_direct: list[Line] = []
@@ -211,13 +205,6 @@ class HttpTransport:
         with anyio.fail_after(within_s):
             await self._slots.acquire()
         return within_s - (anyio.current_time() - began_s)
-
-    def anew(self) -> "HttpTransport":
-        """The same without a connection, for a process that was forked from this one."""
-        made = copy.copy(self)
-        made._slots = anyio.Semaphore(self._lines, fast_acquire=True)
-        made._idle, made._idle_direct = [], []
-        return made
 
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""
