@@ -13,8 +13,9 @@ opened; open it again to see what changed in them since.
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
 from reconciler.core.model import Address
@@ -63,8 +64,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProject:
+class OpenProject(Struct, frozen=True):
     """A project between `open_project` and its end.
 
     `desired`: its manifests. `project`: its state, platform and providers, as the pipeline takes them.

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from reconciler.approvals.rules import LONGEST, Rule
 from reconciler.approvals.ssh import signing_key, verifies
 from reconciler.approvals.statement import NAMESPACE, Approval
@@ -22,8 +24,7 @@ class Signers:
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Struct, frozen=True):
     """What an approval must be about, to count: digests of the plan and its rehearsal, and the rest of it.
 
     `used`: the ids of approvals that runs have used.

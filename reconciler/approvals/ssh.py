@@ -8,10 +8,11 @@ import tempfile
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.approvals.statement import NAMESPACE
 from reconciler.core.errors import ReconcilerError
@@ -22,8 +23,7 @@ _TO_SIGN = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "DISPLAY", "W
 _MAGIC = b"SSHSIG"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """`file`: what `ssh-keygen -f` takes; None for a key of the agent. `public`: "ssh-ed25519 AAAA…"."""
 
     file: Path | None

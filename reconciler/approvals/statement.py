@@ -13,10 +13,12 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from reconciler.core.errors import ReconcilerError
 
@@ -33,8 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """`plan`, `rehearsal`: digests; "" for a plan that was not rehearsed. `lineage`: of the state.
 
     `id`: random, so that two approvals are never the same one.
@@ -56,8 +57,7 @@ class Statement:
         return (json.dumps({"format": FORMAT, **said}, indent=1) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """`name`: of its file, for people. `signature`: as `ssh-keygen` writes it."""
 
     statement: Statement

@@ -3,11 +3,11 @@
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output

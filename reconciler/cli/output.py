@@ -3,11 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli.context import REPORT
 from reconciler.cli.options import of_this_run

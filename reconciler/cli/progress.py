@@ -5,10 +5,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.errors import Locked, named
@@ -115,8 +115,7 @@ class PlainReporter(Reporter):
         click.echo(visible(text), err=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
+class _Count(Struct, frozen=True):
     """What is waited for, with seconds that go on by themselves from `from_s`, which was so at `at_s`."""
 
     before: str

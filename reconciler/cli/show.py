@@ -1,9 +1,9 @@
 """`reconcile show`: one resource as the platform and the record have it."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS

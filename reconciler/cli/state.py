@@ -1,8 +1,7 @@
 """`reconcile state`: what is recorded, and what a person does about it."""
 
-from dataclasses import replace
-
 import click
+from msgspec.structs import replace
 
 from reconciler.cli import options, state_upkeep
 from reconciler.cli.addresses import ADDRESS, DECLARABLE

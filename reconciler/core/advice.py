@@ -7,8 +7,9 @@ that they act on the same state and platform.
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 PROGRAM = "reconcile"
 
@@ -23,8 +24,7 @@ _ON_STATE = frozenset(
 _ON_STATE_TOO = frozenset({("secret", "fingerprint")})
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The options of a run that a suggested command needs, too. "": not given.
 
     `state`: never one that may hold a password.

@@ -1,10 +1,9 @@
 """Who ran something, and why, as the journal stores it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(Struct, frozen=True):
     """Each is "" where it is not known. `url`: of the CI run; `reason`: in a person's words."""
 
     actor: str = ""

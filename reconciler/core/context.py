@@ -3,9 +3,10 @@
 Later reports and approvals sign this shape, so it stays as it is.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+
+from reconciler.core.saved import Saved
 
 BASE = "base"  # a name that no environment can have: the manifests without an overlay, and their state
 EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one each time
@@ -24,8 +25,7 @@ class Origin(NamedTuple):
 UNKNOWN_ORIGIN = Origin()
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Saved, frozen=True):
     """Which environment, platform and state a report is about, and which manifests. JSON has the same names.
 
     `platform`: its address; None where none is configured. `state`: its URL, without credentials.

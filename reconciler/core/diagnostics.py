@@ -1,11 +1,13 @@
 """Problems as data: what a person must know about a manifest, a plan or a run, and where it stands."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.core.advice import Command
+from reconciler.core.saved import Saved
 
 IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
 APPROVAL_NEEDED = (
@@ -43,8 +45,7 @@ class Span(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Saved, frozen=True):
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
     `label` is the text beside the caret, `help` says how to go on; `advice`: the commands in these texts.

@@ -26,10 +26,17 @@ class Digest:
     def __hash__(self) -> int:
         return hash(str(self))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _taken, (str(self),)
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(
-            lambda text: cls(lambda: text),
+            _taken,
             core_schema.str_schema(),
             serialization=core_schema.to_string_ser_schema(),
         )
+
+
+def _taken(text: str) -> Digest:
+    return Digest(lambda: text)

@@ -8,13 +8,16 @@ resource needs; the calls that carry it out are `steps.Step`.
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Span
+from reconciler.core.saved import Saved
 
 Path = tuple[str | int, ...]  # keys and list indices from the document's root: ("spec", "size_gb")
 
@@ -69,8 +72,7 @@ class Deletion(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
+class Lifecycle(Saved, frozen=True):
     """How a resource may be treated. Stored with the record, so that it outlives the manifest.
 
     `restart`: whether an owed restart of its machine may be carried out, or only be reported.
@@ -93,8 +95,7 @@ class Reference(NamedTuple):
     once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ignore:
+class Ignore(Struct, frozen=True):
     """A field of `spec` whose difference is ignored through the day `until` (UTC; None: forever).
 
     `path`: where in the manifest that is said.
@@ -106,8 +107,7 @@ class Ignore:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Relocation:
+class Relocation(Struct, frozen=True):
     """How an environment changes the addresses of the manifests.
 
     `addresses`: for each address of the manifests the one it has here. `apps`: the apps that the resources
@@ -118,8 +118,7 @@ class Relocation:
     apps: Mapping[tuple[str, str], frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """One desired object: a validated manifest (one of `count` of them).
 
     `spec` is the kind's own pydantic model; `spec.model_fields_set` are the fields
@@ -195,8 +194,7 @@ def unpack_span(file: str, packed: int) -> Span:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Obligation:
+class Obligation(Struct, frozen=True):
     """Work that a call left owed, kept with the record until it is done.
 
     `certainty` is "unknown" if the answer that says whether it is owed was lost.
@@ -208,8 +206,7 @@ class Obligation:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class StateRecord:
+class StateRecord(Struct, frozen=True):
     """What we know of one object of ours. `id` is the platform's id ("" for objects known by name only).
 
     `applied` holds the managed fields as last sent or found equal, and the
@@ -230,8 +227,7 @@ class StateRecord:
     serial: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """The answer to one read. Only a complete one may mean that an object is absent.
 
     `at` is the platform's own time (its Date header), so that ages do not depend on our clock.
@@ -304,8 +300,7 @@ class Impact(StrEnum):
     DATA_LOSS = "data_loss"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Saved, frozen=True):
     """One field that differs. Values are JSON; a secret's are `SENSITIVE`."""
 
     path: str
@@ -314,8 +309,7 @@ class FieldChange:
     effect: Effect
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Saved, frozen=True):
     """What a resource needs. `action`: the weightiest action; `also`: the other ones.
 
     `id` is the platform's, where one is known. `advice`: the reason's commands.
@@ -335,8 +329,7 @@ class Change:
         return (self.action, *self.also)
 
 
-@dataclass(frozen=True, slots=True)
-class Owed:
+class Owed(Saved, frozen=True):
     """An obligation as plans and reports show it. `advice`: what to run once it is done."""
 
     address: Address

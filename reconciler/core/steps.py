@@ -5,14 +5,18 @@ secret that is read at the moment of sending (`SecretRef`); both print as
 templates. A plan therefore shows, stores and runs the same thing.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.digest import Digest
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
+from reconciler.core.saved import Saved
 from reconciler.core.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -20,8 +24,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 PLATFORM = "platform"  # the service that most calls are for; others go by the name of their ExtensionProvider
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRef:
+class OutputRef(Saved, frozen=True):
     """A value from an answer. `source` is an address (the object's latest known fields)
     or a step id (that call's raw reply); `path` is dotted: `endpoints.primary.pooler.host`.
     `or_kept`: in `StepEffect.applied`, a value that the answer lacks leaves what the record holds.
@@ -39,8 +42,7 @@ class OutputRef:
 RUN_BEGAN = OutputRef("run", "began_at", or_kept=True)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SecretRef:
+class SecretRef(Struct, frozen=True):
     """A secret value, resolved when it is sent. A record stores its keyed fingerprint.
 
     `env`: name of a variable; `file`: a path; `template`: `parts`, joined; `each`: the value of the key that
@@ -58,8 +60,7 @@ class SecretRef:
         return SENSITIVE
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Saved, frozen=True):
     """Text with values from earlier answers in it, such as a path with a new object's id.
 
     The source `state` is this program's own: its `lineage` is known once the state exists.
@@ -71,8 +72,7 @@ class Template:
         return "".join(map(str, self.parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Saved, frozen=True):
     """One GET of `service`. `shape`: what its answer holds.
 
     `sensitive`: the answer may hold a secret value, so only its fields known to be harmless are kept.
@@ -84,7 +84,7 @@ class Read:
     sensitive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Call:
     """One request to `service` (`PLATFORM`, or a provider's name).
 
@@ -94,7 +94,7 @@ class Call:
 
     method: Method
     path: str | Template
-    body: Mapping[str, Any] | None = field(default=None, repr=False)
+    body: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     service: str = PLATFORM
     sensitive: bool = False
 
@@ -133,8 +133,7 @@ def with_sensitivity(data: Any) -> Any:
     return copy
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Saved, frozen=True):
     """True of an object whose `field` is one of `any_of`, or at least `at_least`; `fails` end the wait."""
 
     field: str
@@ -143,8 +142,7 @@ class Condition:
     fails: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Saved, frozen=True):
     """After the call, read until the condition holds.
 
     `item`: the id of the object in a list answer; `OutputRef` when the reply names it. When the
@@ -168,8 +166,7 @@ class Wait:
     timed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForEach:
+class ForEach(Saved, frozen=True):
     """A step that stands for one call a key of a mapping from text to secret text, which an answer brings.
 
     `over`: that mapping. In the path, `EACH_KEY` stands for the key; in the body, `EACH_VALUE` for the value.
@@ -198,8 +195,7 @@ EACH_KEY = OutputRef("each", "key")
 EACH_VALUE = SecretRef("each")
 
 
-@dataclass(frozen=True, slots=True)
-class Owes:
+class Owes(Saved, frozen=True):
     """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown."""
 
     work: Literal["restart"]
@@ -207,8 +203,7 @@ class Owes:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepEffect:
+class StepEffect(Saved, frozen=True):
     """What the success of a call means.
 
     `applied`: what the record then holds (values may be OutputRef and SecretRef).
@@ -228,23 +223,20 @@ class StepEffect:
     owes: Owes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IfOwed:
+class IfOwed(Saved, frozen=True):
     """Sent only if one of `addresses` still owes a restart. `settles`: after success none of them does."""
 
     addresses: tuple[Address, ...]
     settles: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnlessRecorded:
+class UnlessRecorded(Saved, frozen=True):
     """Not sent if the record's field `field` already equals the one in `StepEffect.applied`."""
 
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Already:
+class Already(Saved, frozen=True):
     """A refusal means done if `wait` holds, because the requested state is already reached."""
 
     wait: Wait
@@ -255,15 +247,13 @@ Guard = (
 )  # conditions under which a planned call is not needed: at most one of them
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Saved, frozen=True):
     """After a lost reply, a person decides."""
 
     how: Literal["ask"] = "ask"
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Saved, frozen=True):
     """After a lost reply the call is sent again: it sets an absolute value.
 
     `own_id`: the field of `StepEffect.applied` with an id that the call itself gives the object: the record
@@ -277,8 +267,7 @@ class Repeat:
 FOUND_ID = OutputRef("found", "id")
 
 
-@dataclass(frozen=True, slots=True)
-class Find:
+class Find(Saved, frozen=True):
     """After a lost reply, the created object is looked up in `read`, by equal `match` fields and a baseline.
 
     `unattached`: fields that must be empty for the object to be ours to take. `keep`: the field of the
@@ -297,8 +286,7 @@ class Find:
 Recovery = Ask | Repeat | Find
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Saved, frozen=True):
     """One call of the plan, and what its outcome means. Kinds make them with `kinds.steps`.
 
     A GET is not sent by itself: such a step only waits.
@@ -339,8 +327,7 @@ class Step:
         return replace(self, effect=replace(self.effect, applied=applied), **fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Saved, frozen=True):
     """What must be unchanged before apply sends anything for `address`.
 
     `fields` of the object `id` (or, without an id, the ids of all present objects equal in
@@ -356,8 +343,7 @@ class Expectation:
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Saved, frozen=True):
     """What the record stores about the resource besides its fields; written with the first outcome.
 
     `applied` is for a change that sends nothing (an adoption, a live object that already equals).
@@ -373,8 +359,7 @@ class Binding:
     settles: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Saved, frozen=True):
     """A record that gets another address, without a call. `serial` is the record's, as for an Expectation."""
 
     source: Address
@@ -383,8 +368,7 @@ class Move:
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestSet:
+class ManifestSet(Saved, frozen=True):
     """Which manifests were loaded, and a digest of their content.
 
     `paths`: as given, from the project's root; empty for the configured ones. `ref`: the git revision that
@@ -398,8 +382,7 @@ class ManifestSet:
     targets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Saved, frozen=True):
     """Everything that one apply will do.
 
     `changes` omits resources that need nothing, which `unchanged` counts, and resources that are declared or
@@ -436,8 +419,7 @@ class Plan:
 OutcomeWord = Literal["done", "pending", "unknown", "failed", "skipped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The outcome of one step. `error` is one sentence, also for a skipped step: why.
 
     `note`: what else a person should know. `undecided`: what the platform shows does not tell what became

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, ClassVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -69,8 +69,7 @@ def _declared_ids(model: type[Wire]) -> tuple[str, ...]:
     return tuple(name for name in model.ids if name in model.model_fields)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What the answer to a GET contains: one object of `model`, or `many`. As text: its permanent name."""
 
     model: type[Wire]

@@ -1,8 +1,9 @@
 """What one look at one thing found."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from reconciler.core.advice import Command
 
@@ -13,8 +14,7 @@ class Outcome(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """`name`: what was looked at. `help`: the way out, with the commands in `advice`."""
 
     name: str

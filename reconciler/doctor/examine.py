@@ -1,7 +1,8 @@
 """All checks of one project, in the order in which a person would go through them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
@@ -22,8 +23,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """What was looked at, and what was found."""
 
     context: Context

@@ -6,10 +6,10 @@ being drift; the next apply records the new value, and sends nothing.
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from reconciler.core.advice import command

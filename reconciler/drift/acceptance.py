@@ -1,16 +1,17 @@
 """What is written into manifests because the platform shows it, and what cannot be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Change
 from reconciler.core.steps import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """One value that was written: where, and what the manifest said before."""
 
     address: Address
@@ -20,8 +21,7 @@ class Accepted:
     after: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """One value that cannot be written, and where a person has to edit. `path`: "" for all of the address."""
 
     address: Address
@@ -29,8 +29,7 @@ class Refusal:
     why: Diagnostic
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
+class Acceptance(Struct, frozen=True):
     """What became of a wish to accept. With a refusal nothing was written.
 
     `remaining`: the changes that still are drift. `others`: addresses that could be accepted without those

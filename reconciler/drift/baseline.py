@@ -7,10 +7,12 @@ object with another id, is new. An object that got another address stays known.
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import has_errors
@@ -26,8 +28,7 @@ FILE_NAME = "drift-baseline.json"
 FORMAT_VERSION = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """`entries`: each value known to have drifted, by what it is known by."""
 
     lineage: str

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, error
@@ -35,8 +37,7 @@ from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 
 
-@dataclass(frozen=True, slots=True)
-class Drifted:
+class Drifted(Struct, frozen=True):
     """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere)."""
 
     resource: Resource
@@ -44,8 +45,7 @@ class Drifted:
     live: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """A plan without steps, and behind each of its changes what was compared.
 
     `unmanaged`: what moved of fields that no manifest says; the plan has no change for it.

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Address, Path, Resource
@@ -11,8 +12,7 @@ from reconciler.drift.acceptance import Accepted
 from reconciler.manifests.writing.write import scalar
 
 
-@dataclass(frozen=True, slots=True)
-class Environments:
+class Environments(Struct, frozen=True):
     """`chosen`: the one whose drift it is, "" for none. `folder`: of all overlays, relative to the root."""
 
     chosen: str

@@ -2,8 +2,9 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Resource

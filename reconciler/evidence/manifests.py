@@ -1,7 +1,8 @@
 """The manifests that a run was made from: those of the working tree, or of the revision that it recorded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
@@ -15,8 +16,7 @@ from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.state.runs import PastRun
 
 
-@dataclass(frozen=True, slots=True)
-class MadeFrom:
+class MadeFrom(Struct, frozen=True):
     effective: Sequence[Effective]
     resources: Sequence[Resource]
 

@@ -1,13 +1,15 @@
 """A case is played again: its manifests are applied on its world, in simulated time, and meet its faults."""
 
 import asyncio
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import has_errors
@@ -113,7 +115,7 @@ def _left(original: Original) -> set[str]:
 
 def _project(twin: Twin, process: Process, entries: int | None) -> Project:
     project = twin.project(process)
-    return replace(
+    return dataclasses.replace(
         project,
         store=_Dying(MemoryStore(twin.memory), process, entries),
         platform=platform_client(

@@ -6,8 +6,9 @@ of the row is the SHA-256 of that (`state.chain`).
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.evidence.archive import Damaged, digest
 from reconciler.state.codec import decode_entry
@@ -17,8 +18,7 @@ from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
 HEAD = "head.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """`parts`: the rows, by the name of each, and the heads of all scopes at one moment."""
 
     parts: Mapping[str, bytes]
@@ -60,8 +60,7 @@ def row_bytes(previous: str, row: Row) -> bytes:
     return f"{head}\n{data}".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Proven:
+class Proven(Struct, frozen=True):
     """What the rows of a bundle say. `entries`: as `Store.journal` returns them. `started`: of the run."""
 
     lineage: str

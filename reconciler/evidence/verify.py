@@ -1,8 +1,9 @@
 """Whether a bundle is what was written: offline, from its bytes alone, and what it then proves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.approvals.ssh import verifies, why_not_signed
 from reconciler.approvals.statement import Statement, parse_statement
@@ -14,8 +15,7 @@ from reconciler.state.store import Run
 PLAN, REHEARSAL = "plan.json", "rehearsal.json"
 
 
-@dataclass(frozen=True, slots=True)
-class SignedBy:
+class SignedBy(Struct, frozen=True):
     """`known`: its key is one of the allowed signers'. `reason`: as signed."""
 
     principal: str
@@ -23,8 +23,7 @@ class SignedBy:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """`parts`: their names. `head`: the state's, right after the run. `rows`: what the journal says."""
 
     rows: Proven

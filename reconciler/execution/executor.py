@@ -1,11 +1,11 @@
 """Runs the steps of a plan: in order, in parallel where allowed; each outcome is stored immediately."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.durations import since

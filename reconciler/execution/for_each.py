@@ -4,10 +4,12 @@ All keys and values are checked before the first call. If a key is not a valid n
 address, or a value is not text, no call is sent.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -146,7 +148,7 @@ def _calls_of(
     assert isinstance(step.call.path, Template)
     for key, value in values.items():
         body = {name: value if part == EACH_VALUE else part for name, part in (step.call.body or {}).items()}
-        call = replace(step.call, path=_path(step.call.path.parts, key), body=body)
+        call = dataclasses.replace(step.call, path=_path(step.call.path.parts, key), body=body)
         applied = {each.keep + key: print_of(key, value)}
         yield key, step.replaced(applied, id=f"{step.id}[{key}]", call=call, for_each=None)
 

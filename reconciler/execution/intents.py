@@ -1,20 +1,21 @@
 """What the journal stores about a call before sending: enough to settle it after a crash, but no secret."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
+from msgspec import to_builtins
+from msgspec.structs import asdict, replace
 from pydantic import TypeAdapter
 
 from reconciler.core.model import DELETION_SENT, Address, Lifecycle, StateRecord
+from reconciler.core.saved import Saved
 from reconciler.core.steps import PLATFORM, Read, with_sensitivity
 from reconciler.kinds import find_kinds
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Saved, frozen=True):
     """One call that is about to be sent to `service`.
 
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
@@ -43,12 +44,12 @@ class Intent:
     service_at: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
-        data = asdict(self)
-        for name, read in (("find", self.find), ("one", self.one)):
-            if read is not None:
-                data[name] = {**asdict(read), "shape": str(read.shape)}
-        data["service_at"] = self.service_at.isoformat() if self.service_at is not None else None
-        return data
+        return asdict(self) | {
+            "lifecycle": asdict(self.lifecycle),
+            "find": _read_json(self.find),
+            "one": _read_json(self.one),
+            "service_at": self.service_at.isoformat() if self.service_at is not None else None,
+        }
 
     def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:
         """The record of the object that this call made."""
@@ -102,6 +103,12 @@ class Intent:
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
         find_kinds()  # their models have the shapes that reads name
         return _adapter().validate_python({**data, "find": with_sensitivity(data.get("find"))})
+
+
+def _read_json(read: Read | None) -> dict[str, Any] | None:
+    if read is None:
+        return None
+    return asdict(read) | {"path": to_builtins(read.path), "shape": str(read.shape)}
 
 
 @cache

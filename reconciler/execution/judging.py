@@ -1,8 +1,9 @@
 """What an answer means for a step: what it says by itself, and what a look at the platform shows."""
 
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from reconciler.core.clock import sleep_telling
 from reconciler.core.errors import AppMissing, NotFound, PlatformError

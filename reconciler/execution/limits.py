@@ -1,10 +1,9 @@
 """The bounds of one run."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """`concurrency`: calls at a time; `read_concurrency`: GETs at a time while planning.
 
     `deadline_s` bounds one request, `settle_s` how late a lost create may still show up.

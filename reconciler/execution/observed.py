@@ -8,9 +8,9 @@ of the state for a value finds it. An object that several answers hold is kept o
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from reconciler.core.model import Address, Observation, StateRecord

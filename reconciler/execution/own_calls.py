@@ -7,10 +7,11 @@ approvals decide. Each kind declares its requests (`Kind.own_calls`).
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
@@ -29,8 +30,7 @@ from reconciler.services.registry import Services
 Records = Mapping[Address, StateRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Grounds:
+class Grounds(Struct, frozen=True):
     """What is known besides the plan. `records`: as they were loaded under the lease, moves carried out.
 
     `observed`: what is read under it, at `now`, once the plan's reads are known to be its own. `resources`:

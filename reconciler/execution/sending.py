@@ -1,12 +1,13 @@
 """One call of a step: its intent, the sending, and its outcome, which is durable before all else."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Literal
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.lookup import NOTHING, Lookup
@@ -46,7 +47,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     if foreign:
         raise Refused(f"{foreign}; it was not sent")
     body = fill_body(step.call.body, run.outputs, run.read_secret)
-    call = replace(step.call, path=path, body=body)
+    call = dataclasses.replace(step.call, path=path, body=body)
     client = run.services.of(call.service)
     lost, limited = 0, Limited(run.clock)
     outcome = Outcome(Verdict.NO)
@@ -230,7 +231,7 @@ async def _send(
         )
         if says_gone(step, outcome):
             # A token without access, or an edge that lags behind, gives the same answer: a read decides.
-            outcome = replace(outcome, kind=Verdict.UNKNOWN)
+            outcome = dataclasses.replace(outcome, kind=Verdict.UNKNOWN)
         answered(outcome)
     except ReconcilerError as refused:  # by our own client, before anything was sent
         outcome = Outcome(Verdict.NO, message=refused.message)

@@ -3,13 +3,14 @@
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock, sleep_telling
 from reconciler.core.errors import Down, PlatformError, TransportError
@@ -26,8 +27,7 @@ BETWEEN_LISTS_S = 5.0
 DATE_IS_WITHIN_S = 1.0  # a Date header has whole seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person.
 
     `unread`: undecided only because the platform could not be read, so a later read may decide.

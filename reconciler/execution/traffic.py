@@ -7,10 +7,11 @@ asks for, or until an outcome is stored, does not.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock

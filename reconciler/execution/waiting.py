@@ -1,9 +1,11 @@
 """Waiting for the effect of a call: read until a condition holds or the deadline passes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import AppMissing, NotFound, NotYet, PlatformError, Unauthorized
@@ -16,8 +18,7 @@ LONGEST_PAUSE_S = 5.0
 OUTAGE_S = 60.0  # of failed reads alone: then the next apply waits on
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(Struct, frozen=True):
     """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done.
 
     `watched`: an earlier read showed that it was not over yet. `silent_s`: how long all reads have failed, if

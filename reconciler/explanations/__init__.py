@@ -4,14 +4,14 @@ A page begins with `# CODE: title`. Then come the cause, an example (the manifes
 one, and the diagnostic as ```text, just as it is printed) and the cure. Tests compare both with the product.
 """
 
-from dataclasses import dataclass
 from importlib.resources import files
+
+from msgspec import Struct
 
 _SUFFIX = ".md"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """`title` says in one line what the code means; `text` is the rest of the page, in Markdown."""
 
     code: str

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Job
@@ -18,8 +19,7 @@ PER_PAGE = 100
 MOST_PAGES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """`url`: for people; "" where nothing tells it."""
 
     id: int
@@ -28,8 +28,7 @@ class Comment:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(Struct, frozen=True):
     """`head`: its newest commit. `merge`: what the host made, or makes, of it in the base branch; or ""."""
 
     head: str

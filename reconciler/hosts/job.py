@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
 from pydantic_core import from_json
 
 from reconciler.core.errors import ReconcilerError
@@ -32,8 +33,7 @@ _PATH = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*", re.ASCII)
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What options say; "" or 0 for what they do not."""
 
     host: str = ""

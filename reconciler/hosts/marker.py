@@ -5,8 +5,9 @@ a number, and only the very beginning of a comment counts.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 _RUN = re.compile(
     r"<!-- reconcile-run: commit=(?P<commit>[0-9a-f]{7,64}|-) at=(?P<at>\S{1,40}) "
@@ -14,8 +15,7 @@ _RUN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """`commit`: what the comment is about; "" where nobody knows. `at`: when its report was made.
 
     `nonce`: of the run that wrote it, so that a comment is known again whose answer was lost.

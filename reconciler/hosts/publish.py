@@ -1,9 +1,10 @@
 """One comment for each environment: made, updated in place, or left alone where it is newer."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.host import Comment, Host, PullRequest
@@ -18,8 +19,7 @@ OUTDATED = "**Outdated:** the pull request has newer commits than this report is
 _CLOCKS = timedelta(minutes=5)  # by which two clocks may differ
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """`url`: of the comment; "" where there is none, or nothing tells.
 
     `commit`: what a status belongs to; "" where the report is stale, or nobody knows.
@@ -30,8 +30,7 @@ class Published:
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What is to be published. `text`: within so many bytes, with a remark above it where that is not "".
 
     `revision`: of the manifests that the report is about; None where git knows none. `at`: when it was made;

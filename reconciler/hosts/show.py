@@ -1,7 +1,8 @@
 """What `comment` does: from reports to a comment and a status."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import BASE, Context
@@ -21,8 +22,7 @@ from reconciler.services.transport import HttpTransport
 _HOSTS: dict[HostName, type[Host]] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """`status`: that was set; None for none."""
 
     environment: str

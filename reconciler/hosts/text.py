@@ -2,8 +2,9 @@
 
 import html
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.hosts.host import State

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from reconciler.core.advice import Command, command
 from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
@@ -20,8 +22,7 @@ from reconciler.policies.giving import Given, Giving
 DISAGREEMENT = object()  # what two policies give that differ
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """One present object as it was found. `place`: its app, or the organization where it was listed."""
 
     kind: Importable
@@ -43,8 +44,7 @@ class Live:
         return f"{self.kind.name} {shown}{where}"
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """An object that gets no manifest. `why`:
 
     known      a manifest or a comment has it

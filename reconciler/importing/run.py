@@ -3,10 +3,11 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anyio.lowlevel import checkpoint
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error, warning
@@ -34,8 +35,7 @@ _HEAD = (
 _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Unmanaged:
+class Unmanaged(Struct, frozen=True):
     """What the platform has and nobody declares or tracks, as manifests; and what else was found.
 
     `reported`: keys of the skipped objects that a diagnostic tells of.
@@ -47,8 +47,7 @@ class Unmanaged:
     reported: frozenset[tuple[str, str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """One file of an import, and what of it the file gets."""
 
     change: Change

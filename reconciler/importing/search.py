@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Observation
@@ -16,8 +18,7 @@ from reconciler.kinds.roles import Importable
 from reconciler.pipeline.project import Project, read_all
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What to look for. `objects`: app and id; `ids`: of objects whose app nobody named.
 
     `alone`: ids of objects outside apps; `either`: words that are such an id or an app.
@@ -33,8 +34,7 @@ class Wanted:
     kinds: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`by_id`: keys of what was named by its id. `problems`: what could not be read or found."""
 
     live: Sequence[Live]

@@ -5,7 +5,8 @@ take that away. The mistake is the overlay's, so what is said of it points there
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Path

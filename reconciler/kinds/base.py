@@ -6,11 +6,11 @@ which fields there are, and which steps create, change and remove an object.
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from reconciler.core.advice import Command
@@ -42,8 +42,7 @@ class Power(NamedTuple):
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """Everything known about one address when its change is decided.
 
     `live` is the matched wire object, None when there is none. `now` is the platform's time.
@@ -99,8 +98,7 @@ class Subject:
         return self.resource.span(*path) if self.resource is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(Struct, frozen=True):
     """What a kind says should happen to one subject: steps in order, and what they amount to.
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
@@ -122,8 +120,7 @@ class Moves:
 ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCall:
+class OwnCall(Struct, frozen=True):
     """A request that steps of one address may send to `service`, whatever a plan says.
 
     `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`

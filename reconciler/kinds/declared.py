@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 
 from reconciler.core.model import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """`spec` holds JSON values, without `name`. `refused`: why no manifest can stand for the object.
 
     `comments`: by path in the manifest, what its fields cannot say. `place`: app or organization.

@@ -2,9 +2,9 @@
 
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict
 
 from reconciler.core.diagnostics import Diagnostic, Span
@@ -25,8 +25,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of `Spec` that can be compared.
 
     `effect`: what changing it means (REFUSED: the platform cannot).

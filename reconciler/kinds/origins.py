@@ -1,7 +1,8 @@
 """What an object is made from: needed once. It may leave the manifests when the object is there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Reference, Resource, StateRecord

@@ -8,9 +8,10 @@ The functions at the end answer for every kind, with or without the role.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step

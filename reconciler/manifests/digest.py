@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterable, Set
-from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import asdict, replace
 from pydantic_core import to_json
 
 from reconciler.core.model import Address, Lifecycle, Resource
@@ -37,7 +37,7 @@ def _text(resource: Resource) -> bytes:
 
 def _more(resource: Resource) -> bytes:
     asked = meant(resource)
-    return to_json([(name, _in_order(asked[name])) for name in _MORE])
+    return to_json([(name, _in_order(asked[name])) for name in _MORE], fallback=asdict)
 
 
 @lru_cache(maxsize=1000)

@@ -3,8 +3,9 @@
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.manifests.reading.text import MOST_BYTES

@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.garbage import collector_paused
@@ -27,8 +28,7 @@ BYTES_FOR_TWO = 200_000  # of files to compose: below, a second process costs mo
 _SHARE_OF_FIRST = 0.35  # of these bytes: only the first process validates, too
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """What the manifests say, in the order of files and documents.
 
     `resources` are those whose documents are valid; with errors among `diagnostics` they are not

@@ -1,8 +1,9 @@
 """What is written when records get other addresses: the same for a Moved manifest and for `state mv`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.model import Address, StateRecord

@@ -10,7 +10,8 @@ several, the names tell: see `moves.pair`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error, warning
@@ -30,8 +31,7 @@ Came = dict[Address, list[Resource]]  # by the address without its [index], as i
 Left = dict[Address, list[StateRecord]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     """What may be one resource under two names: `pairs` of (record, new resource), those of one `count`.
 
     `differing`: fields that a plan would change afterwards. `others`: records that it may be as well.
@@ -105,8 +105,7 @@ class Rename:
         return tuple(command("state", "mv", old.address, new.address) for old, new in self._moves())
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """New resources, those of one `count`, that may be one of `records`: nothing tells which became which."""
 
     resources: Sequence[Resource]

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
@@ -10,8 +11,7 @@ from reconciler.kinds.roles import claim_of
 from reconciler.moves.compare import differing
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(Struct, frozen=True):
     """The answers that planning needs about records whose manifest is not among the resources of a plan.
 
     `not_given`: the manifest is in a file that was not given, or was when the record was written.
@@ -24,8 +24,7 @@ class Elsewhere:
     moved: Mapping[Address, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Records of one kind and app beside new resources of the same kind and app.
 
     `suspects`: those whose object a new resource may describe. `declared`: those of which it must be known

@@ -1,8 +1,9 @@
 """Moved entries against each other and against what the manifests declare."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error

@@ -9,7 +9,8 @@ tells: see `Pairing.clear`.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MOST_COMPARED = 2_500  # pairs of names, or for each name only those are looked at that share a rare part;
 _RARE = 100  # so many names at the most hold one,
@@ -21,8 +22,7 @@ _PART = re.compile(r"[^\W\d_]+|\d+")
 Likeness = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """`at`: which came. `to`: which left, the likeliest first; if not `clear`, it may as well be the next."""
 
     at: int

@@ -1,7 +1,9 @@
 """Records that follow their manifests to another address: which do, and what is recorded then. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
@@ -17,8 +19,7 @@ MOVED_FROM = "moved from"
 Records = Mapping[Address, StateRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """`records` as they are once `moves` are carried out. `refused`: why nothing moves to these addresses."""
 
     records: Records

@@ -1,9 +1,10 @@
 """What of a run others want to know, from its report: addresses, words of our own and counts; no values."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
@@ -17,16 +18,14 @@ _MOST_CHARACTERS = 500
 _FAILED, _DECIDE = 1, 3  # exit codes
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One object, or one thing to do where no object is known ("")."""
 
     address: str
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """What all events of one run have in common. `at`: when it ended. `job_url`: "" outside of CI."""
 
     verb: str
@@ -38,8 +37,7 @@ class Run:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """`items`: the first ones; `more`: how many others there are."""
 
     name: EventName

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
@@ -13,8 +14,7 @@ from reconciler.execution.leasing import leased
 from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """`holder`: this process, for people. `by`: who decides, and why. `run`: the id of it in the journal.
 
     `timeout_s`: how long a lock is waited for.

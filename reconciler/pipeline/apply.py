@@ -1,13 +1,15 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.approvals.statement import Approval
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
@@ -58,8 +60,7 @@ from reconciler.state.store import WHOLE_STATE, Lease, State
 PLANS_AFTER_WAITING = 3  # so often an apply that waits for its turn makes its plan
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
@@ -278,7 +279,7 @@ async def _run_under(
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
-        state = replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
+        state = dataclasses.replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
     siblings = await project.siblings() if takes_over(plan, state) else Siblings()
     refuse_recorded_elsewhere(plan, state, siblings)
     observed: dict[Read, Observation] = {}

@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from reconciler.approvals.rules import ApprovalSettings, Rule
@@ -37,8 +37,7 @@ _FETCH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign.
 
     `before`: the revision before the change, if it is known. `is_cut_off`: it is not, and the clone lacks

@@ -5,7 +5,8 @@ a second time.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED

@@ -1,7 +1,8 @@
 """The loaded manifests, with what a plan has to know of them."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, Span
@@ -9,8 +10,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import ManifestSet, Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted:
+class Trusted(Struct, frozen=True):
     """What somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
@@ -23,8 +23,7 @@ class Trusted:
     settings_differ: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Struct, frozen=True):
     """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses

@@ -1,11 +1,14 @@
 """The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.context import BASE, Origin
 from reconciler.core.diagnostics import Diagnostic, has_errors
@@ -129,8 +132,7 @@ def load_service_of(
     return load_policies(config, texts, reporter) if elsewhere else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Manifests:
+class Manifests(Struct, frozen=True):
     """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
 
     `declared`: whether files that were not given hold a record's manifest. `at`: the revision that was read.
@@ -359,7 +361,7 @@ def _before(
     new = config.env and config.env not in config.settings.environments and not base.holds(config.overlay)
     if new:
         return Loaded()
-    base = replace(base, at_hand=blobs(known.files(), base.commit))
+    base = dataclasses.replace(base, at_hand=blobs(known.files(), base.commit))
     return _load([path for path in given if path != "-"], config, base, known, whole=whole)
 
 

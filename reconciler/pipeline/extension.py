@@ -1,8 +1,9 @@
 """What a provider tells of one extension, and where a person signs in to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
 from reconciler.core.model import Address, StateRecord
@@ -18,8 +19,7 @@ from reconciler.services.providers.wire import ExtensionCosts
 from reconciler.state.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class ShownExtension:
+class ShownExtension(Struct, frozen=True):
     """`live` is None when the provider does not have it. `costs` is None where `no_costs` says why.
 
     `sets`: names of the app's secrets that came from it.

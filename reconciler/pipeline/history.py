@@ -1,8 +1,9 @@
 """What was done to a project's objects, by whom and why, as its state's journal has it."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
@@ -14,8 +15,7 @@ from reconciler.state.store import Event, JournalEntry, Store
 _MOST_NAMED = 5  # of the runs that an abbreviation fits
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`running`: the ids of the runs whose process is at work. `names`: what is asked about was called so."""
 
     history: History

@@ -5,8 +5,9 @@ the ids of one platform mean nothing on another.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
+from msgspec import Struct
 
 from reconciler.approvals.judging import About, missing, why_dead, why_late
 from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
@@ -28,8 +28,7 @@ from reconciler.state.store import State
 _SIZES = ("size_gb", "disk_size_gb")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none."""
 
     approvals: tuple[Approval, ...] = ()
@@ -39,8 +38,7 @@ class Given:
 NOTHING = Given()
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """`problems`: what keeps the plan from running; else what of the given ones did not count."""
 
     counting: tuple[Approval, ...]

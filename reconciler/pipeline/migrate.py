@@ -8,9 +8,10 @@ same move can be run again; a run that finds the copy after that step, and can r
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
+from msgspec import Struct
 
 from reconciler.core.errors import COPY, StateMoved, StoreError
 from reconciler.core.reporter import Reporter
@@ -21,8 +22,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """`store` is at `url`, which holds no password; `movable` is its backend."""
 
     store: Store
@@ -45,8 +45,7 @@ async def opened(store: Spooling) -> AsyncIterator[Spooling]:
             await store.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Migrated:
+class Migrated(Struct, frozen=True):
     """What stands at the new place. `before`: it stood there already; at most the last step was due."""
 
     contents: Contents

@@ -3,10 +3,10 @@
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
+from msgspec import Struct
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED
@@ -46,8 +46,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets.
 
     `reason`: why a person does what is done. `base`: the revision before the change, whose rules count.

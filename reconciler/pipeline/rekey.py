@@ -5,7 +5,9 @@ that nobody can change it; what then replaces it appears as a whole. Killed betw
 is what it was, and every verb refuses it until the same command ends what it began.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.errors import REKEYING, ReconcilerError, StateMoved
@@ -19,8 +21,7 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE
 
 
-@dataclass(frozen=True, slots=True)
-class Rekeyed:
+class Rekeyed(Struct, frozen=True):
     """`recipients`: none for a state that is no longer encrypted. `generation` counts its content keys.
 
     `head_before`, `head`: of the state (`chain.state_head`), which is another one with every key.

@@ -1,8 +1,9 @@
 """What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.errors import PlatformError, ReconcilerError

@@ -1,8 +1,9 @@
 """What reviewers may know of secret values: whether they are the ones that were set."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
@@ -19,8 +20,7 @@ from reconciler.state.store import Store
 Comparison = Literal["same", "differs", "not_set", "not_readable", "not_known"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprinted:
+class Fingerprinted(Struct, frozen=True):
     """One secret: the keyed fingerprint of the value that its source gives now, compared with the record's.
 
     `not_set`: nothing is recorded yet; `not_readable`, `not_known` (it needs an answer of the platform):

@@ -1,8 +1,10 @@
 """One resource as the platform and the record have it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.errors import NotFound
 from reconciler.core.model import Address, StateRecord
@@ -15,8 +17,7 @@ from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
 
     `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's

@@ -1,9 +1,10 @@
 """Approving a saved plan: whose key signs, what is signed, and whether the plan is really of this state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.approvals.rules import needed
 from reconciler.approvals.ssh import Key, agent_keys, public_of, sign
@@ -24,8 +25,7 @@ _USUAL = timedelta(hours=24)  # where no rule says how long an approval counts
 _LITERAL = ("key::", "ssh-", "ecdsa-", "sk-")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`unverified`: why nobody could check here that the plan is of its state; "" where it is."""
 
     saved: SavedPlan

@@ -1,7 +1,9 @@
 """Manifests alone, as one environment has them or as several do: no platform, no state."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, has_errors
@@ -13,8 +15,7 @@ from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.source_texts import SourceTexts
 
 
-@dataclass(frozen=True, slots=True)
-class Validated:
+class Validated(Struct, frozen=True):
     """What the manifests of one or several environments hold together. `differ`, `dependants`: see `Changed`.
 
     `diagnostics`: each once; one that is not of all environments says whose it is.

@@ -1,11 +1,12 @@
 """A plan as JSON values and back. Secrets stand in them as references to their sources only."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from operator import is_
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from reconciler.core.steps import OutputRef, Plan, SecretRef, Step, Template
@@ -34,7 +35,7 @@ def _map_values(step: Step, convert: Callable[[Any], Any]) -> Step:
     body, applied = convert(step.call.body), convert(step.effect.applied)
     if body is step.call.body and applied is step.effect.applied:
         return step  # as most are
-    return step.replaced(applied, call=replace(step.call, body=body))
+    return step.replaced(applied, call=dataclasses.replace(step.call, body=body))
 
 
 def _tag(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning

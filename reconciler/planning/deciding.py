@@ -1,8 +1,9 @@
 """What the plan does about each subject that was read, and the plan that comes of it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, error
 from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work

@@ -1,9 +1,10 @@
 """Resources, or the steps of a plan, and what comes before what. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TypeVar
+
+from msgspec import Struct
 
 from reconciler.core.model import Address, Resource
 from reconciler.core.steps import Plan, Step
@@ -11,8 +12,7 @@ from reconciler.core.steps import Plan, Step
 Key = TypeVar("Key", Address, str)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """`key` is an address or a step's id. `detail`: a line about it; `place`: where it is written.
 
     `level`: how many others, one after another, come before it. `count`: how many objects it stands for.
@@ -29,8 +29,7 @@ class Node:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Nodes in the order of the manifests or of the plan. `what`: one of them; `by`: one arrow, in a word."""
 
     what: str

@@ -5,8 +5,9 @@ takes an unowned object that matches it, but only when that is unambiguous.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
@@ -19,8 +20,7 @@ from reconciler.planning.ids import bad_object
 _MOST_NAMED = 20  # ids in one message, of which there is one for each resource
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """`live` is None when there is no object; then `problem` may say why none may be taken or made."""
 
     live: Any = None

@@ -1,8 +1,9 @@
 """In which order steps run: a resource's own steps in a row, after those of what it refers to."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from graphlib import TopologicalSorter
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Resource
 from reconciler.core.steps import Step

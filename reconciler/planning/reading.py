@@ -5,8 +5,11 @@ with their live state.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
@@ -20,8 +23,7 @@ from reconciler.planning.subjects import Subjects
 from reconciler.planning.unchanged import Unchanged
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A subject with all that could be read of it.
 
     `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
@@ -40,8 +42,7 @@ class Seen:
         return self.read is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """A subject that cannot be decided, since an answer is missing, and why.
 
     `read`: see `Seen`; `cause`: see `Observation`.

@@ -1,7 +1,8 @@
 """What a plan is made from, as one value."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
@@ -11,8 +12,7 @@ from reconciler.moves.elsewhere import Elsewhere
 from reconciler.planning.siblings import Siblings
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanRequest(Struct, frozen=True):
     """Everything that a plan is made from, except the answers to its reads and the values of secrets.
 
     `id`: of the plan. `context`: also of the state that `records` are from; its time is that of our clock, by

@@ -6,11 +6,11 @@ prove that somebody looked at it: what may be sent at all, `execution.own_calls`
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
+from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
@@ -30,8 +30,7 @@ _MAKE = command("plan", "--out", "FILE")
 _ANEW = f"make a new one with `{_MAKE}`"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPlan:
+class SavedPlan(Struct, frozen=True):
     """A plan and the rehearsal that was saved with it; None where it was not rehearsed."""
 
     plan: Plan
@@ -102,7 +101,8 @@ def _saved(document: Mapping[str, Any]) -> SavedPlan:
         plan, rehearsal = parse_plan(document.get("plan")), document.get("rehearsal")
         return SavedPlan(plan, None if rehearsal is None else _rehearsals().validate_python(rehearsal))
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
+        where = map(str, error.errors()[0]["loc"])
+        place = ".".join(each for each in where if "[" not in each)  # without how pydantic names a choice
         raise ReconcilerError(
             f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,)
         ) from None

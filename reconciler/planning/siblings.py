@@ -1,7 +1,8 @@
 """What the project's other environments record: one object belongs to one of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import Address, Resource, StateRecord
@@ -10,8 +11,7 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import object_of
 
 
-@dataclass(frozen=True, slots=True)
-class Siblings:
+class Siblings(Struct, frozen=True):
     """`owners`: by what tells an object from all others (`object_of`), the environment and the address.
 
     `unread`: the environments whose state is not here, or cannot be read.

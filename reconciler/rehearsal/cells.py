@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error
 from reconciler.core.errors import Diagnosed, ReconcilerError
@@ -21,8 +22,7 @@ APPLIES = 3  # so many may follow the struck run
 BETWEEN_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(Struct, frozen=True):
     """`sent`: every call, in order. `differences`: between what the plan says and what a clean run did.
 
     `asked`: the switches of the sandbox that answers depended on.
@@ -34,8 +34,7 @@ class Played:
     asked: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(Struct, frozen=True):
     """How one run ended; all of it is empty for one that was killed. `problems`: errors."""
 
     applied: Applied | None = None

@@ -1,12 +1,11 @@
 """What may become of one call in a rehearsal: whether it takes effect, and what its sender gets to see."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 KILLED = "killed"
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
+class Course(Struct, frozen=True):
     """`effect`: the call is carried out. `status`: answered so, instead of the real answer; 0: no answer.
 
     `late`: nothing is answered before the sender's deadline is over.

@@ -6,12 +6,14 @@ volumes were when earlier runs saw them.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.approvals.rules import Needed
 from reconciler.core.diagnostics import has_errors
@@ -55,7 +57,7 @@ async def look_ahead(
     A plan with errors has neither: nothing carries it out, and what is wrong comes first.
     """
     seen: dict[Read, Observation] = {}
-    plan = await make_plan(replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    plan = await make_plan(dataclasses.replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
     if has_errors(plan.diagnostics):
         return plan, None, None
     rehearsal = await rehearse(project, desired, plan, seen) if rehearses else None
@@ -106,16 +108,14 @@ async def forecast(
 # --- on the twin ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Objective:
+class _Objective(Struct, frozen=True):
     """`due`: when it is missed if nothing is done. `missed`: what it wants, if it is missed; else ""."""
 
     due: datetime
     missed: str
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(Struct, frozen=True):
     """What is there at one moment. `objectives`: by name. `snapshots`: the usable ones, by id."""
 
     now: datetime
@@ -164,7 +164,7 @@ async def _view(twin: "Twin") -> _View:
     from reconciler.rehearsal.process import Process
 
     seen: dict[Read, Observation] = {}
-    project = replace(twin.project(Process()), seen=seen.__setitem__)
+    project = dataclasses.replace(twin.project(Process()), seen=seen.__setitem__)
     plan = await make_plan(project, twin.original.desired())
     records = twin.records
     reads = _snapshot_reads(records, project.capabilities)

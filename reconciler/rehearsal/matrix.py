@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from reconciler.core.model import Address, Owed
+from reconciler.core.saved import Saved
 
 NONE = "none"
 # What a call suffers, in the order of reports.
@@ -15,8 +15,7 @@ FAULTS = (NONE, *CALL_FAULTS)
 End = Literal["converged", "pending", "decision", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Saved, frozen=True):
     """What a run ends in, with the applies after it, when the call of `step` suffers `fault`.
 
     `step`: "" for the clean run. `question`: what a person must decide; `error`: why it failed.
@@ -32,24 +31,21 @@ class Cell:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Unrehearsed:
+class Unrehearsed(Saved, frozen=True):
     """What of a plan has no twin, and why."""
 
     address: Address
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(Saved, frozen=True):
     """What the API document leaves open and the ends rest on. `name`: of the sandbox's switch for it."""
 
     name: str
     says: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(Saved, frozen=True):
     """`steps`: those whose calls were struck, of `of` that the clean run sent. `cells`: the clean run first.
 
     `differences`: between what the plan says and what the clean run did, in words.

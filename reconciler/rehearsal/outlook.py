@@ -1,13 +1,13 @@
 """What a forecast found: what comes to pass as time goes by, though nobody does anything."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from reconciler.core.model import Address
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """`when`: since which moment it is so; None where nobody can tell."""
 
     address: Address
@@ -15,8 +15,7 @@ class Item:
     when: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """`items`: by their time; those without one last. `after_apply`: the plan is carried out before."""
 
     at: datetime

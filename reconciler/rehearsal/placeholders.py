@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets.sensitive import Sensitive
@@ -34,4 +35,4 @@ class Placeholders(Sources):
 
 
 def placeholder(ref: SecretRef) -> Sensitive:
-    return Sensitive(hashlib.sha256(json.dumps(asdict(ref), sort_keys=True).encode()).hexdigest())
+    return Sensitive(hashlib.sha256(json.dumps(to_builtins(ref), sort_keys=True).encode()).hexdigest())

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.faults import COURSES, Course
 from reconciler.rehearsal.matrix import NONE
@@ -18,8 +20,7 @@ class Killed(BaseException):
     """The process is gone: no handler of it may still do anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A mutation that was sent. `step`: for which one; "" where none had an intent."""
 
     step: str

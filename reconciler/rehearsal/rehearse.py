@@ -1,15 +1,16 @@
 """Rehearsing a plan: what its twin begins with, which calls are struck, and the matrix that they make."""
 
+import dataclasses
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import chain, zip_longest
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.extras import require_extra
@@ -37,7 +38,7 @@ async def plan_and_rehearse(
 ) -> tuple[Plan, Rehearsal | None]:
     """What apply would do, and its rehearsal; None for a plan with errors, which nothing carries out."""
     seen: dict[Read, Observation] = {}
-    plan = await make_plan(replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    plan = await make_plan(dataclasses.replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
     if has_errors(plan.diagnostics):
         return plan, None
     return plan, await rehearse(project, desired, plan, seen)
@@ -46,7 +47,7 @@ async def plan_and_rehearse(
 async def rehearse_saved(project: Project, desired: Desired, plan: Plan) -> Rehearsal:
     """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read."""
     seen: dict[Read, Observation] = {}
-    await make_plan(replace(project, sources=Placeholders(), seen=seen.__setitem__), desired)
+    await make_plan(dataclasses.replace(project, sources=Placeholders(), seen=seen.__setitem__), desired)
     return await rehearse(project, desired, plan, seen)
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from reconciler.core.attribution import Attribution
 from reconciler.core.errors import StoreError
@@ -34,8 +35,7 @@ _TOKEN = "sandbox"  # noqa: S105 - the sandbox's default; it protects nothing
 KEY = bytes(32)  # of fingerprints, which are all of placeholders
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(Struct, frozen=True):
     """What a rehearsal begins with: the plan, and all that it was made from. It can be sent to a process.
 
     `records`: with the fingerprints of placeholders where a secret is unchanged. `selected`: which of them

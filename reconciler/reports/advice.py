@@ -1,8 +1,9 @@
 """What a run found, with the run's options in the commands that its texts advise."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.diagnostics import Diagnostic

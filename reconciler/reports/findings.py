@@ -4,9 +4,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Severity, Span
 from reconciler.core.model import Change, Owed
@@ -41,8 +42,7 @@ _SEVERITIES: dict[OutcomeWord, Severity] = {
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """`message` is one line, and `help` has its lines; both are visible. `about`: addresses of resources."""
 
     code: str

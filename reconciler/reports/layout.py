@@ -1,7 +1,8 @@
 """Where the boxes of a drawn graph stand: a lane an app, a column a level. All numbers are pixels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.planning.graph import Graph, Node
 from reconciler.reports.visible import columns_of
@@ -16,8 +17,7 @@ LEAST_WIDTH = 760  # alone standing boxes are laid out in rows at least so wide
 _SWEEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     node: Node
     lines: tuple[str, ...]
     x: float
@@ -26,15 +26,13 @@ class Box:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     title: str
     y: float
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(Struct, frozen=True):
     """From the right edge of one box to the left edge of another."""
 
     x1: float
@@ -51,8 +49,7 @@ class Arrow:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     width: float
     height: float
     lanes: Sequence[Lane]

@@ -5,9 +5,10 @@ Words are never broken: not names, nor commands in backticks, which are there to
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+
+from msgspec import Struct
 
 from reconciler.reports.visible import columns_of, visible
 
@@ -32,8 +33,7 @@ class Tone(StrEnum):
 Part = str | tuple[str, Tone]
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """`columns`: where lines wrap; None: nowhere, for logs are searched line by line."""
 
     columns: int | None = None

@@ -2,9 +2,10 @@
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Span
 from reconciler.manifests.files import STDIN
@@ -15,8 +16,7 @@ _GITEA = "{server}/{repository}/src/commit/{revision}/{path}#L{line}"
 _GITLAB = "{project}/-/blob/{revision}/{path}#L{line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """`folder`: the project's, from the root of the checkout; "" for that root itself.
 
     `link`: of a line at the host, with `{revision}`, `{path}` and `{line}`; "" where no host is known.

@@ -6,9 +6,9 @@ and the note of `drift --accept`, which JSON does not hold.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 from pydantic_core import from_json
 

@@ -4,8 +4,10 @@ What every report begins with belongs in `Report`, and is shown once by each for
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.advice import Command, RunOptions, spell
 from reconciler.core.context import Context
@@ -28,8 +30,7 @@ def no_line(file: str, line: int) -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
 
     `look`: of the text, for the one who reads it. `places`: of the files in their repository. `declared`:
@@ -63,8 +64,7 @@ class Report:
         return replace(self, diagnostics=advise(self.diagnostics, run))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanReport(Report):
+class PlanReport(Report, frozen=True, kw_only=True):
     """`unchanged`: to be named in the text; None: they are only counted.
 
     `budget`: of the requests that the command has made.
@@ -85,8 +85,7 @@ class PlanReport(Report):
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriftReport(Report):
+class DriftReport(Report, frozen=True, kw_only=True):
     """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get.
 
     `unmanaged`: what moved of fields that no manifest says.
@@ -107,8 +106,7 @@ class DriftReport(Report):
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyReport(Report):
+class ApplyReport(Report, frozen=True, kw_only=True):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
     `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
@@ -134,8 +132,7 @@ class ApplyReport(Report):
         return replace(super().advised(run), plan=plan, owed=owed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidationReport(Report):
+class ValidationReport(Report, frozen=True, kw_only=True):
     """How many resources there are, in which files; with a revision to compare with, which addresses differ.
 
     `environments`: all that were checked, where those are several. Without files: read from JSON, which tells
@@ -150,8 +147,7 @@ class ValidationReport(Report):
     dependants: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure(Report):
+class Failure(Report, frozen=True, kw_only=True):
     """There is nothing else to show. Every format shows it."""
 
     kind = "failure"
@@ -178,8 +174,7 @@ class Failure(Report):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Page(Report):
+class Page(Report, frozen=True, kw_only=True):
     """What verbs show that have no more than text and JSON. `notices`: for people, beside the text."""
 
     kind = "page"

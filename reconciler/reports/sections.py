@@ -1,7 +1,8 @@
 """What of a plan is read first, and what belongs together: for formats that people read in a browser."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.model import Action, Address, Change, Impact, Owed
 from reconciler.core.steps import Plan, Result, Step
@@ -10,8 +11,7 @@ from reconciler.reports.report import ApplyReport, DriftReport, PlanReport
 _NOTHING_SENT = (Action.FORGET, Action.RETAIN, Action.REFUSED, Action.NOOP)
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(Struct, frozen=True):
     """`first`: what destroys, interrupts, restarts or is gone. `apps`: the rest by app, "" for none.
 
     `unmanaged`: what drifted of fields that no manifest says; its changes are in `apps`.

@@ -3,7 +3,8 @@
 import hmac
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.sandbox.parts.cluster import Cluster

@@ -8,9 +8,10 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
@@ -53,8 +54,7 @@ _Row = tuple[int, str, str, str, int, int, str]
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """`status` 0: no answer was sent. `effect`: the request changed the world. `body`: the request's as JSON,
     secrets masked; empty where there was none.
     """

@@ -1,16 +1,17 @@
 """One request and its answer, as both fronts see them, and the refusal that a handler may raise."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl
+
+from msgspec import Struct, field
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """`path` is as sent: percent-encoded and without the query. Header names are in lower case.
 
     `local`: it came over the Unix socket, where a machine may suspend itself without a token.
@@ -56,7 +57,7 @@ class Request:
         return {key: value for key, value in body.items() if value is not None}
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Response:
     """An answer, and how the HTTP front is to spoil it.
 
@@ -69,7 +70,7 @@ class Response:
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
     delay_s: float = 0.0
     drip_s: float = 0.0
     again_s: float = 0.0

@@ -1,8 +1,9 @@
 """What a part of the emulated platform is, and what a seed can hold of one: data that is discovered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.seed_form import Item
@@ -15,8 +16,7 @@ def _nothing(*_: Any) -> Iterable[str]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of the platform: the `PART` of a module of `sandbox/parts/`.
 
     `things`: the classes of what it keeps. `list_paths`: the path of every list of them that there is now.
@@ -28,8 +28,7 @@ class Part:
     list_paths: Callable[[World], Iterable[str]] = _nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
+class Seed(Struct, frozen=True):
     """What a world holds of one class, under `name`: the `SEED` of a module of `sandbox/seeds/`.
 
     `shown`: a thing as `GET /_sandbox/world` shows it, and as a seed has it. `titles` and `cells`: its table

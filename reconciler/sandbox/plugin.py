@@ -10,13 +10,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import Struct
 
 MARK = "reconcile_sandbox"
 _PATIENCE_S = 60
@@ -28,8 +28,7 @@ class SandboxRefused(AssertionError):
     """The sandbox answered a control verb, or a request that was to succeed, with an error."""
 
 
-@dataclass(frozen=True)
-class RunningSandbox:
+class RunningSandbox(Struct, frozen=True):
     """`url` is the platform's base URL, `token` its bearer token. The control verbs are methods."""
 
     url: str

@@ -1,17 +1,17 @@
 """The form of a route, and how a request finds its own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from reconciler.sandbox.exchange import Refusal, Response
 
 Handler = Callable[..., Response]  # (world, request, **parameters of the path)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """`extended`: the API document does not show it. `body` and `replies` (by status) are wire models.
 
     `query`: JSON schemas of the parameters that it reads. `gives`: what its answer holds for other

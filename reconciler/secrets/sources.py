@@ -5,10 +5,11 @@ import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
@@ -30,8 +31,7 @@ _KEPT = ("age", "sops", "exec")  # what costs time, or may give another value th
 _RUN = ("sops", "exec")
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """What the settings say of sources. `programs`: those that `exec` may run.
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
@@ -257,8 +257,7 @@ class Sources:
         return programs.run(argv, what=what, cwd=self._root, env=env, timeout_s=timeout_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Missing:
+class _Missing(Struct, frozen=True):
     """Why there is no value: an exception itself would carry what it passed through."""
 
     message: str

@@ -76,6 +76,7 @@ class Client:
         self.service = service
         self.credential = credential
         self.base_url = base_url.rstrip("/")
+        self.address = host_and_port(base_url)  # for people
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
@@ -102,11 +103,6 @@ class Client:
     def silent_s(self) -> float:
         """How long it has answered nothing but that it fails, or not at all."""
         return self._breaker.for_s
-
-    @property
-    def address(self) -> str:
-        """Host and port of the service."""
-        return host_and_port(self.base_url)
 
     def check(self) -> None:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""

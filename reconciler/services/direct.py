@@ -19,6 +19,7 @@ from reconciler.core.errors import Lost, NotSent
 from reconciler.services.received import Body, lower_case
 
 _MAX_HEAD = 100 * 1024  # bytes; likewise of whatever else stands between two pieces of a body
+_AT_ONCE = 32 * 1024
 _NEXT_ADDRESS_S = 0.25  # then another address of the host is tried beside (RFC 8305)
 
 _FIELDS = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: (?:[!-~](?:[\t -~]*[!-~])?)?\r\n)+")
@@ -114,7 +115,7 @@ class Line:
         return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("ascii")
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """One connection, and the answer that comes over it.
 
     `may_go_on`: the newest answer is complete, and leaves the connection open for another one.
@@ -129,6 +130,8 @@ class _Connection(asyncio.Protocol):
         self._max_body = max_body
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
+        # Its own, as asyncio would make one for each piece; and a view of it, as TLS writes into slices.
+        self._buffer = memoryview(bytearray(_AT_ONCE))
         self._body: Body | None = None  # None: the head is not complete
         self._is_whole = True
         self.may_go_on = False
@@ -163,16 +166,19 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._is_whole:  # nobody asked for it
             self.close()
             return
-        if self._bare == 0 and self._body is None and not data.startswith(b"H"):
+        if self._bare == 0 and self._body is None and self._buffer[0] != ord("H"):
             self.fail(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
             return
-        self._bare += len(data)
+        self._bare += nbytes
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._buffer[:nbytes])
         except HttpParserError as error:
             self.may_go_on = False
             if not self._is_whole:

@@ -3,10 +3,11 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic, error
@@ -97,8 +98,7 @@ async def observe(
         raise _refused([_outage(cause, reads) for cause, reads in sorted(by_cause.items())])
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(Struct, frozen=True):
     """A read that failed for what concerns others too, and what it is about."""
 
     cause: str

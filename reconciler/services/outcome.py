@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.core.errors import NotSent, TransportError
 from reconciler.core.wire import is_id
 from reconciler.services.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
@@ -40,8 +42,7 @@ class Outcome:
     bad_id: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Which error answers of a service prove that a mutation did nothing.
 
     `by_anyone`: statuses that do in any words: the service, or a proxy before it, refuses before anything

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
@@ -24,8 +25,7 @@ class Reader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Struct, frozen=True):
     """The clients of all services, by the names that calls and reads give.
 
     `trusted`: the only git revision whose providers are among them; "": those of the manifests are.

@@ -1,14 +1,14 @@
 """What one service is like: the facts that the client needs beside where it is and who asks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.steps import Call, Read
 from reconciler.services.outcome import Outcome, Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """One service, as the client sees it. How it knows who asks is `auth.Auth`.
 
     `name`: as calls and reads name it. `label`: as people know it ("provider acme"); "" for the platform,

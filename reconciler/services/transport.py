@@ -46,7 +46,7 @@ CLOSE_S = 5.0
 
 METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 # A path and a query that go over the line as they are: httpx would write none of it in another way.
-PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]|%[0-9A-F]{2})*)+(?:\?[A-Za-z0-9._~:,&=-]+)?")
+PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]++|%[0-9A-F]{2})*+)++(?:\?[A-Za-z0-9._~:,&=-]+)?")
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ state's contract needs it (`StoreContract` in tests/state/contract.py): the jour
 entries mean, so that a kind whose objects can change their app asks nothing new of any store.
 """
 
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.store import Event, JournalEntry, Lease, Store

@@ -3,9 +3,12 @@
 Journal rows and records are here as they were encoded, so that hashes and serials stay what they were.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError, named
 from reconciler.core.model import Address
@@ -15,8 +18,7 @@ from reconciler.state.rules import Folding, View
 from reconciler.state.store import WHOLE_STATE, JournalEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row of the journal: its place in the chain of `scope`, and its hash there (`state.chain`)."""
 
     scope: str
@@ -25,8 +27,7 @@ class Row:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """Where a scope's chain ends, the highest serial of its records, and the epoch of its newest lease."""
 
     seq: int
@@ -35,15 +36,14 @@ class Head:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """One record, as `codec.encode_record` has it."""
 
     serial: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Contents:
     """`rows`: no row comes before its cause, also where that is a row of another scope (`rules.effect`).
 
@@ -55,12 +55,12 @@ class Contents:
     """
 
     lineage: str
-    key: bytes = field(repr=False)
+    key: bytes = dataclasses.field(repr=False)
     environment: str
     trunk: Head
     rows: tuple[Row, ...] = ()
-    records: Mapping[Address, Body] = field(default_factory=dict)
-    heads: Mapping[str, Head] = field(default_factory=dict)
+    records: Mapping[Address, Body] = dataclasses.field(default_factory=dict)
+    heads: Mapping[str, Head] = dataclasses.field(default_factory=dict)
     moved_to: str = ""
 
     def head(self, scope: str) -> Head:
@@ -155,7 +155,7 @@ def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:
     hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
     row = Row(scope, head.seq + 1, columns, hash)
     heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=hash)}
-    return replace(contents, rows=(*contents.rows, row), heads=heads)
+    return dataclasses.replace(contents, rows=(*contents.rows, row), heads=heads)
 
 
 def same(one: Contents, other: Contents) -> bool:

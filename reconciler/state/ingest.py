@@ -1,8 +1,10 @@
 """Taking in what was spooled: which commits still apply, and what the state is once they do. Pure."""
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
@@ -14,7 +16,7 @@ from reconciler.state.spool_file import Content, Kept, Line
 from reconciler.state.store import Event, JournalEntry, State
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Ingestion:
     """What to write (`applied` in order, each into its scope; then `notes`), and what is known once it is.
 
@@ -24,10 +26,10 @@ class Ingestion:
     records: dict[Address, StateRecord]
     view: View[JournalEntry]
     serials: dict[str, int]
-    applied: list[tuple[str, Kept]] = field(default_factory=list)
-    notes: list[JournalEntry] = field(default_factory=list)
-    done: list[Line] = field(default_factory=list)
-    scopes: set[str] = field(default_factory=set)
+    applied: list[tuple[str, Kept]] = dataclasses.field(default_factory=list)
+    notes: list[JournalEntry] = dataclasses.field(default_factory=list)
+    done: list[Line] = dataclasses.field(default_factory=list)
+    scopes: set[str] = dataclasses.field(default_factory=set)
 
 
 def ingest(content: Content, state: State, now: datetime, within: Collection[str] | None = None) -> Ingestion:
@@ -64,7 +66,7 @@ def overlay(state: State, content: Content, now: datetime) -> State:
     """`state` as it is once all of `content` is taken in."""
     ingestion = ingest(content, state, now)
     return without_tracked(
-        replace(
+        dataclasses.replace(
             state,
             records=ingestion.records,
             open_intents=tuple(ingestion.view.open_intents.values()),
@@ -80,7 +82,7 @@ def without_tracked(state: State) -> State:
         return state
     known = {"", *state.elsewhere.values(), *tracked(state.records.values())}
     still = tuple(entry for entry in state.unclaimed if entry.data.get("unclaimed", "") not in known)
-    return replace(state, unclaimed=still)
+    return dataclasses.replace(state, unclaimed=still)
 
 
 def entries_of(kept: Kept) -> list[JournalEntry]:

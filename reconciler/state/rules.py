@@ -1,9 +1,12 @@
 """What a journal entry does to open intents, plans run and other lists and facts: said here alone. Pure."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.state.codec import EntryColumns, RowColumns
@@ -19,8 +22,7 @@ DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "ne
 Ref = TypeVar("Ref")
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What one entry does.
 
     `plans`: the id of one that is run from now on, and those of the approvals that it uses. `platform`: its
@@ -41,8 +43,7 @@ class Effect:
     new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class View(Generic[Ref]):
+class View(Struct, Generic[Ref], frozen=True):
     """What a journal amounts to, oldest first. `Ref` is how its keeper names an entry, such as its row.
 
     `half_moved`: by the address that they have left, moves to another scope whose source is not removed yet.
@@ -118,7 +119,7 @@ def as_moved(state: State) -> State:
         return state
     gone = {entry.data["moved_from"] for entry in state.half_moved}
     records = {address: each for address, each in state.records.items() if str(address) not in gone}
-    return replace(state, records=records)
+    return dataclasses.replace(state, records=records)
 
 
 def effect(entry: JournalEntry) -> Effect:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from reconciler.core.model import Address
 from reconciler.state.store import Event, JournalEntry, Run
 
@@ -50,8 +52,7 @@ class PastWait:
     seen: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a person decided, or a program noted, outside of the calls of a run. `data`: as it was journaled.
 
     `run`: the run that it is about or was part of; "" for none.

@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.durable import make_private, sync_directory
@@ -33,8 +35,7 @@ _TAKEN_IN = b" "
 _ESCAPES = {ord(" "): "\\u0020", ord("@"): "\\u0040"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """One commit as it was asked for, under a lease with these `epochs`."""
 
     lineage: str
@@ -45,8 +46,7 @@ class Kept:
     sealed: bool = False  # with a key that we do not have: nothing else is known of it
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A commit that was kept, and where."""
 
     place: Path

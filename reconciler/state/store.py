@@ -3,12 +3,15 @@
 `tests/state/contract.py` shows whether a backend keeps these promises.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from reconciler.core.advice import command
 from reconciler.core.errors import LeaseLost, Locked, StoreError, named
@@ -35,8 +38,7 @@ class Event(StrEnum):
     DECIDED = "decided"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """One line of the journal. `attempt` counts the intents of one step in one run, from 1.
 
     `data` is JSON without secret values. For an INTENT it holds the step as it will be sent, its
@@ -57,8 +59,7 @@ class JournalEntry:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """What RUN_STARTED says of a run. What is not known, or was written by an older program, is "" or None.
 
     `plan`: the id of the plan that runs, `digest` its digest; `resources`: the digest of the resources that
@@ -83,7 +84,7 @@ class Run:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Run":
         """What is known of the run. Fields of a newer program are left out."""
-        texts = {each.name: str(data.get(each.name, "")) for each in fields(cls) if each.name != "dirty"}
+        texts = {name: str(data.get(name, "")) for name in cls.__struct_fields__ if name != "dirty"}
         dirty = data.get("dirty")
         return cls(**texts, dirty=dirty if isinstance(dirty, bool) else None)
 
@@ -91,8 +92,7 @@ class Run:
 WHOLE_STATE = ""  # the scope of entries that concern no resource, such as who took the state over
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The right to change `scopes`. `epochs`: for each scope the one it was taken at; they only grow.
 
     `expires_at`: by the store's clock, unless it is renewed. None: the lease lasts as long as the process
@@ -148,7 +148,7 @@ def ends_too_soon(scope: str, for_s: float) -> StoreError:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class State:
     """All that is known, as of one moment; or all of some scopes (`Store.load`).
 
@@ -175,10 +175,10 @@ class State:
     spooled: frozenset[str] = frozenset()
     unclaimed: tuple[JournalEntry, ...] = ()
     half_moved: tuple[JournalEntry, ...] = ()
-    elsewhere: Mapping[Address, str] = field(default_factory=dict)
-    serials: Mapping[str, int] = field(default_factory=dict, compare=False)
-    heads: Mapping[str, str] = field(default_factory=dict, compare=False)
-    version: str = field(default="", compare=False)
+    elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
+    serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
+    heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
     new: bool = False
 
@@ -191,7 +191,7 @@ class State:
         """What of this state is about `scopes` (None: all of it). An entry without a scope is about each."""
         if scopes is None:
             return self
-        return replace(
+        return dataclasses.replace(
             self,
             records={each.address: each for each in self.records.values() if each.scope in scopes},
             open_intents=_about(scopes, self.open_intents),
@@ -209,8 +209,7 @@ def _about(scopes: Collection[str], entries: Iterable[JournalEntry]) -> tuple[Jo
     return tuple(entry for entry in entries if entry.data.get("scope", "") in {"", *scopes})
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """What a restore did. `backup`: the file it began from, made at `taken_at`; `aside`: what the file is
     called now that it replaced, "" where there was none.
 
@@ -229,8 +228,7 @@ class Restored:
     key: Literal["kept", "restored", "new"]
 
 
-@dataclass(frozen=True, slots=True)
-class Backups:
+class Backups(Struct, frozen=True):
     """`newest`: when the newest good one was made; None: there is none. `bad`: those that are newer."""
 
     newest: datetime | None

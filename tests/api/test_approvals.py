@@ -1,11 +1,11 @@
 """A program gives the approvals that the rules of its project ask for."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.api import (
     Plan,

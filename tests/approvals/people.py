@@ -4,10 +4,12 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.approvals.judging import Signers
 from reconciler.approvals.ssh import public_of, sign

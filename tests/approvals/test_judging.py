@@ -1,11 +1,11 @@
 """What an approval dies by, and how many people have approved. Signatures are real ones."""
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.approvals.judging import About, missing, people, why_dead
 from reconciler.approvals.rules import Rule

@@ -1,10 +1,10 @@
 """Which changes a rule matches, and what the settings refuse."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.approvals.rules import Rule, needed
 from reconciler.core.errors import ManifestError

@@ -1,12 +1,12 @@
 """What an approval says is what was signed, to the last byte; anything else is refused."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.errors import ReconcilerError

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import StateRecord

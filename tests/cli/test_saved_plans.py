@@ -1,11 +1,12 @@
 """Saved plans: what was reviewed is what runs, once, and only while it is still true."""
 
+import dataclasses
 import stat
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.cli.main import run
 from reconciler.core.model import Resource
@@ -258,7 +259,7 @@ def test_a_plan_that_was_signed_by_a_forger_sends_no_variable_that_the_manifest_
     plan = load_plan(saved.read_bytes(), key)
     (step,) = plan.steps
     body = {"value": replace(step.call.body["value"], name="DEPLOY_KEY")}  # type: ignore[index]
-    forged = replace(step, call=replace(step.call, body=body))
+    forged = replace(step, call=dataclasses.replace(step.call, body=body))
     saved.write_bytes(dump_plan(replace(plan, steps=(forged,)), key))
     with sandbox.recording() as requests:
         refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1, env=environment)

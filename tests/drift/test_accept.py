@@ -3,11 +3,11 @@
 import os
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.cli.signals import until_interrupted
 from reconciler.core.diagnostics import error

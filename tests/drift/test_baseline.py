@@ -1,10 +1,10 @@
 """A baseline of known drift: only what is new is reported, and nothing else is hidden."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange

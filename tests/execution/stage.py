@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address, Resource, StateRecord

@@ -1,8 +1,7 @@
 """A volume that others destroyed, made again at its address: nothing of the old record stays."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import Refused
 from reconciler.core.model import Obligation, StateRecord

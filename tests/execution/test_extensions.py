@@ -1,12 +1,13 @@
 """An extension in simulated time: how often it is looked at, and what a second answer changes."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address
@@ -41,18 +42,18 @@ spec: {provider: acme, organization_id: o, organization_name: O, user_id: u, use
 """
 
 
-@dataclass
+@dataclasses.dataclass
 class Acme:
     """A provider as a Transport. `ids`: of the answers to POST, in turn; `ready_after`: so many looks."""
 
     time: Time
-    ids: list[str] = field(default_factory=lambda: ["res_1"])
+    ids: list[str] = dataclasses.field(default_factory=lambda: ["res_1"])
     ready_after: int = 0
     cut: int = 0
     pages: int = 0  # so many POSTs are answered by a proxy
     key: str = "KEY"
-    looks: list[float] = field(default_factory=list)
-    posted: list[Mapping[str, object]] = field(default_factory=list)
+    looks: list[float] = dataclasses.field(default_factory=list)
+    posted: list[Mapping[str, object]] = dataclasses.field(default_factory=list)
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
@@ -87,7 +88,7 @@ def project_with(stage: Stage, acme: Acme) -> Project:
         new_nonce=lambda: str(next(nonces)),
         jitter=lambda: 1.0,
     )
-    return replace(stage.project(), providers={"acme": client})
+    return dataclasses.replace(stage.project(), providers={"acme": client})
 
 
 async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> Applied:

@@ -1,10 +1,10 @@
 """What a run keeps of the answers that it relies on: enough to play it again, bounded, and no secret."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Read

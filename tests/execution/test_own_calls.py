@@ -1,7 +1,7 @@
 """A plan with a call in it that is not the step's own: nothing of it is sent, whoever wrote the plan."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ import anyio
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Refused
@@ -208,7 +209,7 @@ def test_the_plan_itself_is_carried_out_whole() -> None:
 
 
 def call(step: Step, **fields: Any) -> Step:
-    return replace(step, call=replace(step.call, **fields))
+    return replace(step, call=dataclasses.replace(step.call, **fields))
 
 
 EXTEND, UPDATE, RESTART = (f"Volume/shop/data#{name}" for name in ("extend", "update", "restart"))

@@ -1,10 +1,10 @@
 """What became of a create whose answer was lost, decided from evidence and never by sending blindly."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address

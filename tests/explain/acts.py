@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import click
 import pytest
+from msgspec import structs
 
 from reconciler.approvals.judging import Signers
 from reconciler.approvals.rules import Rule
@@ -247,7 +248,9 @@ def apply_with(code: str, *approvals: Approval) -> Act:
 
 def sent_to_another_app(plan: Plan) -> Plan:
     (step,) = plan.steps
-    return replace(plan, steps=(replace(step, call=replace(step.call, path="/v1/apps/prod/volumes")),))
+    return structs.replace(
+        plan, steps=(structs.replace(step, call=replace(step.call, path="/v1/apps/prod/volumes")),)
+    )
 
 
 def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:

@@ -1,15 +1,16 @@
 """Situations that take a whole project: an environment, a repository, an import, an accepted drift."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
@@ -90,7 +91,7 @@ def of_siblings(siblings: Siblings) -> Act:
         async def known() -> Siblings:
             return siblings
 
-        project = replace(project_of({"live": live}, folder, (), platform), siblings=known)
+        project = dataclasses.replace(project_of({"live": live}, folder, (), platform), siblings=known)
         return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
 
     return act

@@ -1,10 +1,10 @@
 """Which runs and decisions are found, by address, by time and by the beginning of an id."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address

@@ -1,9 +1,10 @@
 """What a journal says of the runs in it, also one that an older program wrote or a dead one left."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address
 from reconciler.reports.decisions import decided

@@ -1,14 +1,15 @@
 """One comment for each environment, whatever the host does: on doubles of three hosts, in simulated time."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
@@ -59,7 +60,7 @@ def job(world: World, commit: str = HEAD, **details: Any) -> Job:
             "GITHUB_SHA": MERGE,
             "GITHUB_TOKEN": TOKEN,
         }
-    return replace(job_of(variables, b"", Given(commit=commit)), **details)
+    return dataclasses.replace(job_of(variables, b"", Given(commit=commit)), **details)
 
 
 def plan(revision: str | None = HEAD, *, later_s: float = 0, changes: int = 0, env: str = "prod") -> Report:
@@ -191,7 +192,7 @@ def test_new_keeps_the_history_and_folds_it(world: World) -> None:
 @each_host
 def test_two_runs_that_met_are_brought_to_one_comment(world: World) -> None:
     shown(world, plan())
-    world.comments.append(replace(world.comments[0], id=99))
+    world.comments.append(dataclasses.replace(world.comments[0], id=99))
     shown(world, plan(later_s=1, changes=1))
     assert len(current(world)) == 1
 
@@ -272,7 +273,7 @@ def test_a_later_job_writes_nothing_unless_the_host_shows_its_commit(hub: World)
     of = job(hub, OLDER, elsewhere=True, also=frozenset())
     assert shown(hub, plan(HEAD), of=of).action == "stale"
     assert hub.comments == []
-    assert shown(hub, plan("e" * 40), of=replace(of, commit=HEAD)).action == "created"
+    assert shown(hub, plan("e" * 40), of=dataclasses.replace(of, commit=HEAD)).action == "created"
 
 
 def test_a_report_from_the_future_is_refused_before_anything_is_written(hub: World) -> None:
@@ -412,10 +413,10 @@ def test_a_token_that_may_only_read_is_told_what_to_do(world: World) -> None:
 def test_a_wrong_token_and_another_pull_request_are_told_of(world: World) -> None:
     of = job(world)
     with pytest.raises(ReconcilerError, match=f"does not know the token in {of.token_variable}") as refused:
-        shown(world, plan(), of=replace(of, token="hunter2"))
+        shown(world, plan(), of=dataclasses.replace(of, token="hunter2"))
     assert "hunter2" not in refused.value.message + refused.value.help
     with pytest.raises(ReconcilerError, match=rf"shows no \S+#{NUMBER + 1}"):
-        shown(world, plan(), of=replace(of, number=NUMBER + 1))
+        shown(world, plan(), of=dataclasses.replace(of, number=NUMBER + 1))
 
 
 def test_a_host_that_repeats_the_token_does_not_bring_it_into_a_message(hub: World) -> None:

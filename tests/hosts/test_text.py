@@ -1,10 +1,10 @@
 """What a comment says: within the host's limit, the verdict whole, and nothing that could act in it."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from reconciler.core.model import Action, Address, Change
 from reconciler.hosts.github import GitHub

@@ -1,11 +1,11 @@
 """The digest of manifests: saved plans and runs hold it, so it stays what it always was."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, Ignore, Lifecycle, Reference, Resource
 from reconciler.kinds import find_kinds

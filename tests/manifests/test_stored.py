@@ -4,12 +4,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Resource
 from reconciler.manifests import known as known_module

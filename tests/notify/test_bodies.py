@@ -1,11 +1,11 @@
 """What a stranger has written stays in its place, in each format; and the messages are of bounded size."""
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.notify.bodies import body_of
 from reconciler.notify.events import Event, Item, Run

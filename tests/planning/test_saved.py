@@ -101,6 +101,14 @@ def test_what_is_only_drawn_need_not_be_signed_and_may_be_damaged() -> None:
         unverified(json.dumps(document).encode())
 
 
+def test_the_place_of_damage_is_a_place_in_the_file() -> None:
+    """One of several forms stands there: how they are called in the program is not said."""
+    document = json.loads(written(RICH[2]))
+    document["plan"]["steps"][0]["recovery"]["how"] = "hope"
+    with pytest.raises(ReconcilerError, match=r"damaged at `steps\.0\.recovery\.how`"):
+        unverified(json.dumps(document).encode())
+
+
 @pytest.mark.parametrize(
     "name",
     ["id", "context", "changes", "steps", "expectations", "bindings", "owed", "diagnostics"],

@@ -1,12 +1,13 @@
 """What needs nothing is passed over without a decision, and the plan is the one that deciding leads to."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, error
 from reconciler.core.model import (

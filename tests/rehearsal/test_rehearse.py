@@ -1,9 +1,10 @@
 """A rehearsal: what a plan does on a twin of the platform, clean and with each fault in each call."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Owed
@@ -150,7 +151,7 @@ async def test_what_is_unchanged_stays_so_also_a_secret_whose_source_is_not_read
     await stage.apply(volume() + SECRET)
     manifests = volume(spec="region: ams, size_gb: 20") + SECRET
     saved, desired = await plan(stage, manifests), Desired(loaded(stage, manifests))
-    project = replace(stage.project(), sources=_Unread(stage.root, {}))
+    project = dataclasses.replace(stage.project(), sources=_Unread(stage.root, {}))
     rehearsal = await rehearse_saved(project, desired, saved)
     assert rehearsal.steps == ("Volume/shop/data#extend",)
     assert rehearsal.differences == ()

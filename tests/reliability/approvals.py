@@ -10,6 +10,7 @@ A plain `ssh-keygen -Y verify` must judge each signature as the product does. Si
 
 import argparse
 import copy
+import dataclasses
 import random
 import secrets
 import subprocess
@@ -17,12 +18,12 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.approvals import judging
 from reconciler.approvals.judging import Signers
@@ -56,7 +57,7 @@ HOUR = timedelta(hours=1)
 OWN = 'namespaces="reconcile-plan"'
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cast:
     """Who takes part: `known` may sign, each with a second key in `spare`, and `mallory` may not."""
 
@@ -69,11 +70,11 @@ class Cast:
     def of(cls, folder: Path) -> "Cast":
         names = [f"person{number}@example.com" for number in range(len(KEYS))]
         known = [make(folder, name, *options) for name, options in zip(names, KEYS, strict=True)]
-        spare = [replace(make(folder, f"spare-{name}"), name=name) for name in names]
+        spare = [dataclasses.replace(make(folder, f"spare-{name}"), name=name) for name in names]
         return cls(known, spare, make(folder, "mallory@example.com"), folder)
 
 
-@dataclass
+@dataclasses.dataclass
 class World:
     """What `apply` is given. `files`: the approvals, as they are in files."""
 
@@ -87,7 +88,7 @@ class World:
     rehearsal: Rehearsal | None
     environment: str
     lineage: str
-    used: set[str] = field(default_factory=set)
+    used: set[str] = dataclasses.field(default_factory=set)
     authority: Authority | None = None
 
     @property
@@ -388,11 +389,11 @@ def _authority(world: World, rng: random.Random, cast: Cast) -> Authority:
         return authority_of(find_settings(root, {**ISOLATED, **ENV}), before)
 
 
-@dataclass
+@dataclasses.dataclass
 class Tally:
-    vectors: Counter[str] = field(default_factory=Counter)
+    vectors: Counter[str] = dataclasses.field(default_factory=Counter)
     signatures: int = 0
-    violations: list[str] = field(default_factory=list)
+    violations: list[str] = dataclasses.field(default_factory=list)
 
 
 class _Clock:
@@ -412,7 +413,7 @@ class _Clock:
 async def runs(project: Project, world: World) -> bool:
     """Whether the plan would run, as far as approvals say."""
     signers = Signers("".join(world.lines).encode(), "allowed_signers")
-    project = replace(
+    project = dataclasses.replace(
         project,
         authority=world.authority or Authority((world.rule,), signers),
         clock=_Clock(world.now),

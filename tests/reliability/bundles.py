@@ -3,17 +3,18 @@
 python -m tests.reliability.bundles
 """
 
+import dataclasses
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import click
+from msgspec.structs import replace
 
 from reconciler.evidence.archive import ARCHIVE, FIRST_LINE, Damaged, digest
 from reconciler.evidence.bundle import bundle
@@ -37,7 +38,7 @@ SECRET = (
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Made:
     """One run of a saved plan, approved by ana, and its bundle. `head`: what its apply would print."""
 
@@ -78,7 +79,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
     }
     approval = _approval(root, key, said)
     contents = _with_approvals(contents, [approval])
-    state = replace(state, heads=contents.hashes)
+    state = dataclasses.replace(state, heads=contents.hashes)
     (run,) = {row.columns[0] for row in contents.rows if row.columns[1] == Event.RUN_STARTED}
     head = state_head(contents.lineage, contents.hashes)
     data = bundle(contents, state, run, head=head, saved=saved)
@@ -109,9 +110,9 @@ def _with_approvals(contents: Contents, approvals: Sequence[Mapping[str, str]]) 
             data = json.dumps({**json.loads(data), "approvals": list(approvals)}, separators=(",", ":"))
         previous = ends.get(row.scope, contents.lineage)
         ends[row.scope] = row_hash(previous, row.seq, columns, data.encode(), row.scope)
-        rows.append(replace(row, columns=(*columns, data), hash=ends[row.scope]))  # type: ignore[arg-type]
+        rows.append(replace(row, columns=(*columns, data), hash=ends[row.scope]))
     heads = {scope: replace(head, hash=ends.get(scope, head.hash)) for scope, head in contents.heads.items()}
-    return replace(contents, rows=tuple(rows), heads=heads)
+    return dataclasses.replace(contents, rows=tuple(rows), heads=heads)
 
 
 def verified(data: bytes, **given: Any) -> Verified:

@@ -4,12 +4,13 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Movable

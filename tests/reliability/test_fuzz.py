@@ -5,7 +5,6 @@ That the checks can fail is shown with planted defects, in this process only.
 
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.steps import Call
 from reconciler.core.wire import Shape

@@ -5,10 +5,10 @@ The whole run: `python -m tests.reliability.simulation --histories 10000 --jobs 
 """
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.execution import settling
 from reconciler.rehearsal.timeline import Standstill, Timeline

@@ -7,19 +7,20 @@ differently, the twin is asked again with production's setting of what the repor
 then it must be right. Divergences that are planted must be reported as differences.
 """
 
+import dataclasses
 import multiprocessing
 import random
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import click
 from anyio import to_thread
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.rehearsal.assumptions import assumptions, covered
@@ -53,7 +54,7 @@ def settings(seed: int) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
     """`unnamed`: misses that rest on nothing that was named. `named`: how many rest on which assumption.
 
@@ -65,7 +66,7 @@ class Verdict:
     misses: int = 0
     unnamed: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
-    named: Mapping[str, int] = field(default_factory=dict)
+    named: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def compared(seed: int) -> Verdict:
@@ -74,7 +75,7 @@ def compared(seed: int) -> Verdict:
 
 
 async def _compared(seed: int, root: Path) -> Verdict:
-    world = replace(drawn(seed), switches=settings(seed))
+    world = dataclasses.replace(drawn(seed), switches=settings(seed))
     original, wrong = await original_of_world(world, root)
     if has_errors(original.plan.diagnostics):
         return Verdict(seed, wrong=tuple(wrong))
@@ -116,7 +117,7 @@ def planted(seed: int) -> Mapping[str, tuple[str, ...]]:
 
 
 async def _planted(seed: int, root: Path) -> Mapping[str, tuple[str, ...]]:
-    original, _ = await original_of_world(replace(drawn(seed), switches={}), root)
+    original, _ = await original_of_world(dataclasses.replace(drawn(seed), switches={}), root)
     if has_errors(original.plan.diagnostics):
         return {}
     return {name: (await _played(other, "", NONE)).differences for name, other in _divergences(original)}

@@ -1,10 +1,10 @@
 """Reports with any text wherever a manifest, the platform or a provider has a say."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed

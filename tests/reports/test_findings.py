@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from junitparser import Failure, JUnitXml, TestCase, TestSuite
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span, error, warning
 from reconciler.core.model import Action, Address, Change

@@ -3,12 +3,12 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Change

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Action, Impact
 from reconciler.reports.formats.text import render_drift, render_plan, render_results

@@ -2,12 +2,12 @@
 
 import html
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import TO_APPROVE, Action, Address, Change

@@ -1,11 +1,11 @@
 """The schema of `plan -o json`: plans are as it says (each of a case file, too), and its copy is current."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import error

@@ -2,12 +2,12 @@
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ReconcilerError

@@ -1,10 +1,10 @@
 """Reports for people, as recorded in the text files beside this test."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import error, warning
 from reconciler.core.model import Action

@@ -1,9 +1,9 @@
 """`--changed-since` leaves nothing out that the branch changed: neither what is asked for nor where it is."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Lifecycle, Resource
 from reconciler.manifests.load import Loaded
@@ -27,7 +27,7 @@ def test_a_field_that_is_no_more_left_alone_is_a_change(reconcile: Command, then
     assert differing(reconcile) == (["Volume/shop/data"], [])
 
 
-FIELDS = {each.name for each in dataclasses.fields(Resource)}
+FIELDS = set(Resource.__struct_fields__)
 IN_PART = {"references", "ignores"}  # a part of them says where they stand: see the other tests
 
 
@@ -45,8 +45,8 @@ def test_whatever_a_resource_gets_to_say_is_compared(name: str) -> None:
     where = {"file", "spans", "inherited", "base", "labels", "address"}
     given: dict[str, Any] = {"spec": Spec("other")}
     base = Resource(Address("Volume", "data", "shop"), Spec(), Lifecycle(), "a.yaml", {})
-    other = dataclasses.replace(base, **{name: given.get(name, "something else")})
-    found = changed(Loaded([base]), Loaded([dataclasses.replace(other, address=base.address)]))
+    other = replace(base, **{name: given.get(name, "something else")})
+    found = changed(Loaded([base]), Loaded([replace(other, address=base.address)]))
     assert bool(found.differ) == (name not in where)
 
 

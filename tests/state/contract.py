@@ -8,12 +8,12 @@ Subclass `StoreContract` and give it a fixture `backend`, a `Backend` over a sta
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Protocol
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord

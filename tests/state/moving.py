@@ -3,10 +3,11 @@
 Subclass `MovableContract` and give it fixtures `backend` and `elsewhere`: two places without a state.
 """
 
-from dataclasses import dataclass, replace
+import dataclasses
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.core.model import Address
@@ -22,7 +23,7 @@ HERE, THERE = "sqlite:here.db", "postgresql://db/there"
 LOGS, MOVED = Address("Volume", "logs", "shop"), Address("Volume", "logs", "blog")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Filled:
     """A state with something of each kind in it, and the handle that made it."""
 
@@ -111,8 +112,8 @@ class MovableContract:
         contents = await movable(here.store).export()
         there = elsewhere.open()
         await movable(there).import_(contents)
-        other = replace(contents, lineage="another")
-        for each in (contents, replace(contents, moved_to=HERE)):
+        other = dataclasses.replace(contents, lineage="another")
+        for each in (contents, dataclasses.replace(contents, moved_to=HERE)):
             with pytest.raises(StoreError, match="there is a state"):
                 await movable(elsewhere.open()).import_(each)
         with pytest.raises(StoreError):
@@ -175,7 +176,7 @@ class MovableContract:
             await other.release(lease)
             with pytest.raises(StoreError, match="has changed since it was copied"):
                 await movable(here.store).retire(THERE, contents)
-            contents = replace(await movable(here.store).export())
+            contents = dataclasses.replace(await movable(here.store).export())
         await here.store.load()
 
     async def test_retiring_again_to_the_same_place_changes_nothing(
@@ -190,7 +191,7 @@ class MovableContract:
 
     async def test_a_copy_is_not_the_state_until_it_is_told(self, elsewhere: Backend, here: Filled) -> None:
         contents = await movable(here.store).export()
-        copy = replace(contents, moved_to=HERE)
+        copy = dataclasses.replace(contents, moved_to=HERE)
         there = elsewhere.open()
         await movable(there).import_(copy)
         with pytest.raises(StateMoved):
@@ -205,13 +206,13 @@ class MovableContract:
         self, elsewhere: Backend, here: Filled
     ) -> None:
         there = elsewhere.open()
-        await movable(there).import_(replace(await movable(here.store).export(), moved_to=HERE))
+        await movable(there).import_(dataclasses.replace(await movable(here.store).export(), moved_to=HERE))
         lease = await here.store.lease(["shop"], "me")
         await here.store.commit(lease, [entry(Event.DONE, "s2")], remove=[DATA])
         newer = await movable(here.store).export()
         again = elsewhere.open()
         await prove(again)  # as every move does before it copies
-        await movable(again).import_(replace(newer, moved_to=HERE))
+        await movable(again).import_(dataclasses.replace(newer, moved_to=HERE))
         await movable(again).revive()
         assert await elsewhere.open().load() == await here.store.load()
         assert same(await movable(again).export(), newer)
@@ -238,7 +239,7 @@ def _changed(contents: Contents, what: str) -> Contents:
     elif what == "order":
         rows.pop(2)
     elif what == "trunk":
-        return replace(contents, trunk=replace(contents.trunk, hash="0" * 64))
+        return dataclasses.replace(contents, trunk=replace(contents.trunk, hash="0" * 64))
     elif what == "head":
         heads["shop"] = replace(heads["shop"], hash="0" * 64)
     elif what == "end":
@@ -247,5 +248,5 @@ def _changed(contents: Contents, what: str) -> Contents:
         heads["shop"] = replace(heads["shop"], serial=0)
     else:
         body = contents.records[DATA]
-        return replace(contents, records={DATA: replace(body, text=body.text[:-1])})
-    return replace(contents, rows=tuple(rows), heads=heads)
+        return dataclasses.replace(contents, records={DATA: replace(body, text=body.text[:-1])})
+    return dataclasses.replace(contents, rows=tuple(rows), heads=heads)

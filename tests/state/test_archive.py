@@ -1,11 +1,12 @@
 """Old rows of a SQLite state are packed: histories read them, and all promises about rows stay true."""
 
+import dataclasses
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
@@ -79,7 +80,7 @@ async def test_a_packed_journal_says_what_it_said_before(
     assert (rows(path, "archived"), rows(path, "journal")) == (8, 15)
     reader = another()
     state = await reader.load()
-    assert state == replace(known, plans_run=known.plans_run | {"p30"})
+    assert state == dataclasses.replace(known, plans_run=known.plans_run | {"p30"})
     assert (state.open_intents, state.unclaimed) == ((LOST,), (UNTOLD,))
     assert (await reader.journal())[:-3] == journal
     assert (await reader.export()).rows[:-3] == exported.rows
@@ -257,7 +258,9 @@ async def test_a_packed_backup_is_restored_whole(store: SqliteStore, another: Op
     await store.close()
     path.write_bytes(b"x" * 5000)
     await another().restore()
-    assert replace(await another().load(), unclaimed=()) == replace(known, unclaimed=())
+    assert dataclasses.replace(await another().load(), unclaimed=()) == dataclasses.replace(
+        known, unclaimed=()
+    )
     await another().verify()
     await grow(another(), range(30, 40))
     await another().verify()

@@ -1,12 +1,13 @@
 """Bringing a backup back, with all that the damaged state still proves."""
 
+import dataclasses
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
@@ -108,7 +109,7 @@ async def test_a_file_that_is_no_database_any_more_leaves_the_backup(
     path.with_name("state.db-wal").write_bytes(b"x" * 5000)
     restored = await another().restore()
     state = await another().load()
-    assert replace(state, unclaimed=()) == before
+    assert dataclasses.replace(state, unclaimed=()) == before
     assert "7 journal rows between 2030-01-01T12:00:00+00:00 and 2030-01-01T13:00:00+00:00" in restored.lost
     assert (restored.salvaged, known == before) == (0, False)
     other = another()

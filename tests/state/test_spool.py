@@ -1,15 +1,16 @@
 """Outcomes that the database could not take: spooled, shown at once, taken in by the next lease."""
 
+import dataclasses
 import errno
 import fcntl
 import os
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
@@ -110,7 +111,7 @@ async def test_a_kept_outcome_is_shown_at_once_and_taken_in_by_the_next_lease(
     assert shown.spooled == {"shop"}
 
     state = await taken_in(store, another)
-    assert state == replace(shown, spooled=frozenset())
+    assert state == dataclasses.replace(shown, spooled=frozenset())
     assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 

@@ -5,8 +5,9 @@ Source: platform API, 4.1; platform notes, "Postgres".
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
 from reconciler.core.model import Action, Address, StateRecord

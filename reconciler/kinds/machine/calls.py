@@ -3,8 +3,9 @@
 Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 """
 
-from dataclasses import replace
 from typing import Any, Unpack
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address
 from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait

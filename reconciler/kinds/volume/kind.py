@@ -4,9 +4,10 @@ Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes" and "Snapsho
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
+
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import (

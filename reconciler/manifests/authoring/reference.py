@@ -4,10 +4,10 @@ Read from the JSON Schema of the kind's model, which comes from the model itself
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from reconciler.core.model import Effect
 from reconciler.kinds import find_kinds
@@ -29,8 +29,7 @@ _SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FieldPage:
+class FieldPage(Struct, frozen=True):
     """One field. `path` leads from the manifest's root; `[]` in it stands for each item of a list.
 
     `type` and `limits` are words. `change` says what changing the field means, and after a colon what
@@ -50,8 +49,7 @@ class FieldPage:
     names: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KindPage:
+class KindPage(Struct, frozen=True):
     """One kind. `example` is a whole manifest, in YAML; `fields` are those of the manifest's root."""
 
     name: str
@@ -68,8 +66,7 @@ class KindPage:
             left[:0] = page.fields
 
 
-@dataclass(frozen=True, slots=True)
-class CapabilityPage:
+class CapabilityPage(Struct, frozen=True):
     """What the settings may let the program use of a platform: a part that the API document does not show.
 
     `kind`: whose objects it is used for.
@@ -128,8 +125,7 @@ def _change(field: Field) -> str:
     return f"{_EFFECTS[field.effect]}{recipe} ({_SOURCES[field.source]})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads pages out of one schema. `defs` are its named parts."""
 
     defs: Mapping[str, Any]

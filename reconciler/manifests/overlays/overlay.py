@@ -7,8 +7,9 @@ into another app. Each value keeps the position where it was written, whichever 
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
@@ -29,8 +30,7 @@ _APP_NAME = re.compile(ManifestKind.name_pattern)
 _ONE_OF_COUNT = re.compile(r"(.*)\[\d+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """One entry of an overlay. `glob` is None for an exact address."""
 
     target: str

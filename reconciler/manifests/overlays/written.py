@@ -6,8 +6,9 @@ whichever resource a problem is about, and whichever check finds it, such a line
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Span
 from reconciler.core.model import Path, unpack_span
@@ -21,8 +22,7 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A document of an overlay. `private`: the lines that may hold a secret, of those with a position."""
 
     document: Document

@@ -1,7 +1,8 @@
 """One complaint of libyaml: its text, where it points, and what is there; with what the texts mean."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 
@@ -60,8 +61,7 @@ READABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """What libyaml says, and where; lines and columns count from 0.
 
     `context` is where the unfinished thing began, `opening` the character there.

@@ -6,11 +6,12 @@ with a stack of its own and refuses what no manifest needs.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -44,8 +45,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One YAML document: `value` of dict, list, str, int, float, bool and None.
 
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
@@ -93,8 +93,7 @@ def _private(spans: Mapping[Path, Span]) -> dict[Path, Span]:
     return {path: span._replace(private=True) for path, span in spans.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(Struct, frozen=True):
     """What one file held. Documents with an error are left out; `complete` says that there was none.
 
     Problems are private, since the kind of what cannot be read is not known: ask for those to show.

@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Resource
 from reconciler.manifests.load import Loaded
@@ -11,11 +13,10 @@ from reconciler.policies.moved import MovedSpec
 
 # Where things stand, and labels, which matter only through the policies that select by them.
 _NOT_MEANT = frozenset({"address", "file", "spans", "inherited", "base", "labels"})
-_MEANT = tuple(each.name for each in fields(Resource) if each.name not in _NOT_MEANT)
+_MEANT = tuple(name for name in Resource.__struct_fields__ if name not in _NOT_MEANT)
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """`differ`: added, removed, or asking for something else. `dependants`: others that refer to them."""
 
     differ: frozenset[Address]

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.nearest import did_you_mean
@@ -59,8 +61,7 @@ class Incomplete(ReconcilerError):
     """An object of the history is not in this clone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(Struct, frozen=True):
     """The repository that holds `folder`. `prefix`: the folder's path in it, "" or ending with `/`."""
 
     folder: Path

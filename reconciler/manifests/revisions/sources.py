@@ -7,11 +7,11 @@ sides has no id, and is known by its path only.
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from reconciler.core.model import Path as Place

@@ -1,12 +1,13 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
@@ -49,8 +50,7 @@ _DEFAULT_LIFECYCLE = Lifecycle()
 _NOTHING: Mapping[Any, Any] = {}  # of most resources: three mappings of 64 bytes each count
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
 
     address: Address

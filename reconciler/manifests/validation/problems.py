@@ -5,9 +5,10 @@ Values of kinds that hold secrets are described ("text") and never repeated.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
@@ -42,8 +43,7 @@ _BLOCKS = ("metadata", "spec", "lifecycle")
 MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help nobody
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One document and its positions: where diagnostics about it point.
 
     `private`: what is said is about a field whose line may hold a secret, whatever its document is.

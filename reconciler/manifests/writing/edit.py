@@ -8,10 +8,11 @@ A place is a line and a column, both from 1, columns in characters, as in `Span`
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 from yaml.events import (
     AliasEvent,
     DocumentEndEvent,
@@ -36,8 +37,7 @@ _OPENING = (MappingStartEvent, SequenceStartEvent)
 _CLOSING = (MappingEndEvent, SequenceEndEvent)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """What stands at a place. `start` and `end`: offsets of a scalar, in characters, without its anchor.
 
     `style`: "" for a plain scalar, else its quotes. `obstacle`: why nothing may be put in its place

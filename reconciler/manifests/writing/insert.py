@@ -6,8 +6,9 @@ people expect it (`replaceable`) is left alone.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.encrypted import is_of_sops
@@ -19,8 +20,7 @@ _MOST_FILES = 1000  # of one stem: beyond, something else is wrong
 _GO_ON = "files that were written before it are complete; when this is put right, run it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One file to write. `before`: what it held, None for a new file; `added`: the text that is new."""
 
     path: Path

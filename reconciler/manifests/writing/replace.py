@@ -5,8 +5,9 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
 
@@ -14,8 +15,7 @@ _UNCHANGED = "no file was changed"
 _AGAIN = "run the command again"
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """`data` for the file at `path`, which must still hold `before` (None: whatever).
 
     `new`: nothing may be at `path`.

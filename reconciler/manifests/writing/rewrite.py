@@ -5,9 +5,10 @@ Nothing here touches the disk. What cannot be written is said with the place tha
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from reconciler.core.advice import Command
@@ -24,8 +25,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """`value` is to stand at `path` of the manifest of `resource`."""
 
     resource: Resource
@@ -43,8 +43,7 @@ class Edit:
         return span is None or span.private
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     """The file's new bytes, and for each edit where it stands and what stood there before.
 
     `problems`: why an edit cannot be made, by its index; then `data` is what the file held.

@@ -1,15 +1,15 @@
 """The table of checks: each has a group, a name, what is demanded, and where that is written."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.providers.check.bench import Bench
 
 Play = Callable[[Bench], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """`play` raises Unmet or NotChecked; when it returns, the demand is met."""
 
     group: str

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from reconciler.providers.check.request import Request
 from reconciler.services.signing import HEADER
@@ -16,8 +17,7 @@ _MOST = 400  # characters of a body
 _SECRET_NAMES = re.compile(r"secret|password|passwd|token|credential|api_?key|cookie", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """`problem`: why there is no answer."""
 
     request: Request

@@ -5,8 +5,9 @@ Clocks of two machines differ, so times are a little further away than the rule'
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from reconciler.providers.check.request import Draft, Request
 
@@ -23,8 +24,7 @@ RAW = "platform API, 5.2 rule 1; notes: the raw body bytes or the raw query stri
 BEYOND_S = 330
 
 
-@dataclass(frozen=True, slots=True)
-class Forgery:
+class Forgery(Struct, frozen=True):
     """`make` gives None when it needs a secret that was not given."""
 
     name: str

@@ -7,6 +7,7 @@ from random import Random
 from typing import Literal
 
 import anyio
+from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.providers.check import bounds, calls, events, refusals, repeats, sign_in
@@ -30,8 +31,7 @@ CLEAN_UP_S = 60.0
 Outcome = Literal["passed", "failed", "not checked"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """`problem`: what is not met, or why it was not checked; `sent` and `came` without secrets."""
 
     group: str

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from reconciler.core.errors import ReconcilerError
 from reconciler.services.signing import Encoding
 
 
-@dataclass(frozen=True, slots=True)
-class SignInSubject:
+class SignInSubject(Struct, frozen=True):
     """The sign-in service that the provider was set up with. `user_id`: who signs in at its page."""
 
     auth_url: str

@@ -4,11 +4,12 @@ All five may be called again with what they were called with before: after a cra
 restart that is how the kit finds out. `Resource.secret` helps: it gives the same text every time.
 """
 
+import dataclasses
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field
 
 Role = Literal["admin", "member"]
@@ -33,7 +34,7 @@ class Order(BaseModel):
     ip_address: str | None = Field(None, max_length=64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
     """One resource as the kit knows it. `id`: the provider's own; `order.id`: the platform's."""
 
@@ -42,7 +43,7 @@ class Resource:
     name: str
     status: str
     plan: str | None = None
-    key: bytes = field(default=b"", repr=False)
+    key: bytes = dataclasses.field(default=b"", repr=False)
 
     def secret(self, purpose: str) -> str:
         """A secret text of this resource: 43 letters, digits, `-` and `_`, the same at every call.
@@ -55,7 +56,7 @@ class Resource:
         return urlsafe_b64encode(digest).decode("ascii").rstrip("=")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Provisioned:
     """The answer to an order. `config` becomes secrets of the app, and no repr shows it.
 
@@ -63,7 +64,7 @@ class Provisioned:
     `id`: the resource's id at the provider, when it is not the platform's. Source: platform API, 2.8.
     """
 
-    config: Mapping[str, str] = field(repr=False)
+    config: Mapping[str, str] = dataclasses.field(repr=False)
     id: str | None = None
     name: str | None = None
     platform_app_name: str | None = None
@@ -71,8 +72,7 @@ class Provisioned:
     plan: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """How a resource is. `details`: further fields of the platform's GET and rows of the detail page."""
 
     status: str
@@ -80,8 +80,7 @@ class Report:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """What one resource costs. `amount`: decimal digits, as text; `per`: "month", "day" or "hour"."""
 
     resource_id: str
@@ -91,8 +90,7 @@ class Cost:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(Struct, frozen=True):
     """A person who signed in, as the platform introduced them at that time."""
 
     user_id: str
@@ -102,8 +100,7 @@ class Visitor:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class MachineEvent:
+class MachineEvent(Struct, frozen=True):
     """A machine of the provider changed. `type` and `id` are not signed: read the machine again."""
 
     machine_id: str

@@ -3,8 +3,9 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from reconciler.reports.report import Failure, Report
 
@@ -13,8 +14,7 @@ def backslashed(character: str) -> str:
     return character.encode("ascii", "backslashreplace").decode()
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """`shows`: the kinds of reports that `render` takes; a Failure is one that every format takes.
 
     `render` returns all of a report, ending with a newline. `escape` spells a character that standard output

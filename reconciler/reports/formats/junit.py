@@ -1,8 +1,9 @@
 """Reports as JUnit's XML, which CI systems show as tests: a file, a change, an object or a call is one."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from msgspec import Struct
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.durations import in_words
@@ -28,8 +29,7 @@ _REHEARSAL = "rehearsal"
 _ENDS = {"failed": "failure", "unknown": "error", "pending": "skipped", "skipped": "skipped"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """`ended`: `failure`, `error`, `skipped`, or "" for passed. `text`: more about that; `out`: remarks."""
 
     group: str

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
+from msgspec import Struct
 from pydantic import Field
 
 from reconciler.core.wire import Wire
@@ -79,8 +80,7 @@ class Consent(Wire):
     deny: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(Struct, frozen=True):
     """A request to authorize that may be answered with a redirect."""
 
     provider: Provider

@@ -3,8 +3,10 @@
 A state that is sealed and opened again has the chains that it had, hash for hash.
 """
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.chain import row_hash
@@ -80,4 +82,4 @@ def rewritten(
         for scope, head in contents.heads.items()
     }
     begin = replace(contents.trunk, hash=trunk)
-    return replace(contents, key=key, trunk=begin, rows=tuple(rows), records=records, heads=heads)
+    return dataclasses.replace(contents, key=key, trunk=begin, rows=tuple(rows), records=records, heads=heads)

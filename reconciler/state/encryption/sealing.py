@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import decode_entry, decode_record, encode_entry
@@ -18,8 +20,7 @@ from reconciler.state.store import Event, JournalEntry
 Place = tuple[int, int, int]  # epoch, commit in it, entry in that
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """An entry, and its data as they were encoded. `place`: None for what a backend itself has noted.
 
     `about`: the records that were put or removed together with it.

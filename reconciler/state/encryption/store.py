@@ -1,13 +1,15 @@
 """A `Store` around any backend: what the backend gets is sealed, what it gives is opened."""
 
+import dataclasses
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from typing import TypeVar, cast
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
@@ -28,7 +30,7 @@ _FINGERPRINT_BYTES = 32
 Failure = TypeVar("Failure", bound=ReconcilerError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Encryption:
     """What the settings say. `recipients`: none for a state that is not encrypted.
 
@@ -37,8 +39,8 @@ class Encryption:
     """
 
     recipients: tuple[str, ...] = ()
-    wrap: Bytes = field(default=lambda data: data, repr=False)
-    unwrap: Bytes = field(default=lambda data: data, repr=False)
+    wrap: Bytes = dataclasses.field(default=lambda data: data, repr=False)
+    unwrap: Bytes = dataclasses.field(default=lambda data: data, repr=False)
     changing: bool = False
 
 
@@ -267,7 +269,7 @@ class Encrypting(Passing):
         content = self._randomness(KEY_BYTES)
         keys = Keys(content, contents.key, contents.lineage, recipients)
         if before is not None:
-            keys = replace(before.renewed(content), recipients=recipients)
+            keys = dataclasses.replace(before.renewed(content), recipients=recipients)
         return wholes.sealed(contents, keys.ciphers()[0], envelope.closed(keys, self._encryption.wrap))
 
     # --- what is spooled beside the state ---
@@ -325,7 +327,7 @@ class Encrypting(Passing):
                 records[address] = (
                     known if known and known[0] == sealed else (sealed, open_record(cipher, sealed)[0])
                 )
-            opened = replace(
+            opened = dataclasses.replace(
                 state,
                 records={record.address: record for _, record in records.values()},
                 open_intents=_entries(cipher, state.open_intents),

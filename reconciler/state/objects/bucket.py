@@ -5,12 +5,12 @@ the store refuses, or cannot be reached.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Found:
+
+class Found(Struct, frozen=True):
     """An object. `tag`: what a write that is to replace exactly this one must name."""
 
     body: bytes

@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.core.model import Address
 from reconciler.state.codec import EntryColumns
@@ -12,16 +13,14 @@ from reconciler.state.codec import EntryColumns
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """An encoded journal entry, and its hash in the scope's chain."""
 
     columns: EntryColumns
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """A record as it is kept. `body`: what `codec.encode_record` makes of it."""
 
     address: Address
@@ -44,8 +43,7 @@ class Stored:
         return cls(Address(kind, name, app, ordinal), serial, body)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """`id`: tells it from another one with its number that was written, too, and never landed."""
 
     number: int

@@ -1,7 +1,9 @@
 """Commits: those of one scope that wait at the same moment are one write of its head. All of it blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord

@@ -5,7 +5,8 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Contents, Row

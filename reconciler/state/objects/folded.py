@@ -1,7 +1,10 @@
 """A scope after all its changes, and whether one more change is allowed. Pure, but for `Folded.take`."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
@@ -16,8 +19,7 @@ from reconciler.state.store import JournalEntry, not_covered
 _BITS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Departures:
+class Departures(Struct, frozen=True):
     """Records that leave one scope for another. Each move has an entry in both: here stand this scope's.
 
     `arrived`: by the address that was left, how often a record from there was put here, and the newest entry
@@ -28,8 +30,7 @@ class Departures:
     left: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """All but the records. `changes`: how many there were; `seq` and `hash`: the end of the journal's chain.
 
     `serial`: the highest of any record; `sum`: over the digests of the records there are. `kinds`: those that
@@ -49,13 +50,13 @@ class Marks:
     plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
 
 
-@dataclass(eq=False, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Folded:
     """A scope as of one change."""
 
     marks: Marks
-    stored: dict[Address, Stored] = field(default_factory=dict)
-    records: dict[Address, StateRecord] = field(default_factory=dict)  # `stored`, decoded
+    stored: dict[Address, Stored] = dataclasses.field(default_factory=dict)
+    records: dict[Address, StateRecord] = dataclasses.field(default_factory=dict)  # `stored`, decoded
 
     def take(self, change: Change, marks: Marks) -> None:
         """`marks`: what `judged` or `read` made of the change. Raises Damaged."""
@@ -78,8 +79,7 @@ def _decoded(stored: Stored) -> StateRecord:
 Lookup = Callable[[Address], Stored | None]  # the record of this scope at an address
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """One call of `Store.commit`, encoded."""
 
     scope: str

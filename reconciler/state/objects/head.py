@@ -6,7 +6,9 @@ line after it is a change that stands in no segment yet. It does not grow with t
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from reconciler.state.objects.damage import Damaged, Newer, sealed, unsealed
 from reconciler.state.objects.folded import Marks
@@ -14,8 +16,7 @@ from reconciler.state.objects.folded import Marks
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A file of changes, or of what they amount to (`base`). `size` in bytes, before it was compressed."""
 
     name: str
@@ -25,8 +26,7 @@ class Segment:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """`serial` counts what was written here, `nonce` differs each time: two heads never have the same bytes.
 
     `epoch`: of the newest lease; `lease`: its id, "" once it is taken away. `holder` took it at `since`.
@@ -69,7 +69,7 @@ class Head:
 
 def encode(head: Head, tail: Sequence[str]) -> bytes:
     """The object. `tail`: the changes, a line each."""
-    return "\n".join([json.dumps(sealed(asdict(head)), separators=(",", ":")), *tail, ""]).encode()
+    return "\n".join([json.dumps(sealed(to_builtins(head)), separators=(",", ":")), *tail, ""]).encode()
 
 
 def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:

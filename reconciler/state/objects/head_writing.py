@@ -1,8 +1,10 @@
 """Writing a head over the one that is known: the only way in which a scope changes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.state.objects import head as heads
 from reconciler.state.objects import writes
@@ -14,8 +16,7 @@ from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.scopes import Scopes
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A head as it is known, with its tag ("": there is none), its tail, and what it amounts to."""
 
     head: Head

@@ -11,8 +11,11 @@ worthwhile to wait and see; where it is wrong, somebody waits longer.
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket
@@ -22,8 +25,7 @@ from reconciler.state.objects.keys import Layout
 _LONGER = 1.05  # how much longer is waited: the clocks of two machines do not run alike
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Struct, frozen=True):
     """`number` counts; `since`, `at`: when the lease was taken, and this was written, by the holder's clock.
 
     `freed`: scopes that were given back or taken away. `ended`: all are.

@@ -1,9 +1,11 @@
 """The leases of this process: which are ours, for how long, and the beats that say so. All of it blocks."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Lock
+
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.state.objects import lease_beats

@@ -1,7 +1,9 @@
 """Taking scopes: from nobody, from a holder that died, or by force. `store.py` does the waiting."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError, named
@@ -20,8 +22,7 @@ from reconciler.state.objects.segments import side_by_side
 from reconciler.state.store import Event, JournalEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """Who has a scope."""
 
     locked: Locked

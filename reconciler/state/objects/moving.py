@@ -1,7 +1,8 @@
 """A whole state as `Contents`, and back; and the mark of one that has moved away. All of it blocks."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError

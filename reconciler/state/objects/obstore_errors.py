@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from msgspec import Struct
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -28,8 +28,7 @@ _NO_KEY = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|Credentials
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     """What a kind of store calls these things. `begins`: all its variables."""
 
     begins: str

@@ -2,7 +2,9 @@
 
 import base64
 import json
-from dataclasses import asdict, dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -17,8 +19,7 @@ UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
 PROBE = "probe/"  # where it is tried out whether the store keeps its word
 
 
-@dataclass(frozen=True, slots=True)
-class Trunk:
+class Trunk(Struct, frozen=True):
     """From where each chain goes on (`contents.Contents`). `sha256`: of its file; "" where it has no row."""
 
     seq: int = 0
@@ -27,8 +28,7 @@ class Trunk:
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
 
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
@@ -49,7 +49,11 @@ class Root:
     format: int = FORMAT
 
     def encode(self) -> bytes:
-        fields = asdict(self) | {"key": base64.b64encode(self.key).decode(), "scopes": sorted(self.scopes)}
+        fields = asdict(self) | {
+            "key": base64.b64encode(self.key).decode(),
+            "scopes": sorted(self.scopes),
+            "trunk": asdict(self.trunk),
+        }
         return json.dumps(sealed(fields), indent=1).encode()
 
     def next(self, nonce: str) -> "Root":

@@ -9,8 +9,9 @@ import gzip
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from reconciler.state.objects import bases, writes
 from reconciler.state.objects.bucket import Bucket

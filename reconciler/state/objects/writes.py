@@ -4,7 +4,7 @@ Each body that is written holds a nonce of its own. So a body that is found agai
 tag that is made from the body never comes back for an older one.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
@@ -12,13 +12,11 @@ from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
 _TIMES = 3  # how often a write is sent at most, always with the same body
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
+class Landed(Struct, frozen=True):
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class Beaten:
+class Beaten(Struct, frozen=True):
     """Another write came first. `found`: what is there now; None: nothing."""
 
     found: Found | None

@@ -8,7 +8,8 @@ the state is read. The rows of a segment are checked as all rows are, when these
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from reconciler.core.errors import named
 from reconciler.state import archive as packing
@@ -31,8 +32,7 @@ def beside(scope: str, seq: str) -> str:
     AND {seq} BETWEEN a.first AND a.last"""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """What `lists` says of one. `hash`: of its last row; `plans`, `kinds`: what its rows began and name."""
 
     scope: str

@@ -5,9 +5,11 @@ server still holds the locks of its transaction or has ended it. So the process 
 again then sees the final result: whether the commit has landed.
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
@@ -31,7 +33,7 @@ _DELETE_LISTS = """DELETE FROM reconcile.lists l USING unnest(%s::text[], %s::te
     WHERE l.list = w.list AND l.key = w.key AND l.state = %s"""
 
 
-@dataclass(eq=False, slots=True)
+@dataclasses.dataclass(eq=False, slots=True)
 class Request:
     """One call of `commit`. `lease`: None for a change of the state itself, under `leases.lock`.
 
@@ -46,19 +48,19 @@ class Request:
     outcome: Sequence[StateRecord] | StoreError | None = None
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Sent:
     """What was sent to be committed, to find out whether it landed when its answer is lost.
 
     `rows`: the hashes of its newest journal rows, by scope and seq; `heads`: those that it changes.
     """
 
-    rows: dict[tuple[str, int], str] = field(default_factory=dict)
-    heads: dict[str, Head] = field(default_factory=dict)
-    outcomes: list[Sequence[StateRecord] | StoreError] = field(default_factory=list)
+    rows: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    heads: dict[str, Head] = dataclasses.field(default_factory=dict)
+    outcomes: list[Sequence[StateRecord] | StoreError] = dataclasses.field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Standing:
     """The rows that a batch is about: as they are in the tables, or as they should be after it."""
 
@@ -66,11 +68,11 @@ class Standing:
     held: dict[str, int]  # scope → epoch of the lease that is good
     records: dict[Address, tuple[str, int]]  # scope and serial
     lists: dict[Key, Item]
-    journal: list[Row] = field(default_factory=list)
-    bodies: dict[Address, tuple[StateRecord, str]] = field(default_factory=dict)
+    journal: list[Row] = dataclasses.field(default_factory=list)
+    bodies: dict[Address, tuple[StateRecord, str]] = dataclasses.field(default_factory=dict)
 
     def copy(self) -> "Standing":
-        heads = {scope: replace(head) for scope, head in self.heads.items()}
+        heads = {scope: dataclasses.replace(head) for scope, head in self.heads.items()}
         return Standing(
             heads, self.held, dict(self.records), dict(self.lists), list(self.journal), dict(self.bodies)
         )

@@ -6,11 +6,12 @@ So a lease that is found good in a transaction is nobody else's before that tran
 
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import psycopg
+from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.postgres import heads, schema

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.state.postgres.line import BEGIN, BEGIN_READING, COMMIT, LIMITS, Line, Row, Statement
@@ -61,8 +62,7 @@ async def probe(lines: Sequence[Line], nonce: Callable[[], str], *, with_schema:
             await first.run(lambda: first.ask(counter.delete if with_schema else counter.drop))
 
 
-@dataclass(frozen=True, slots=True)
-class _Counter:
+class _Counter(Struct, frozen=True):
     """A row that all writers count in, each time with a token of its own."""
 
     schema: str

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
 from psycopg import errors
 
 from reconciler.core.errors import StateMoved, StoreError
@@ -118,8 +119,7 @@ class Identity:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What one short query tells about a state. `identity`: None where this environment has none.
 
     `version`: of the schema, 0 for none; `heads`: a digest over all heads, which each commit changes.

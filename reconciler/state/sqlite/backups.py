@@ -6,9 +6,10 @@ import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
@@ -26,8 +27,7 @@ KEPT = 5
 _AT = "%Y%m%dT%H%M%SZ"
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Struct, frozen=True):
     """A file, with its key beside it. `at`: when it was made; `version`: its transaction."""
 
     path: Path

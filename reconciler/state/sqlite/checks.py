@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.state.sqlite import signed
 from reconciler.state.sqlite.database import Damaged, Moved, transaction
 
@@ -66,8 +68,7 @@ class Checks:
         return sha256({"lineage": self.lineage, **self.values})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The newest transaction that was acknowledged, as far as `file` got to the disk."""
 
     file: Path
@@ -77,8 +78,7 @@ class Seen:
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a state is. `marks`: the folder of the second file of what was seen; None for no such file."""
 
     path: Path

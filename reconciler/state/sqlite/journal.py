@@ -7,10 +7,11 @@ A scope's head shows that nothing of its chain is missing. `row` is the order in
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import named
 from reconciler.state import rules

@@ -3,7 +3,8 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.garbage import collector_paused

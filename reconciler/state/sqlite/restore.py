@@ -9,11 +9,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
+
+from msgspec.structs import replace
 
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import Locked, StateMoved, StoreError

@@ -5,15 +5,17 @@ else than the checker's own check uses them: `python -m tests.reliability.kills 
 """
 
 import contextvars
+import dataclasses
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.reliability.kills.verdict import Kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Defect:
     """What `plant` breaks, and the case that shows it: struck at `point`, found as `shown`."""
 
@@ -53,7 +55,7 @@ def _open_intents_forgotten() -> None:
     loading = SqliteStore.load
 
     async def load(self: SqliteStore, scopes: Any = None) -> Any:
-        return replace(await loading(self, scopes), open_intents=())
+        return dataclasses.replace(await loading(self, scopes), open_intents=())
 
     SqliteStore.load = load  # type: ignore[method-assign]
 

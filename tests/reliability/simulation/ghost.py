@@ -2,8 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Obligation, StateRecord
 from reconciler.rehearsal.timeline import Timeline

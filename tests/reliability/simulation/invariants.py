@@ -4,8 +4,9 @@ They yield what is wrong, in words. The `check_*` functions at the end run those
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, StateRecord
 from reconciler.sandbox.exchange import Response

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord

@@ -1,9 +1,9 @@
 """Who reads the bucket or the database finds no plain name or value there; without encryption, he does."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state.between_scopes import arrived

@@ -1,10 +1,11 @@
 """What somebody did to the store who can write there, and has no key."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
@@ -59,7 +60,7 @@ async def forged(known: MemoryState, change: Callable[[Contents], Contents]) -> 
 def swapped(contents: Contents) -> Contents:
     """Two records have each other's body."""
     one, other = contents.records
-    return replace(contents, records={one: contents.records[other], other: contents.records[one]})
+    return dataclasses.replace(contents, records={one: contents.records[other], other: contents.records[one]})
 
 
 def moved(number: int, to: int) -> Callable[[Contents], Contents]:
@@ -68,7 +69,7 @@ def moved(number: int, to: int) -> Callable[[Contents], Contents]:
     def change(contents: Contents) -> Contents:
         rows = list(contents.rows)
         rows[to] = replace(rows[to], columns=(*rows[to].columns[:-1], rows[number].columns[-1]))
-        return replace(contents, rows=tuple(rows))
+        return dataclasses.replace(contents, rows=tuple(rows))
 
     return change
 
@@ -78,7 +79,9 @@ def replayed(contents: Contents) -> Contents:
     first = next(row for row in contents.rows if row.scope == contents.rows[0].scope)
     again = Row(first.scope, contents.heads[first.scope].seq + 1, first.columns, "")
     head = replace(contents.heads[first.scope], seq=again.seq)
-    return replace(contents, rows=(*contents.rows, again), heads={**contents.heads, first.scope: head})
+    return dataclasses.replace(
+        contents, rows=(*contents.rows, again), heads={**contents.heads, first.scope: head}
+    )
 
 
 def turned(contents: Contents) -> Contents:
@@ -88,7 +91,7 @@ def turned(contents: Contents) -> Contents:
     columns = [rows[number].columns for number in reversed(mine)]
     for number, each in zip(mine, columns, strict=True):
         rows[number] = replace(rows[number], columns=each)
-    return replace(contents, rows=tuple(rows))
+    return dataclasses.replace(contents, rows=tuple(rows))
 
 
 CHANGES: dict[str, Any] = {
@@ -121,7 +124,9 @@ async def test_an_older_version_of_a_record_is_found(clock: SimulatedClock) -> N
     (address,) = [each for each in new.records if new.records[each] != older.records[each]]
     again = await forged(
         known,
-        lambda contents: replace(contents, records={**contents.records, address: older.records[address]}),
+        lambda contents: dataclasses.replace(
+            contents, records={**contents.records, address: older.records[address]}
+        ),
     )
     with pytest.raises(StoreError, match="a record is not what was written"):
         await again.export()

@@ -1,11 +1,12 @@
 """What an encrypted state does beside the contract of all states: moves, notes, what is spooled."""
 
+import dataclasses
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import Address, StateRecord
@@ -34,7 +35,7 @@ CIPHER, OTHER = Cipher(b"k" * KEY_BYTES, "lineage-1"), Cipher(b"k" * KEY_BYTES, 
 PLACE = (1, 2, 3)
 
 
-@dataclass
+@dataclasses.dataclass
 class Busy(MemoryStore):
     """Another process makes the state just before this one does."""
 
@@ -74,15 +75,15 @@ async def test_it_moves_as_it_is_without_encryption(clock: SimulatedClock) -> No
     here = await filled(MemoryStore(plain))
     contents = await MemoryStore(plain).export()
     there = Encrypting(MemoryStore(sealed), ANA.alone)
-    await there.import_(replace(contents, moved_to="copy:here"))
+    await there.import_(dataclasses.replace(contents, moved_to="copy:here"))
     assert same(await there.export(), contents)
     await there.revive()
-    assert replace(await there.load(), heads={}) == replace(here.state, heads={})
+    assert dataclasses.replace(await there.load(), heads={}) == dataclasses.replace(here.state, heads={})
     back = MemoryStore(MemoryState(clock))
     await back.import_(await there.export())
     assert (await back.load()).heads == here.state.heads
     with pytest.raises(StoreError, match="has changed since it was copied"):
-        await there.retire("elsewhere", replace(contents, key=b"another"))
+        await there.retire("elsewhere", dataclasses.replace(contents, key=b"another"))
     await there.retire("elsewhere", contents)
     assert (await there.export()).moved_to == "elsewhere"
 
@@ -165,7 +166,7 @@ async def encrypted(clock: SimulatedClock) -> MemoryState:
 
 
 async def test_who_took_a_lock_is_told_by_name(clock: SimulatedClock) -> None:
-    @dataclass
+    @dataclasses.dataclass
     class WithUpkeep(MemoryStore):
         def __init__(self, state: MemoryState) -> None:
             super().__init__(state)
@@ -273,7 +274,7 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
 
 async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> None:
     known, other = await encrypted(clock), await encrypted(clock)
-    contents = replace(await MemoryStore(known).export(), key=other.key)
+    contents = dataclasses.replace(await MemoryStore(known).export(), key=other.key)
     with pytest.raises(StoreError, match="damaged: its key"):
         await Encrypting(MemoryStore(known), ANA.alone).plain(contents)
 

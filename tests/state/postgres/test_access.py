@@ -1,12 +1,12 @@
 """Who may do what, on which database, and what is told where it does not work: never with a password."""
 
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from psycopg import errors
 
 from reconciler.core.errors import Locked, ReconcilerError, StoreError

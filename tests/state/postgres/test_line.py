@@ -1,11 +1,11 @@
 """The connection to PostgreSQL is cut at the worst moments: nothing is lost, and nothing is stored twice."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import anyio
 import pytest
 from anyio import to_thread
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.state.postgres.line import LIMITS

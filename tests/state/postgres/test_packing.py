@@ -1,8 +1,9 @@
 """Old rows of a state in PostgreSQL are packed: histories read them, and all promises about rows hold."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
@@ -258,7 +259,10 @@ async def test_packing_that_is_cut_off_changes_nothing(
         store._unpacked = 1
         await store.release(await store.lease(["wiki"], "ben"))
     assert counts(database) == (0, 122, 30)
-    assert replace(await handles.open().load(), serials=before.serials, version=before.version) == before
+    assert (
+        dataclasses.replace(await handles.open().load(), serials=before.serials, version=before.version)
+        == before
+    )
 
 
 async def test_a_commit_whose_answer_came_after_its_rows_were_packed_has_landed(
@@ -294,7 +298,7 @@ async def test_rows_of_the_trunk_stay_where_they_are(
     await old.commit(lease, [entry(Event.DONE, f"s{number}") for number in range(30)])
     held = await old.export()
     trunk = replace(held.heads[WHOLE_STATE], epoch=0)
-    await handles.open().import_(replace(held, trunk=trunk, heads={}))
+    await handles.open().import_(dataclasses.replace(held, trunk=trunk, heads={}))
     await grow(handles.open(), range(30))
     assert database.rows("SELECT min(first) FROM reconcile.archive") == [(31,)]
     assert len(await handles.open().journal()) == 30 + 122
