@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from reconciler.core.forking import forked
-
 T = TypeVar("T")
 
 
@@ -22,13 +20,15 @@ def in_second_process(work: Callable[[], T]) -> Callable[[], T]:
     The result is pickled. Should that process die, the work is done here instead.
     """
     reading, writing = os.pipe()
-
-    def tell() -> None:
-        os.close(reading)
-        with os.fdopen(writing, "wb") as stream:
-            pickle.dump(work(), stream, pickle.HIGHEST_PROTOCOL)
-
-    child = forked(tell)
+    child = os.fork()
+    if child == 0:
+        # Nothing of this process's ends (buffers, exit handlers, tests) may run twice.
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "wb") as stream:
+                pickle.dump(work(), stream, pickle.HIGHEST_PROTOCOL)
+        finally:
+            os._exit(0)
     os.close(writing)
 
     def result() -> T:

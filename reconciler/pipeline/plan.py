@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ from reconciler.execution.open_intents import load_with_holders, overlay, parse_
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
-from reconciler.kinds.roles import secret_of
+from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
 from reconciler.pipeline.declared import Desired
@@ -29,7 +29,6 @@ from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.services.observe import Unchanged
 from reconciler.services.registry import providers_of
 from reconciler.state.store import LOST_ROWS, JournalEntry, State
 
@@ -81,8 +80,7 @@ async def make_plan(
             siblings=await project.siblings() if takes_over else Siblings(),
         )
     )
-    unchanged = Unchanged(planner.leaves_unchanged, planner.answer_unchanged)
-    await read_all(project, planner.reads(), planner.answer, planner.about, unchanged)
+    await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
     if desired.trusted is not None:
@@ -94,18 +92,19 @@ async def make_plan(
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
+    declared = desired.by_address
     if beside:
         siblings = await project.siblings()
-        problems += lookalike_warnings(find_kinds(), beside, desired.by_address, records, siblings)
+        problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
-    plan = with_reasons(plan, await creates_to_approve(project, plan, state, desired.by_address))
-    asked = _asked(project, plan, state, desired) if undecided is None else []
+    plan = with_reasons(plan, await creates_to_approve(project, plan, state, declared))
+    asked = _asked(project, plan, state, declared) if undecided is None else []
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers
     return replace(
         plan,
         diagnostics=(
-            *_of_the_state(project, desired, state, records, plan),
+            *_of_the_state(project, desired, declared, state, records, plan),
             *plan.diagnostics,
             *asked,
             *unclaimed,
@@ -116,17 +115,24 @@ async def make_plan(
     )
 
 
-def _asked(project: Project, plan: Plan, state: State, desired: Desired) -> list[Diagnostic]:
+def _asked(
+    project: Project, plan: Plan, state: State, declared: Mapping[Address, Resource]
+) -> list[Diagnostic]:
     """The approvals that its apply will ask for."""
     if not project.authority.rules:
         return []
     from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 
-    return asked_of(project, plan, state, desired.by_address)
+    return asked_of(project, plan, state, declared)
 
 
 def _of_the_state(
-    project: Project, desired: Desired, state: State, records: Mapping[Address, StateRecord], plan: Plan
+    project: Project,
+    desired: Desired,
+    declared: Collection[Address],
+    state: State,
+    records: Mapping[Address, StateRecord],
+    plan: Plan,
 ) -> list[Diagnostic]:
     """Whether it is there, and the one that is meant. `records`: where they are after moves."""
     if not state.lineage:
@@ -134,7 +140,7 @@ def _of_the_state(
     if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
         return []  # what is refused is not applied, and may be what got another name
     recorded = (address for address, record in records.items() if desired.selected(record))
-    found = perhaps_other_state(state.lineage, desired.by_address.keys(), recorded, project.state_url)
+    found = perhaps_other_state(state.lineage, declared, recorded, project.state_url)
     return [found] if found is not None else []
 
 
@@ -219,12 +225,13 @@ async def _fingerprint_secrets(
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
     problems = []
-    refs = [(resource, secret_of(kinds[resource.address.kind], resource)) for resource in resources]
-    if project.sources.prepare(ref for _, ref in refs if ref is not None):
+    senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
+    refs = [
+        (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
+    ]
+    if project.sources.prepare(ref for _, ref in refs):
         await checkpoint()  # where a signal that ended a program is acted upon
     for resource, ref in refs:
-        if ref is None:
-            continue
         if project.sources.is_unchecked(ref):
             fingerprints[resource.address] = UNCHECKED_VALUE
             continue

@@ -17,7 +17,7 @@ from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sources import Sources
 from reconciler.services.budget import Budget
 from reconciler.services.client import Client
-from reconciler.services.observe import Unchanged, observe
+from reconciler.services.observe import observe
 from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
 
@@ -60,7 +60,7 @@ class Project:
     authority: Authority = NO_RULES
     ages_before: Callable[[], Mapping[Address, int]] = dict
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    seen: Callable[[Read, Observation], None] | None = None
+    seen: Callable[[Read, Observation], None] = lambda read, observation: None
     budget: Budget = field(default_factory=Budget)
 
     @property
@@ -81,13 +81,11 @@ async def read_all(
     reads: Sequence[Read],
     on_answer: Callable[[Read, Observation], None],
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
-    unchanged: Unchanged | None = None,
 ) -> None:
-    """See `observe`. With `Project.seen`, each answer comes to this process."""
+    """See `observe`."""
 
     def take(read: Read, observation: Observation) -> None:
-        if project.seen is not None:
-            project.seen(read, observation)
+        project.seen(read, observation)
         on_answer(read, observation)
 
     await observe(
@@ -99,5 +97,4 @@ async def read_all(
         about=about,
         at_once=project.limits.read_concurrency,
         budget=project.budget,
-        unchanged=unchanged if project.seen is None else None,
     )

@@ -34,7 +34,10 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
 
 def declared_in_focus(desired: Desired) -> list[Resource]:
     """The resources that a plan of `desired` is about."""
-    focus, declared = desired.focus, desired.by_address
+    focus = desired.focus
+    if focus is None and not desired.targets:
+        return list(desired.resources)
+    declared = desired.by_address
     if desired.targets:
         found = {address for target in desired.targets for address in _meant(target, declared)}
         focus = _with_needs(found, declared).intersection(declared if focus is None else focus)

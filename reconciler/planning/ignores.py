@@ -15,6 +15,8 @@ from reconciler.core.model import FieldChange, Ignore, Resource
 
 def in_force(resource: Resource, now: datetime) -> tuple[Resource, list[Diagnostic]]:
     """`resource` with the ignores that hold on the day of `now` (UTC); a warning for each that is over."""
+    if not resource.ignores:  # as most
+        return resource, []
     today = now.date()
     over = [each for each in resource.ignores if each.until is not None and each.until < today]
     if not over:

@@ -36,6 +36,8 @@ class Subjects:
         self.referenced: set[Address] = set()
         self.needed: set[Address] = set()
         for address, resource in self.resources.items():
+            if not resource.references:
+                continue
             targets = [to.address for to in resource.references]
             self.referenced.update(targets)
             if self.in_focus(address):

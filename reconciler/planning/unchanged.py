@@ -58,7 +58,7 @@ class Unchanged:
             or record.lifecycle != resource.lifecycle
             or record.source != resource.file
             or applied.get(LEFT)
-            or any(applied.get(name) is not None for name in rule.at_rest.unless_recorded)
+            or not applied.keys().isdisjoint(rule.at_rest.unless_recorded)
             or getattr(live, rule.at_rest.field, None) not in rule.at_rest.values
             or live.bad_id
         ):

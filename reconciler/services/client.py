@@ -1,6 +1,5 @@
 """Reading and changing a service: GETs that are retried, and mutations that never are."""
 
-import copy
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -46,7 +45,7 @@ from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Service
 from reconciler.services.shapes import read_shape
 from reconciler.services.trace import trace
-from reconciler.services.transport import Answer, GetOnly, HttpTransport, Transport, host_and_port
+from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
@@ -77,6 +76,7 @@ class Client:
         self.service = service
         self.credential = credential
         self.base_url = base_url.rstrip("/")
+        self.address = host_and_port(base_url)  # for people
         self._auth = auth
         self._transport = GetOnly(transport) if read_only else transport
         self._clock = clock
@@ -104,38 +104,23 @@ class Client:
         """How long it has answered nothing but that it fails, or not at all."""
         return self._breaker.for_s
 
-    @property
-    def address(self) -> str:
-        """Host and port of the service."""
-        return host_and_port(self.base_url)
-
     def check(self) -> None:
         """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
         self._auth.check()
 
-    async def read(
-        self,
-        read: Read,
-        slots: AbstractAsyncContextManager[object] = UNBOUNDED,
-        first: Answer | None = None,
-    ) -> Observation:
+    async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
         """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
 
         `slots`: held by each request while it is under way, and not while it waits to be sent or sent again.
-        `first`: the answer to the first of these requests, where another process has got it.
         Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
         signs requests, Down, or PlatformError when there was no proper answer within `retry.READ_BUDGET_S`.
         """
         path = _plain(read.path)
         paths.check("GET", path)
         try:
-            answer = await self._get(path, slots, first)
+            answer = await self._get(path, slots)
         except SecretUnavailable as missing:
             raise NoSuchService(self.service.no_secret, help=missing.message) from None
-        return self.observed(read, answer)
-
-    def observed(self, read: Read, answer: Answer) -> Observation:
-        """What `answer` to `read` shows. Raises as `read` does, unless it got none."""
         if answer.status != 200:
             failure = self._read_error(read, answer)
             is_outage = fails(answer.status) and self._breaker.is_open
@@ -148,24 +133,6 @@ class Client:
         if not read.shape.many and (name := objects[0].bad_id):
             raise self._unreadable(read, answer, f"its `{name}` is not a valid id")
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
-
-    def anew(self) -> "Client | None":
-        """This one, for a process that was forked; None where there is no HTTP below, as in tests."""
-        transport = self._transport.anew() if isinstance(self._transport, GetOnly | HttpTransport) else None
-        if transport is None:
-            return None
-        made = copy.copy(self)
-        made._transport = transport
-        return made
-
-    def is_untouched(self, read: Read) -> bool:
-        """Whether one request for `read` may be sent at once, as far as the rate limit knows."""
-        return self._rate.is_untouched(self._action("GET", _plain(read.path)))
-
-    def answered(self, read: Read) -> None:
-        """Another process has sent `read`, and got a proper answer."""
-        self._rate.sent(self._action("GET", _plain(read.path)))
-        self._breaker.answered()
 
     async def ask(self, read: Read, deadline_s: float) -> Answer:
         """The answer to one GET as it came, asked once. Raises TransportError where there is none."""
@@ -243,21 +210,12 @@ class Client:
     def _action(self, method: str, path: str) -> str:
         return self.service.action(method, path) if self.service.action is not None else ""
 
-    async def _get(
-        self, path: str, slots: AbstractAsyncContextManager[object], first: Answer | None
-    ) -> Answer:
-        """The last answer within the budget (see `retry`), of which `first` may be the first one."""
+    async def _get(self, path: str, slots: AbstractAsyncContextManager[object]) -> Answer:
+        """The last answer within the budget (see `retry`)."""
         action = self._action("GET", path)
-        if first is None:
-            await self._rate.wait(action)
-        else:
-            self._rate.sent(action)
+        await self._rate.wait(action)
 
         async def attempt(deadline_s: float) -> Answer:
-            nonlocal first
-            if first is not None:
-                answer, first = first, None
-                return self._noted(path, answer, self._clock.monotonic())
             async with slots:
                 self._breaker.enter(path)
                 try:
@@ -296,9 +254,6 @@ class Client:
         except TransportError as error:
             self._breaker.failed(path, f"at {self.base_url} has not answered ({error.message})", began_s)
             raise
-        return self._noted(path, answer, began_s)
-
-    def _noted(self, path: str, answer: Answer, began_s: float) -> Answer:
         if fails(answer.status):
             self._breaker.failed(path, f"has answered {answer.status}", began_s, status=answer.status)
         else:

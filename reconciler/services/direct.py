@@ -1,7 +1,7 @@
-"""GETs over connections of their own: httptools on asyncio, without httpx and the layers below it.
+"""Requests over connections of their own: httptools on asyncio, without httpx and the layers below it.
 
-Those cost most of the time of a GET, and a large plan is made of GETs. Whatever is special goes
-the way of httpx: mutations, proxies, and addresses that have to be encoded.
+Those cost most of the time of a request. Whatever is special goes the way of httpx: proxies, other methods,
+and addresses that have to be encoded.
 """
 
 import asyncio
@@ -19,9 +19,12 @@ from reconciler.core.errors import Lost, NotSent
 from reconciler.services.received import Body, lower_case
 
 _MAX_HEAD = 100 * 1024  # bytes; likewise of whatever else stands between two pieces of a body
+_AT_ONCE = 32 * 1024
 _NEXT_ADDRESS_S = 0.25  # then another address of the host is tried beside (RFC 8305)
 
 _FIELDS = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: (?:[!-~](?:[\t -~]*[!-~])?)?\r\n)+")
+
+_WITH_BODY = ("POST", "PUT", "PATCH")  # these tell its length, also where there is none
 
 _CUT = "the connection failed before the answer was complete"
 
@@ -29,7 +32,7 @@ Found = tuple[int, Mapping[str, str], bytes]  # status, headers, body
 
 
 class Line:
-    """One connection at a time to `origin`, for one GET after another. `tls`: None for http.
+    """One connection at a time to `origin`, for one request after another. `tls`: None for http.
 
     A connection that was idle for `idle_s`, or that the server has closed meanwhile, is replaced.
     `max_body`: bytes of a decoded body.
@@ -52,18 +55,20 @@ class Line:
         self._connection: _Connection | None = None
         self._used_s = 0.0
 
-    async def get(self, target: str, headers: Mapping[str, str], deadline_s: float) -> Found:
+    async def request(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, deadline_s: float
+    ) -> Found:
         """The complete answer. Raises NotSent, Lost, TooLarge, or TimeoutError after `deadline_s`.
 
         Whatever goes wrong, the connection is closed.
         """
-        head = self._head(target, headers)
+        whole = self._head(method, target, headers, len(body or b"")) + (body or b"")
         ends_s = monotonic() + deadline_s
         connection = await self._connected(2 / 3 * deadline_s)  # "not sent" comes before "lost"
         self._connection = None  # after a cancellation, the rest of an answer would be taken for the next one
         timer = asyncio.get_running_loop().call_later(ends_s - monotonic(), connection.fail, TimeoutError())
         try:
-            found = await connection.ask(head)
+            found = await connection.ask(whole)
             if isinstance(found, BaseException):
                 raise found
             if connection.may_go_on:
@@ -99,16 +104,18 @@ class Line:
             raise NotSent(f"cannot connect: {_words(error)}") from None
         return connection
 
-    def _head(self, target: str, headers: Mapping[str, str]) -> bytes:
+    def _head(self, method: str, target: str, headers: Mapping[str, str], length: int) -> bytes:
         sent = {"host": self._name, **headers, "accept-encoding": "identity"}
+        if length or method in _WITH_BODY:
+            sent["content-length"] = str(length)
         fields = "".join([f"{name}: {text}\r\n" for name, text in sent.items()])
         if not _FIELDS.fullmatch(fields) or fields.count("\n") != len(sent):
             # Not shown: one of them may be the token.
             raise NotSent("the request is not valid")
-        return f"GET {target} HTTP/1.1\r\n{fields}\r\n".encode("ascii")
+        return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("ascii")
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """One connection, and the answer that comes over it.
 
     `may_go_on`: the newest answer is complete, and leaves the connection open for another one.
@@ -123,12 +130,14 @@ class _Connection(asyncio.Protocol):
         self._max_body = max_body
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
+        # Its own, as asyncio would make one for each piece; and a view of it, as TLS writes into slices.
+        self._buffer = memoryview(bytearray(_AT_ONCE))
         self._body: Body | None = None  # None: the head is not complete
         self._is_whole = True
         self.may_go_on = False
 
-    def ask(self, head: bytes) -> "asyncio.Future[Found | BaseException]":
-        """Send `head`. An error comes as a result: of an exception, nobody would take notice after a
+    def ask(self, request: bytes) -> "asyncio.Future[Found | BaseException]":
+        """Send `request`. An error comes as a result: of an exception, nobody would take notice after a
         cancellation."""
         self._answer = asyncio.get_running_loop().create_future()
         self._raw, self._body = [], None
@@ -137,7 +146,7 @@ class _Connection(asyncio.Protocol):
         if self._transport.is_closing():
             self.connection_lost(None)
         else:
-            self._transport.write(head)
+            self._transport.write(request)
         return self._answer
 
     def is_idle(self) -> bool:
@@ -157,16 +166,19 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._is_whole:  # nobody asked for it
             self.close()
             return
-        if self._bare == 0 and self._body is None and not data.startswith(b"H"):
+        if self._bare == 0 and self._body is None and self._buffer[0] != ord("H"):
             self.fail(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
             return
-        self._bare += len(data)
+        self._bare += nbytes
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._buffer[:nbytes])
         except HttpParserError as error:
             self.may_go_on = False
             if not self._is_whole:
@@ -213,7 +225,9 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._body is not None:  # and no interim answer
             self._is_whole = True
-            self.may_go_on = self._parser.should_keep_alive()
+            # What is left of a request that was answered before its end would be taken for the next one.
+            is_sent = not self._transport.get_write_buffer_size()
+            self.may_go_on = is_sent and self._parser.should_keep_alive()
 
     def _lasts_until_closed(self) -> bool:
         return "content-length" not in self._headers and "transfer-encoding" not in self._headers

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from reconciler.core.errors import Refused
 
-_SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+"
+_SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]++|%[0-9A-Fa-f]{2})++"
 _QUERY = r"[A-Za-z0-9._~-]+=(?:[A-Za-z0-9._~:@,+-]|%[0-9A-Fa-f]{2})*"
 _PATH = re.compile(rf"(?:/{_SEGMENT})+")
 _PATH_AND_QUERY = re.compile(rf"((?:/{_SEGMENT})+)(?:\?{_QUERY}(?:&{_QUERY})*)?")

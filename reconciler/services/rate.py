@@ -83,16 +83,6 @@ class RateLimit:
         if (line := self._lines.get(action)) is not None:
             line.answered(self._clock.monotonic())
 
-    def is_untouched(self, action: str) -> bool:
-        """Whether nothing is known of `action`: one request of it may be sent at once, untold here."""
-        return action not in self._lines
-
-    def sent(self, action: str) -> None:
-        """A request of `action` was sent, and answered, untold here."""
-        if self._interval_s:
-            self._lines.setdefault(action, _Line(self._interval_s, self._burst)).take(self._clock.monotonic())
-            self.answered(action)
-
     def refused(self, action: str, for_s: float) -> None:
         """The service refused a request of `action` as one too many: nothing of it is sent for `for_s`."""
         line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))

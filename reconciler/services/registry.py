@@ -11,7 +11,6 @@ from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
 from reconciler.core.steps import PLATFORM, Plan, Read
 from reconciler.services.client import UNBOUNDED, Client
-from reconciler.services.transport import Answer
 
 
 class Reader(Protocol):
@@ -52,14 +51,9 @@ class Services(Struct, frozen=True):
             )
         return self.clients[name]
 
-    async def read(
-        self,
-        read: Read,
-        slots: AbstractAsyncContextManager[object] = UNBOUNDED,
-        first: Answer | None = None,
-    ) -> Observation:
-        """The answer of the service that `read` names. `slots`, `first`: see `Client.read`."""
-        return await self.of(read.service).read(read, slots, first)
+    async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
+        """The answer of the service that `read` names. `slots`: see `Client.read`."""
+        return await self.of(read.service).read(read, slots)
 
     def time(self, service: str) -> datetime | None:
         """See `Client.time`; None for a service that nobody knows."""

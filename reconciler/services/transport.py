@@ -1,6 +1,6 @@
 """One request, one answer: the seam to HTTP, and the only module that imports httpx.
 
-Plain GETs go over lines without httpx's layers (`direct`), all else over httpx, by the same rules.
+Plain requests go over lines without httpx's layers (`direct`), all else over httpx, by the same rules.
 
 Rules that hold for every request: https unless the host is loopback, no redirect
 followed, at most `MAX_BODY` bytes of decoded body, one deadline over everything,
@@ -10,7 +10,6 @@ Each worker has a line of its own (an httpx transport with one connection): http
 pool rescans all its connections at each request, which costs 10 times the request.
 """
 
-import copy
 import ipaddress
 import re
 import sys
@@ -45,8 +44,9 @@ IDLE_S = 2.0
 
 CLOSE_S = 5.0
 
+METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 # A path and a query that go over the line as they are: httpx would write none of it in another way.
-PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]|%[0-9A-F]{2})*)+(?:\?[A-Za-z0-9._~:,&=-]+)?")
+PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]++|%[0-9A-F]{2})*+)++(?:\?[A-Za-z0-9._~:,&=-]+)?")
 
 T = TypeVar("T")
 
@@ -78,10 +78,6 @@ class GetOnly:
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
-
-    def anew(self) -> "GetOnly | None":
-        """See `HttpTransport.anew`; None where there is no HTTP below."""
-        return GetOnly(self._inner.anew()) if isinstance(self._inner, HttpTransport) else None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
@@ -161,7 +157,7 @@ def _proxy_of(origin: SplitResult) -> str | None:
 class HttpTransport:
     """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable.
 
-    `direct`: whether plain GETs go without httpx; never through a proxy.
+    `direct`: whether plain requests go without httpx; never through a proxy.
     """
 
     def __init__(
@@ -172,7 +168,6 @@ class HttpTransport:
         self._proxy = _proxy_of(parts)
         self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
         self._max_body = max_body
-        self._lines = lines
         self._slots = anyio.Semaphore(lines, fast_acquire=True)
         self._idle: list[httpx.AsyncHTTPTransport] = []
         self._idle_direct: list[Line] = []
@@ -185,7 +180,7 @@ class HttpTransport:
         if not f"{url}/".lower().startswith(f"{self._origin}/"):
             raise NotSent(f"a request to a service other than {self._origin} was not sent")
         target = url[len(self._origin) :]
-        is_plain = method == "GET" and body is None and self._is_direct and PLAIN.fullmatch(target)
+        is_plain = self._is_direct and method in METHODS and PLAIN.fullmatch(target)
         request = None if is_plain else _prepare(method, url, headers, body, deadline_s)
         try:
             left_s = await self._slot(deadline_s)
@@ -194,7 +189,7 @@ class HttpTransport:
         try:
             if request is None:
                 with _borrowed(self._idle_direct, self._open_direct) as line:
-                    return Answer(*await line.get(target, headers, left_s))
+                    return Answer(*await line.request(method, target, headers, body, left_s))
             with anyio.fail_after(left_s), _borrowed(self._idle, self._open) as way:
                 return await _exchange(way, request, self._max_body, self._through)
         except TimeoutError:
@@ -211,13 +206,6 @@ class HttpTransport:
         with anyio.fail_after(within_s):
             await self._slots.acquire()
         return within_s - (anyio.current_time() - began_s)
-
-    def anew(self) -> "HttpTransport":
-        """The same without a connection, for a process that was forked from this one."""
-        made = copy.copy(self)
-        made._slots = anyio.Semaphore(self._lines, fast_acquire=True)
-        made._idle, made._idle_direct = [], []
-        return made
 
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""

@@ -4,11 +4,14 @@ Written by hand: a plan reads every record, and a hundred thousand must not cost
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
-from typing import Any, Literal
+from functools import lru_cache
+from sys import intern
+from typing import Any
 
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
 from pydantic_core import from_json
 
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
@@ -51,49 +54,77 @@ def encode_record(record: StateRecord) -> str:
     )
 
 
+class _Body(Struct):
+    """A record as `encode_record` writes it. What many have alike stays JSON, and is read once for all."""
+
+    id: str
+    scope: str
+    applied: Raw
+    lifecycle: Raw
+    created_at: str
+    source: str
+    obligations: Raw
+    inferred: bool
+
+
+_decode_body = Decoder(_Body).decode
+
+
 def decode_record(address: Address, serial: int, body: bytes) -> StateRecord:
-    """The inverse of `encode_record`. Raises ValueError, KeyError or TypeError for another `body`."""
-    fields = _fields(body)
-    lifecycle = fields["lifecycle"]
-    obligations: Sequence[dict[str, Any]] = fields["obligations"]
+    """The inverse of `encode_record`. Raises ValueError, KeyError or TypeError for another `body`.
+
+    Records that hold the same share it: nobody changes `applied`.
+    """
+    try:
+        found = _decode_body(body)
+    except MsgspecError:  # text that is not Unicode, such as that of a file's name, is read more slowly
+        fields = _json(body)
+        raw = {name: Raw(_encode(fields[name])) for name in ("applied", "lifecycle", "obligations")}
+        found = _Body(**{name: fields[name] for name in _Body.__struct_fields__} | raw)
     return StateRecord(
         address,
-        fields["id"],
-        fields["scope"],
-        fields["applied"],
-        _lifecycle(
-            lifecycle["deletion"],
-            tuple(lifecycle["snapshot_before"]),
-            lifecycle["timeout_s"],
-            lifecycle.get("restart", "ask"),  # records of earlier versions hold none
-        ),
-        datetime.fromisoformat(fields["created_at"]),
-        fields["source"],
-        tuple(
-            Obligation(
-                owed["work"], owed["because"], owed["certainty"], datetime.fromisoformat(owed["since"])
-            )
-            for owed in obligations
-        ),
-        fields["inferred"],
+        found.id,
+        intern(found.scope),
+        _applied(bytes(found.applied)),
+        _lifecycle(bytes(found.lifecycle)),
+        datetime.fromisoformat(found.created_at),
+        intern(found.source),
+        _obligations(bytes(found.obligations)),
+        found.inferred,
         serial,
     )
 
 
-def _fields(body: bytes) -> Any:
-    """The JSON of `body`. Names and short texts that many records hold are one object."""
+def _json(text: bytes) -> Any:
     try:
-        return from_json(body, allow_inf_nan=False)
-    except ValueError:  # text that is not Unicode, such as that of a file's name, is read more slowly
-        return _decode(body.decode())
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:  # see `decode_record`
+        return _decode(text.decode())
 
 
-@cache
-def _lifecycle(
-    deletion: str, snapshot_before: tuple[Any, ...], timeout_s: int, restart: Literal["ask", "auto"]
-) -> Lifecycle:
-    """One object for the many records that are treated alike."""
-    return Lifecycle(Deletion(deletion), snapshot_before, timeout_s, restart)
+@lru_cache(10_000)
+def _applied(text: bytes) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = _json(text)
+    return found
+
+
+@lru_cache(1000)
+def _lifecycle(text: bytes) -> Lifecycle:
+    found = _json(text)
+    return Lifecycle(
+        Deletion(found["deletion"]),
+        tuple(found["snapshot_before"]),
+        found["timeout_s"],
+        found.get("restart", "ask"),  # records of earlier versions hold none
+    )
+
+
+@lru_cache(1000)
+def _obligations(text: bytes) -> tuple[Obligation, ...]:
+    return tuple(
+        Obligation(owed["work"], owed["because"], owed["certainty"], datetime.fromisoformat(owed["since"]))
+        for owed in _json(text)
+    )
 
 
 def encode_entry(entry: JournalEntry) -> EntryColumns:

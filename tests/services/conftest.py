@@ -12,7 +12,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["direct", "httpx"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test runs with GETs over lines of their own, and over httpx."""
+    """Each test runs with requests over lines of their own, and over httpx."""
     opened = HttpTransport.__init__
 
     def init(self: HttpTransport, base_url: str, **options: Any) -> None:

@@ -1,6 +1,7 @@
 """What a server may write as an answer, and what it may not: the same over both ways."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -26,8 +27,11 @@ WHOLE = OK + TWO + b"\r\nok"
 without_httpx = pytest.mark.parametrize("way", ["direct"], indirect=True)
 
 
-async def ask(transport: HttpTransport, url: str, **headers: str) -> Answer:
-    return await transport.request("GET", f"{url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S)
+by_method = pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+
+
+async def ask(transport: HttpTransport, url: str, method: str = "GET", **headers: str) -> Answer:
+    return await transport.request(method, f"{url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S)
 
 
 def by_bytes(raw: bytes) -> Behaviour:
@@ -38,13 +42,13 @@ def by_bytes(raw: bytes) -> Behaviour:
     return behave
 
 
-async def lost_and_next(behaviour: Behaviour) -> None:
+async def lost_and_next(behaviour: Behaviour, method: str = "GET") -> None:
     """`behaviour` is no answer; the next request gets its own, over another connection."""
     async with serving(behaviour, answer(b"next")) as server:
         transport = HttpTransport(server.url, lines=1)
         with pytest.raises(Lost, match="before the answer was complete"):
-            await ask(transport, server.url)
-        assert (await ask(transport, server.url)).body == b"next"
+            await ask(transport, server.url, method)
+        assert (await ask(transport, server.url, method)).body == b"next"
         await transport.aclose()
     assert server.connections == 2
 
@@ -84,12 +88,13 @@ NOT_AN_ANSWER = {
 }
 
 
+@by_method
 @pytest.mark.parametrize("raw", NOT_AN_ANSWER.values(), ids=NOT_AN_ANSWER)
-async def test_what_is_not_an_answer_is_lost_and_ends_the_connection(raw: bytes) -> None:
-    await lost_and_next(then_closes(sends(raw)))
+async def test_what_is_not_an_answer_is_lost_and_ends_the_connection(raw: bytes, method: str) -> None:
+    await lost_and_next(then_closes(sends(raw)), method)
 
 
-LONG = 1_000_000  # bytes: more than is read at once
+LONG = 200_000
 
 
 @pytest.mark.parametrize(
@@ -140,18 +145,19 @@ ANSWERS = {
 }
 
 
+@by_method
 @pytest.mark.parametrize("pace", [sends, by_bytes], ids=["at once", "by bytes"])
 @pytest.mark.parametrize(("raw", "status", "body"), ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_is_read_and_the_next_one_comes_over_the_same_connection(
-    raw: bytes, status: int, body: bytes, pace: object
+    raw: bytes, status: int, body: bytes, pace: object, method: str
 ) -> None:
     assert callable(pace)
     async with serving(pace(raw), answer(b"next")) as server:
         transport = HttpTransport(server.url, lines=1)
-        got = await ask(transport, server.url)
+        got = await ask(transport, server.url, method)
         assert (got.status, got.body) == (status, body)
         assert "x" not in got.headers
-        assert (await ask(transport, server.url)).body == b"next"
+        assert (await ask(transport, server.url, method)).body == b"next"
         await transport.aclose()
     assert server.connections == 1
 
@@ -339,3 +345,46 @@ async def test_answers_come_over_tls_as_they_do_without(
         await transport.aclose()
     assert bodies == [b"1", 1_000_000 * b"2", b"3", b"5"]
     assert server.connections == 3
+
+
+@without_httpx
+async def test_the_rest_of_a_request_that_was_answered_early_is_not_taken_for_the_next_one() -> None:
+    """The server answers before it has read all: the rest is still on its way."""
+
+    async def answers_early(stream: ByteStream) -> None:
+        await answer(b"too large", "413 Content Too Large")(stream)
+        await anyio.sleep_forever()
+
+    async with serving(answers_early, answer(b"next")) as server:
+        transport = HttpTransport(server.url, lines=1)
+        got = await transport.request(
+            "POST", f"{server.url}/v1", headers={}, body=bytes(30_000_000), deadline_s=PATIENCE_S
+        )
+        assert (got.status, got.body) == (413, b"too large")
+        assert (await ask(transport, server.url)).body == b"next"
+        await transport.aclose()
+    assert server.connections == 2
+
+
+@without_httpx
+async def test_a_mutation_is_sent_in_one_piece_with_its_length() -> None:
+    async with serving(answer()) as server:
+        transport = HttpTransport(server.url)
+        await transport.request(
+            "POST",
+            f"{server.url}/v1",
+            headers={"content-type": "application/json"},
+            body=b"{}",
+            deadline_s=PATIENCE_S,
+        )
+        await ask(transport, server.url, "PUT")
+        await ask(transport, server.url, "DELETE")
+        await transport.aclose()
+    heads = [request.partition("\r\n\r\n") for request in server.requests]
+    lengths = [re.findall(r"content-length: (\d+)", head) for head, _, _ in heads]
+    assert [head.split("\r\n")[0] for head, _, _ in heads] == [
+        "POST /v1 HTTP/1.1",
+        "PUT /v1 HTTP/1.1",
+        "DELETE /v1 HTTP/1.1",
+    ]
+    assert (lengths, [body for _, _, body in heads]) == ([["2"], ["0"], []], ["{}", "", ""])

@@ -4,6 +4,7 @@ import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import httpx
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError, TransportError
-from reconciler.services.transport import MAX_BODY, PLAIN, Answer, HttpTransport, is_loopback
+from reconciler.services.direct import Line
+from reconciler.services.transport import MAX_BODY, METHODS, PLAIN, Answer, HttpTransport, is_loopback
 from tests.certificates import greeting
 from tests.services.raw_server import (
     Behaviour,
@@ -229,7 +231,7 @@ async def test_a_connection_that_the_server_closed_in_between_is_replaced(
     assert server.connections == 2
 
 
-async def test_plain_gets_and_they_alone_go_without_httpx(
+async def test_plain_requests_and_they_alone_go_without_httpx(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     opened: list[HttpTransport] = []
@@ -246,10 +248,11 @@ async def test_plain_gets_and_they_alone_go_without_httpx(
         for method, path, body in [
             ("GET", "/v1/apps/shop/volumes/vol_1?a=b", None),
             ("GET", "/v1/a b", None),
-            ("GET", "/v1/../v2", None),
-            ("POST", "/v1", b"{}"),
-            ("GET", "/v1", b"{}"),
+            ("POST", "/v1/../v2", None),
+            ("POST", "/v1", None),
+            ("PUT", "/v1", None),
             ("DELETE", "/v1", None),
+            ("OPTIONS", "/v1", None),
         ]:
             await transport.request(
                 method, f"{server.url}{path}", headers={}, body=body, deadline_s=PATIENCE_S
@@ -257,7 +260,18 @@ async def test_plain_gets_and_they_alone_go_without_httpx(
             ways.append(len(opened))
             await transport.aclose()
     is_direct = "direct" in request.node.name
-    assert ways == ([0, 1, 2, 3, 4, 5] if is_direct else [1, 2, 3, 4, 5, 6])
+    assert ways == ([0, 1, 2, 2, 2, 2, 3] if is_direct else [1, 2, 3, 4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("body", [None, b"", b"{}"], ids=["none", "empty", "some"])
+def test_httpx_would_tell_the_same_length(method: str, body: bytes | None) -> None:
+    written = httpx.Request(method, "http://127.0.0.1/v1", content=body).headers
+    line = Line(urlsplit("http://127.0.0.1"), None, idle_s=1, max_body=1)
+    _, *fields = line._head(method, "/v1", {}, len(body or b"")).decode().split("\r\n")
+    ours = dict(field.split(": ") for field in fields if field)
+    assert ours.get("content-length") == written.get("content-length")
+    assert "transfer-encoding" not in written
 
 
 @given(st.from_regex(PLAIN, fullmatch=True))

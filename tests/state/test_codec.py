@@ -1,8 +1,11 @@
 """What is recorded comes back as it was, whatever text a file's name or an answer holds."""
 
+import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,3 +49,38 @@ def test_all_that_a_record_owes_comes_back() -> None:
         ADDRESS, "vol_1", "shop", {}, lifecycle, AT, obligations=(owed,), inferred=True, serial=7
     )
     assert again(written) == written
+
+
+def test_a_record_of_an_earlier_version_has_no_word_on_restarts() -> None:
+    body = json.loads(encode_record(record({})))
+    del body["lifecycle"]["restart"]
+    assert decode_record(ADDRESS, 7, json.dumps(body).encode()) == record({})
+
+
+def test_records_that_hold_the_same_share_it() -> None:
+    one, other = (
+        again(record({"region": "ams", "size_gb": 10})),
+        again(record({"region": "ams", "size_gb": 10})),
+    )
+    assert one.applied is other.applied
+    assert (one.scope, one.source) == ("shop", "m.yaml")
+    assert one.scope is other.scope
+
+
+@pytest.mark.parametrize("name", ["id", "scope", "applied", "lifecycle", "created_at", "source", "inferred"])
+@pytest.mark.parametrize("value", [None, "\udcff"])
+def test_another_body_is_refused_or_kept_as_it_is(name: str, value: Any) -> None:
+    """Never with an exception that nobody expects."""
+    body = json.loads(encode_record(record({})))
+    for other in (
+        {**body, name: value},
+        {each: body[each] for each in body if each != name},
+    ):
+        with suppress(ValueError, KeyError, TypeError):
+            assert decode_record(ADDRESS, 7, json.dumps(other).encode()) != record({})
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"{}", b"\xff", b'{"id": "a", "scope": NaN}'])
+def test_what_is_no_record_is_refused(body: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        decode_record(ADDRESS, 7, body)

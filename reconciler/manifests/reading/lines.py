@@ -80,11 +80,7 @@ def _document(lines: list[str]) -> tuple[Any, int]:
     opened: str | None = None  # the last key, if nothing has followed it
     root: Any = None
     containers = 0
-    for line in lines:
-        found = _line(line)
-        if found is None:
-            continue
-        indent, key, value = found
+    for indent, key, value in filter(None, map(_line, lines)):
         if key is None:  # an item
             inside, key, value = value
             if root is None and not indent:

@@ -1,10 +1,11 @@
 """The boundaries of an apply: where a process may be struck between two things that others can see.
 
 They are found by wrapping the seams of the product at run time, in one process only, so that the list
-follows the product: every commit by its events and steps, every lease, every request by what httpcore
-tells of it, every pause, every lock.
+follows the product: every commit by its events and steps, every lease, every request by what its
+connection sends and takes in, every pause, every lock.
 """
 
+import asyncio
 import contextvars
 import functools
 import json
@@ -13,7 +14,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
@@ -28,16 +29,6 @@ STRUCK = "struck at"  # and the moment, by the clock that all processes share
 
 _IDS = re.compile(r"vol_[a-z0-9]+|vs_[a-z0-9]+|(?<=/v1/postgres/)[a-z0-9]{16}|(?<=/machines/)[a-z0-9]+")
 
-# httpcore's events, and the names that their boundaries have here.
-_TRACED = {
-    "http11.send_request_body.complete": "sent",
-    "http11.receive_response_headers.complete": "headers",
-    "http11.receive_response_body.complete": "body",
-}
-_CONNECTING = {
-    "connection.connect_tcp.started": "connect:before",
-    "connection.connect_tcp.complete": "connect:after",
-}
 _STORE = ("lease", "check", "commit", "spool", "release")
 
 _step: contextvars.ContextVar[str] = contextvars.ContextVar("step", default="")
@@ -223,38 +214,64 @@ class Effects:
 
 
 def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
-    import httpx
-
     from reconciler.services.transport import HttpTransport
 
-    requesting, handling = HttpTransport.request, httpx.AsyncHTTPTransport.handle_async_request
+    requesting = HttpTransport.request
 
     async def request(self: HttpTransport, method: str, url: str, **rest: Any) -> Any:
-        self._is_direct = False  # httpx tells of each part of a request
         label = _call(method, urlsplit(url).path)
         boundaries.reach(f"{label}:before")
         answer = await requesting(self, method, url, **rest)
         boundaries.reach(f"{label}:after")
         return answer
 
-    async def handle(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
-        path = request.url.raw_path.decode().partition("?")[0]
-        label = _call(request.method, path)
-
-        async def traced(event: str, details: Mapping[str, Any]) -> None:
-            if event in _CONNECTING:
-                boundaries.reach(_CONNECTING[event])
-            elif event in _TRACED:
-                boundaries.reach(f"{label}:{_TRACED[event]}")
-                if _TRACED[event] == "sent" and request.method in MUTATIONS:
-                    effects.await_one_more(request.method, path)
-                    boundaries.reach(f"{label}:effect")
-
-        request.extensions = {**request.extensions, "trace": traced}
-        return await handling(self, request)
-
     HttpTransport.request = request  # type: ignore[method-assign]
-    httpx.AsyncHTTPTransport.handle_async_request = handle  # type: ignore[method-assign]
+    _wrap_connections(boundaries, effects)
+
+
+def _wrap_connections(boundaries: Boundaries, effects: Effects) -> None:
+    from reconciler.services.direct import Found, _Connection
+
+    connecting, connected = asyncio.BaseEventLoop.create_connection, _Connection.connection_made
+    asking, heading, completing = (
+        _Connection.ask,
+        _Connection.on_headers_complete,
+        _Connection.on_message_complete,
+    )
+    labels: dict[int, str] = {}  # of the newest request, by connection: its answer comes outside of the step
+
+    async def create_connection(self: asyncio.BaseEventLoop, *arguments: Any, **options: Any) -> Any:
+        boundaries.reach("connect:before")
+        return await connecting(self, *arguments, **options)
+
+    def connection_made(self: _Connection, transport: asyncio.BaseTransport) -> None:
+        connected(self, transport)
+        boundaries.reach("connect:after")
+
+    def ask(self: _Connection, request: bytes) -> "asyncio.Future[Found | BaseException]":
+        answer = asking(self, request)
+        method, target, _ = request.decode("latin-1").split(" ", 2)
+        path = target.partition("?")[0]
+        label = labels[id(self)] = _call(method, path)
+        boundaries.reach(f"{label}:sent")
+        if method in MUTATIONS:
+            effects.await_one_more(method, path)
+            boundaries.reach(f"{label}:effect")
+        return answer
+
+    def on_headers_complete(self: _Connection) -> None:
+        heading(self)
+        boundaries.reach(f"{labels[id(self)]}:headers")
+
+    def on_message_complete(self: _Connection) -> None:
+        completing(self)
+        boundaries.reach(f"{labels[id(self)]}:body")
+
+    asyncio.BaseEventLoop.create_connection = create_connection  # type: ignore[method-assign]
+    _Connection.connection_made = connection_made  # type: ignore[method-assign]
+    _Connection.ask = ask  # type: ignore[method-assign]
+    _Connection.on_headers_complete = on_headers_complete  # type: ignore[method-assign]
+    _Connection.on_message_complete = on_message_complete  # type: ignore[method-assign]
 
 
 def _call(method: str, path: str) -> str:
