@@ -1,12 +1,13 @@
 """Suggestions for misspelt words. They are used in help texts only, never for a decision."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from unicodedata import normalize
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
     """The candidate that `word` may be a misspelling of, or "". Letter case and width do not matter."""
+    from difflib import get_close_matches  # few commands end with a suggestion
+
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     near = get_close_matches(normalize("NFKC", word).lower(), by_lower, n=1)
     return by_lower[near[0]] if near else ""

@@ -122,19 +122,21 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
     mode = os.stat(path).st_mode  # noqa: PTH116 (see above)
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         raise _NoFile
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (see above)
-        status = os.fstat(file.fileno())
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) in seen:
             return None
         seen.add((status.st_dev, status.st_ino))
-        chunks = []
-        left = MOST_BYTES + 1
-        while left > 0 and (chunk := file.read(min(left, max(status.st_size + 1, 1 << 16)))):
-            chunks.append(chunk)
-            left -= len(chunk)
-            if MOST_BYTES + 1 - left == status.st_size:  # of a pipe it is 0
+        data = b""
+        while len(data) <= MOST_BYTES:
+            chunk = os.read(descriptor, min(MOST_BYTES + 1 - len(data), max(status.st_size + 1, 1 << 16)))
+            data += chunk
+            if not chunk or len(data) == status.st_size:  # which is 0 for a pipe
                 break
-        return b"".join(chunks)
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def _walk(

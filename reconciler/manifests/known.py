@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from pydantic_core import from_json, to_json
 
 from reconciler.manifests.harmless import may_hold_secret
-from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.later import documents_of
 from reconciler.manifests.reading.lines import line_values
-from reconciler.manifests.reading.plain import plain_values
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.stored import Stored
 
@@ -27,36 +26,27 @@ class Known:
         self._kept: dict[bytes, bytes] = {}  # what is stored, or is to be
         self._is_new = False
 
-    def holds(self, data: bytes) -> bool:
-        return data in self._values
-
     def files(self) -> Iterable[bytes]:
         """The bytes of all files that were asked for."""
         return self._values.keys()
 
     def recall(self, files: Sequence[bytes]) -> None:
-        """Learn what earlier runs have kept of these files, and what is read as fast as that."""
-        stored = self._stored if sum(map(len, files)) >= BYTES_WORTH_KEEPING else None
+        """Learn what earlier runs have kept of these files."""
+        if self._stored is None or sum(map(len, files)) < BYTES_WORTH_KEEPING:
+            return
         for data in files:
-            if data in self._values:
-                continue
-            if stored is not None and (kept := stored.take(data)) is not None:
-                self._values[data] = self._kept[data] = kept
-            elif (values := line_values(data)) is not None:
-                self._values[data] = to_json(values)
-
-    def learn(self, files: Sequence[bytes], values: Iterable[bytes | None]) -> None:
-        """What another process has found: see `values_of`."""
-        self._values.update(zip(files, values, strict=True))
+            if data not in self._values and (values := self._stored.take(data)) is not None:
+                self._values[data] = self._kept[data] = values
 
     def documents(self, data: bytes, table: SpanTable) -> list[Document] | None:
         """As `compose` would read `data`; None where only `compose` can."""
         if data not in self._values:
-            (self._values[data],) = values_of([data])
-        values = self._values[data]
-        if values is None:
+            values = line_values(data)
+            self._values[data] = to_json(values) if values is not None else _composed(data)
+        known = self._values[data]
+        if known is None:
             return None
-        return documents_of(from_json(values), data, table, has_nulls=b"null" in values)
+        return documents_of(from_json(known), data, table, has_nulls=b"null" in known)
 
     def keep(self, files: Sequence[bytes], secret_kinds: Sequence[bytes]) -> None:
         """Keep for the next run what `files` hold, of which nobody had anything to say.
@@ -79,7 +69,9 @@ class Known:
             self._is_new = False
 
 
-def values_of(files: Iterable[bytes]) -> list[bytes | None]:
-    """The values of the documents of each file as one JSON list; None: see `plain_values`."""
-    found = map(plain_values, files)
-    return [to_json(values) if values is not None else None for values in found]
+def _composed(data: bytes) -> bytes | None:
+    """The values of the documents in `data` as one JSON list; None where values are not all that counts."""
+    if b"&" in data:  # what an alias repeats is one value, and would be many in JSON
+        return None
+    composed = compose(data, "")
+    return to_json([document.value for document in composed.documents]) if composed.is_plain else None

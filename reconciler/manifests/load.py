@@ -1,10 +1,7 @@
 """Files to validated resources, with every problem of every file reported together."""
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +13,12 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import OVERLAYS, name_of, read_files
-from reconciler.manifests.known import Known, values_of
+from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.overlay import PATTERN_SIGNS, Overlays
-from reconciler.manifests.parallel import can_fork, in_second_process
 from reconciler.manifests.validation.loader import Effective, Loader
 from reconciler.manifests.validation.problems import MOST_PROBLEMS
 from reconciler.moves.follow import with_former
 from reconciler.policies import find_manifest_kinds
-
-BYTES_FOR_TWO = 200_000  # of files to compose: below, a second process costs more than it saves
-_SHARE_OF_FIRST = 0.35  # of these bytes: only the first process validates, too
 
 
 class Loaded(Struct, frozen=True):
@@ -87,7 +80,8 @@ def load(
         (reporter or Reporter()).loading(len(files) + len(layers))
         loader.known.recall([data for _, data in files])
         if overlay is None:
-            _read_all(loader, files)
+            for name, data in files:
+                loader.read(name, data)
         else:
             below = tuple(name_of(path, root) for path in paths)
             _read_layers(loader, files, layers, lambda file: whole or _is_below(file, below))
@@ -116,27 +110,6 @@ def load(
     )
 
 
-def _read_all(loader: Loader, files: Sequence[tuple[str, bytes]]) -> None:
-    for name, data in _composed_beside(loader.known, files):
-        loader.read(name, data)
-
-
-def _composed_beside(known: Known, files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """`files`, the last of which a second process composes while the first ones are used."""
-    unknown = [number for number, (_, data) in enumerate(files) if not known.holds(data)]
-    sizes = list(accumulate(len(files[number][1]) for number in unknown))
-    if not sizes or sizes[-1] < BYTES_FOR_TWO or not can_fork():
-        yield from files
-        return
-    # At least one file is left to the second process.
-    later = unknown[min(bisect_right(sizes, sizes[-1] * _SHARE_OF_FIRST), len(unknown) - 1) :]
-    theirs = [files[number][1] for number in later]
-    values = in_second_process(partial(values_of, theirs))
-    yield from files[: later[0]]
-    known.learn(theirs, values())
-    yield from files[later[0] :]
-
-
 def _read_layers(
     loader: Loader,
     files: Sequence[tuple[str, bytes]],
@@ -152,11 +125,7 @@ def _read_layers(
         ((document, file) for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
         loader.kinds,
     )
-    documents = [
-        (document, file)
-        for file, data in _composed_beside(loader.known, files)
-        for document in loader.compose(file, data)
-    ]
+    documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
     documents += (each for each in overlays.manifests if belongs(each[1]))
     patched = [(overlays.apply(document, file), file) for document, file in documents]
     loader.doubtful.update(

@@ -11,7 +11,6 @@ well write the manifests.
 import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -67,6 +66,8 @@ class Stored:
         return {line[:_HEX]: line for line in lines if len(line) > _BEGIN}
 
     def _write(self, lines: Iterable[bytes]) -> None:
+        import tempfile  # most runs only read
+
         descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=self._folder)  # with mode 0600
         try:
             with os.fdopen(descriptor, "wb") as file:

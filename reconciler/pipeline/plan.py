@@ -16,7 +16,7 @@ from reconciler.execution.open_intents import load_with_holders, overlay, parse_
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
-from reconciler.kinds.roles import secret_of
+from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
 from reconciler.pipeline.declared import Desired
@@ -225,12 +225,13 @@ async def _fingerprint_secrets(
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
     problems = []
-    refs = [(resource, secret_of(kinds[resource.address.kind], resource)) for resource in resources]
-    if project.sources.prepare(ref for _, ref in refs if ref is not None):
+    senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
+    refs = [
+        (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
+    ]
+    if project.sources.prepare(ref for _, ref in refs):
         await checkpoint()  # where a signal that ended a program is acted upon
     for resource, ref in refs:
-        if ref is None:
-            continue
         if project.sources.is_unchecked(ref):
             fingerprints[resource.address] = UNCHECKED_VALUE
             continue

@@ -17,7 +17,6 @@ from reconciler.manifests import stored as stored_module
 from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, load
 from reconciler.manifests.reading.lines import line_values
-from reconciler.manifests.reading.plain import plain_values
 from reconciler.manifests.stored import Stored, stored
 from tests.manifests.conftest import codes, policy, volume
 from tests.reliability.fuzz.mutation import make_files
@@ -57,18 +56,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     found = Place(tmp_path)
 
     def noted(data: bytes) -> list[Any] | None:
-        values = line_values(data)
-        if values is not None:
-            found.composed.append(data)
-        return values
-
-    def also_noted(data: bytes) -> list[Any] | None:
         found.composed.append(data)
-        return plain_values(data)
+        return line_values(data)
 
     monkeypatch.setattr(known_module, "BYTES_WORTH_KEEPING", 1)
     monkeypatch.setattr(known_module, "line_values", noted)
-    monkeypatch.setattr(known_module, "plain_values", also_noted)
     monkeypatch.chdir(found.root)
     return found
 

@@ -106,6 +106,11 @@ class Composed(Struct, frozen=True):
     def complete(self) -> bool:
         return not self.diagnostics
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the values of its documents are all that has to be known of it."""
+        return self.complete and not any(document.surprises for document in self.documents)
+
     def shown(self) -> list[Diagnostic]:
         """The problems of a file that holds no secrets."""
         return [show(problem) for problem in self.diagnostics]

@@ -34,7 +34,7 @@ class _Text:
 
 
 def documents_of(values: Sequence[Any], data: bytes, table: SpanTable, *, has_nulls: bool) -> list[Document]:
-    """The documents of a file with the bytes `data`, whose `values` are those of `plain.plain_values`."""
+    """The documents of a file with the bytes `data`, whose `values` are those that `compose` would read."""
     text = _Text(data, table)
     return [
         Document(

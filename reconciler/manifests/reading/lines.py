@@ -1,9 +1,9 @@
 """The values of files in block style, line by line: a tenth of the time that libyaml's events take.
 
 In a hundred thousand manifests most lines are the same few: each is read once, and its value is put where
-the indentation says. A line that is more than a key and a simple word is read by libyaml, as if it was a
-document. What goes over several lines, but for lists and mappings, and whatever is not certain, is left to
-`plain`.
+the indentation says. A line that is more than a key and a simple word is composed, as if it was a document.
+What goes over several lines, but for lists and mappings, and whatever is not certain, is left to `compose`:
+there is one judge of what YAML may hold.
 """
 
 import re
@@ -12,13 +12,13 @@ from math import isfinite
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
+from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.limits import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
     MOST_DOCUMENTS,
     MOST_FILE_EVENTS,
 )
-from reconciler.manifests.reading.plain import text_values
 from reconciler.manifests.reading.scalars import is_text, resolve
 from reconciler.manifests.reading.text import decode
 
@@ -36,7 +36,7 @@ _NOT_ALONE = re.compile(r"\t|[&*!]|<<|(?:^| )[|>]|^(?:[-?](?: |$)|---|\.\.\.|%)"
 def line_values(data: bytes) -> list[Any] | None:
     """The values of the documents in `data`, exactly as `compose` reads them. Nobody may alter them.
 
-    None where `plain_values` has to read them.
+    None where `compose` has to read them.
     """
     text = decode(data, "")
     if isinstance(text, Diagnostic) or "\r" in text:
@@ -80,11 +80,7 @@ def _document(lines: list[str]) -> tuple[Any, int]:
     opened: str | None = None  # the last key, if nothing has followed it
     root: Any = None
     containers = 0
-    for line in lines:
-        found = _line(line)
-        if found is None:
-            continue
-        indent, key, value = found
+    for indent, key, value in filter(None, map(_line, lines)):
         if key is None:  # an item
             inside, key, value = value
             if root is None and not indent:
@@ -171,10 +167,10 @@ def _entry(text: str) -> tuple[str | None, Any]:
         return simple[1], value
     if _NOT_ALONE.search(text) or text.count("[") + text.count("{") > MOST_DEPTH // 4:
         raise _Unusual
-    values = text_values(text)
-    if values is None or len(values) != 1:
+    composed = compose(text.encode(), "")
+    if not composed.is_plain or len(composed.documents) != 1:
         raise _Unusual
-    (value,) = values
+    value = composed.documents[0].value
     if text[0] in "[{" or not isinstance(value, dict):
         return None, value
     ((key, value),) = value.items()

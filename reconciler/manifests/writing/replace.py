@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -129,6 +128,8 @@ def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> No
 
 def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
     """A complete file beside `target`, hidden, so that nobody takes it for a manifest."""
+    import tempfile  # most commands write no file
+
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
