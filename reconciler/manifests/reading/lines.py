@@ -1,7 +1,8 @@
 """The values of files in block style, line by line: a tenth of the time that libyaml's events take.
 
 In a hundred thousand manifests most lines are the same few: each is read once, and its value is put where
-the indentation says. A line that is more than a key and a simple word is composed, as if it was a document.
+the indentation says. A line that is more than a key with a word, with a text in quotes, or with such pairs in
+braces is composed, as if it was a document.
 What goes over several lines, but for lists and mappings, and whatever is not certain, is left to `compose`:
 there is one judge of what YAML may hold.
 """
