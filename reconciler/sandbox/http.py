@@ -15,7 +15,7 @@ from fastapi import Request as HttpRequest
 from fastapi import Response as HttpResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reconciler.sandbox import browsers, control
 from reconciler.sandbox.catalog import OPEN, ROUTES
@@ -31,7 +31,7 @@ _MOST_DRIPS = 100
 _BARE = (204, 304)  # answers that HTTP forbids a body
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """Hands its transport to the application, which may close it, and tells it when the server is to end."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn

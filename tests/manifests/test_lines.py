@@ -58,7 +58,7 @@ def agrees(data: bytes) -> bool:
 
 def test_what_is_usual_is_read_line_by_line() -> None:
     assert agrees(USUAL.encode())
-    assert agrees("é: 1\n# &x *y !z |\n".encode())
+    assert agrees("é: 1\n# &x *y !z |\na: '&b'\nc: {d: \"e, f: g\", h: 1}  # !\n".encode())
 
 
 @pytest.mark.parametrize("text", ["", "# a comment", "---\n", "---\n# one\n---\n\n---\n", " \n"])
@@ -97,6 +97,9 @@ def test_files_without_a_document_are_read(text: str) -> None:
         "a: 017\n",
         "a: .nan\n",
         "a: “b”\n",
+        "a: {yes: b}\n",
+        "a: {b: no}\n",
+        "a: {b: c, b: d}\n",
         "on: 1\n",
         "1: 1\n",
         '"a":\n  b: 1\n',
@@ -122,6 +125,8 @@ _LINES = (
     *("a: 1", "b: x y", "c:", "d:", "- a", "- b:", "- c: 1", "-   d:", "e: [1, {f: 2}]", "- [x]", "- {a: b}"),
     *("'f': 'it''s'", 'g: "h: i"', "# j", "", "---", "k: l:m", "n: o #p", "q: ~", "null: r", "s: 1:30"),
     *("t: |", "- >", "u: 'v", "w", "- - x", "-", "? y", ": z", "a : 1", '"b":', "...", "--- a", "c: &d e"),
+    *("a: {b: c, d: 'e, f: g'}", "a: {b: c ,d: 1 }  # e", "a: {b: c, b: d}", "a: {yes: b}", "a: {b: no}"),
+    *('a: "b & c! *d"  # e', "a: 'b'c", "a: {b: c: d}", "a: {b: c#d}", "a: {b: c,}", "a: {b: -5}", "a: ''"),
     *("a: - b", "a: -5", "a:  # b", "{a: b}", "- 'a': b", "- a : b", "a: =", "a: ...", "a: %b", "a: b, c"),
 )
 

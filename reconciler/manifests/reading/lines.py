@@ -23,12 +23,14 @@ from reconciler.manifests.reading.scalars import is_text, resolve
 from reconciler.manifests.reading.text import decode
 
 _OPEN = object()  # the value of `key:`, which following lines may give
+_KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,99}"
 _WORD = "[A-Za-z0-9_/.+@=,-]"
-_SIMPLE = re.compile(
-    r"([A-Za-z_][A-Za-z0-9_.-]{0,99}):"
-    rf"(?: +((?:[A-Za-z0-9_/.]|[+-][0-9.]){_WORD}*(?:[: ]{_WORD}+)*|~))?"
-    r" *(?: #.*)?"
-)
+_WORDS = rf"(?:[A-Za-z0-9_/.]|[+-][0-9.]){_WORD}*(?:[: ]{_WORD}+)*|~"
+_QUOTED = r"""\"[^\"\\]*\"|'[^']*'"""
+_INSIDE = rf"[A-Za-z0-9_/.][A-Za-z0-9_/.+@=-]*|{_QUOTED}"  # of braces, where `,` and `:` mean more
+_PAIR = re.compile(rf"({_KEY}): +({_INSIDE})")
+_BRACES = rf"\{{ *{_KEY}: +(?:{_INSIDE})(?: *, *{_KEY}: +(?:{_INSIDE}))* *\}}"
+_SIMPLE = re.compile(rf"({_KEY}):(?: +(?:({_WORDS}|{_QUOTED})|({_BRACES})))? *(?: #.*)?")
 # What means something else at the begin of a document, or begins a text that the next lines hold.
 _NOT_ALONE = re.compile(r"\t|[&*!]|<<|(?:^| )[|>]|^(?:[-?](?: |$)|---|\.\.\.|%)")
 
@@ -159,12 +161,10 @@ def _entry(text: str) -> tuple[str | None, Any]:
     """Key and value; without a key: a word, or what stands in brackets."""
     simple = _SIMPLE.fullmatch(text)
     if simple is not None and is_text(simple[1]):
-        if simple[2] is None:
-            return simple[1], _OPEN
-        value, surprising = resolve(simple[2])
-        if surprising or (isinstance(value, float) and not isfinite(value)):
-            raise _Unusual
-        return simple[1], value
+        key, scalar, braces = simple.groups()
+        if scalar is not None:
+            return key, _scalar(scalar)
+        return key, _mapping(braces) if braces is not None else _OPEN
     if _NOT_ALONE.search(text) or text.count("[") + text.count("{") > MOST_DEPTH // 4:
         raise _Unusual
     composed = compose(text.encode(), "")
@@ -177,3 +177,21 @@ def _entry(text: str) -> tuple[str | None, Any]:
     if value is None:  # perhaps the next lines give it
         raise _Unusual
     return key, value
+
+
+def _scalar(text: str) -> Any:
+    """The value of a word, or of what stands in quotes."""
+    if text[0] in "\"'":
+        return text[1:-1]
+    value, surprising = resolve(text)
+    if surprising or (isinstance(value, float) and not isfinite(value)):
+        raise _Unusual
+    return value
+
+
+def _mapping(braces: str) -> dict[str, Any]:
+    pairs = _PAIR.findall(braces)
+    value = {key: _scalar(text) for key, text in pairs if is_text(key)}
+    if len(value) < len(pairs):
+        raise _Unusual
+    return value

@@ -84,6 +84,7 @@ class Place(Struct, frozen=True):
     path: Path
     marks: Path | None = None
 
+    @lru_cache(maxsize=8)  # noqa: B019 - of a few places, and each commit asks
     def seen_files(self, lineage: str) -> list[Path]:
         """What was seen of the state `lineage` stands in these files."""
         mark = [self.marks / f"{self._name}.{lineage}.seen"] if self.marks is not None else []
@@ -115,18 +116,17 @@ def read(connection: sqlite3.Connection, *, moved: bool = False) -> Checks:
 
 @lru_cache(maxsize=8)
 def _digest(lineage: str, values: str) -> str:
-    """Of check values as they are stored. Each commit reads them several times before it changes them."""
+    """Of check values as they are stored: most are read again, by the commit that follows."""
     return Checks(lineage, **json.loads(values)).digest
 
 
-def write(connection: sqlite3.Connection, checks: Checks) -> None:
-    """Store `checks`, in the caller's transaction."""
-    rows = {
-        "lineage": checks.lineage,
-        "checks": json.dumps(checks.values),
-        "digest": checks.digest,
-    }
+def write(connection: sqlite3.Connection, checks: Checks) -> str:
+    """Store `checks`, in the caller's transaction. Returns their digest."""
+    values = json.dumps(checks.values)
+    digest = _digest(checks.lineage, values)
+    rows = {"lineage": checks.lineage, "checks": values, "digest": digest}
     connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", rows.items())
+    return digest
 
 
 @contextmanager
@@ -145,8 +145,8 @@ def writing(
         yield checks
         checks.version += 1
         checks.tables |= {table: digest_of(connection, table) for table in touched}
-        write(connection, checks)
-    _tell_seen(place, checks)
+        digest = write(connection, checks)
+    _tell_seen(place, checks, digest)
 
 
 def verify_tables(
@@ -203,10 +203,10 @@ def verify_seen(checks: Checks, seen: Iterable[Seen]) -> None:
             raise Damaged(f"its newest change is not the one that was stored ({each.file} lists another one)")
 
 
-def _tell_seen(place: Place, checks: Checks) -> None:
+def _tell_seen(place: Place, checks: Checks, digest: str) -> None:
     values: dict[str, Any] = {
         "version": checks.version,
-        "digest": checks.digest,
+        "digest": digest,
         "rows": checks.rows,
         "serial": checks.serial,
         "lineage": checks.lineage,
@@ -236,7 +236,7 @@ def tell_seen_anew(place: Place, checks: Checks) -> None:
     for file in place.seen_files(checks.lineage):
         with suppress(OSError):
             file.unlink(missing_ok=True)
-    _tell_seen(place, checks)
+    _tell_seen(place, checks, checks.digest)
 
 
 def sha256(value: Any) -> str:
