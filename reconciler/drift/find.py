@@ -112,7 +112,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             drifted[change.address] = found
 
     def compare(read: Read, observation: Observation) -> None:
-        unread.answered(observation.cause)
+        unread.answered(observation)
         lookalikes.look(read, observation)
         if not observation.complete:
             if not by_read[read]:
@@ -275,7 +275,7 @@ class _Objectives:
 
     def answer(self, read: Read, observation: Observation) -> None:
         self._answers[read] = observation
-        self._unread.answered(observation.cause)
+        self._unread.answered(observation)
 
     def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange]]]:
         """Each object with what it misses, as far as that can be told."""

@@ -202,7 +202,7 @@ def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Dia
     reads |= {Address.parse(source): read for source, read in plan.inputs}
     unread = Unread()
     for now in observed.values():
-        unread.answered(now.cause)
+        unread.answered(now)
     for address, read in reads.items():
         now = observed[read]
         if not now.complete:

@@ -35,21 +35,12 @@ class Planner:
         return self._reading.reads()
 
     def answer(self, read: Read, observation: Observation) -> None:
-        if self.leaves_unchanged(read, observation):
-            self.answer_unchanged(read)
+        self._deciding.unread.answered(observation)
+        if self._reading.leaves_unchanged(read, observation):
+            self._deciding.pass_over(self._reading.pass_over(read))
             return
-        self._deciding.unread.answered(observation.cause)
         for seen in self._reading.answer(read, observation):
             self._deciding.take(seen)
-
-    def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
-        """Whether it is certain that an answer leaves all that it is about as it is. Without any effect."""
-        return self._reading.leaves_unchanged(read, observation)
-
-    def answer_unchanged(self, read: Read) -> None:
-        """As `answer`, of which `leaves_unchanged` was true: where that was found out does not matter."""
-        self._deciding.unread.answered()
-        self._deciding.pass_over(self._reading.pass_over(read))
 
     def about(self, read: Read) -> Sequence[Address]:
         return self._reading.about(read)
@@ -58,7 +49,7 @@ class Planner:
         return self._reading.more_reads()
 
     def more_answer(self, read: Read, observation: Observation) -> None:
-        self._deciding.unread.answered(observation.cause)
+        self._deciding.unread.answered(observation)
         for seen in self._reading.more_answer(read, observation):
             self._deciding.take(seen)
 

@@ -147,14 +147,14 @@ class Reading:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
 
     def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
-        """Whether it is certain that the answer leaves all as it is. Without any effect."""
+        """Whether it is certain that the answer to one of `reads` leaves all that it is about as it is."""
         group = self._groups[read]
         if not group.resources or group.left:
             return False
         return self._unchanged.leaves(group.resources, observation)
 
     def pass_over(self, read: Read) -> int:
-        """The answer leaves all as it is: of how many subjects."""
+        """Take such an answer: of how many subjects."""
         return len(self._groups.pop(read).resources)
 
     def answer(self, read: Read, observation: Observation) -> Iterator[Seen | Unreadable]:

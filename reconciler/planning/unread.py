@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 
 
@@ -19,11 +19,10 @@ class Unread:
         self._told: dict[str, list[Diagnostic]] = defaultdict(list)
         self._addresses: dict[str, set[str]] = defaultdict(set)
 
-    def answered(self, cause: str = "") -> None:
-        """`cause`: why there is none; see `Observation`."""
+    def answered(self, observation: Observation) -> None:
         self._reads += 1
-        if cause:
-            self._failed[cause] += 1
+        if observation.cause:
+            self._failed[observation.cause] += 1
 
     def add(self, cause: str, problem: Diagnostic, addresses: Iterable[Address]) -> None:
         """`problem`: what is said of `addresses` where nothing else fails for this `cause` ("": alone)."""
