@@ -33,11 +33,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
 PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
 
 
-async def get(url: str, *, deadline_s: float = PATIENCE_S, max_body: int = MAX_BODY) -> Answer:
-    """One GET over a transport of its own, closed afterwards."""
+# A read and changes: what is told of their failures must be the same.
+EITHER = pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}"), ("DELETE", None)])
+
+
+async def get(url: str, *, max_body: int = MAX_BODY) -> Answer:
+    return await request("GET", url, None, max_body=max_body)
+
+
+async def request(method: str, url: str, body: bytes | None, *, max_body: int = MAX_BODY) -> Answer:
+    """One request over a transport of its own, closed afterwards."""
     transport = HttpTransport(url, max_body=max_body)
     try:
-        return await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=deadline_s)
+        return await transport.request(method, f"{url}/v1", headers={}, body=body, deadline_s=PATIENCE_S)
     finally:
         await transport.aclose()
 
@@ -92,15 +100,17 @@ async def test_method_headers_and_body_arrive_as_given() -> None:
     assert body == "{}"
 
 
-async def test_a_refused_connection_is_not_sent() -> None:
+@EITHER
+async def test_a_refused_connection_is_not_sent(method: str, body: bytes | None) -> None:
     with pytest.raises(NotSent, match="cannot connect"):
-        await get(f"http://127.0.0.1:{unused_port()}")
+        await request(method, f"http://127.0.0.1:{unused_port()}", body)
 
 
-async def test_a_failed_tls_handshake_is_not_sent() -> None:
+@EITHER
+async def test_a_failed_tls_handshake_is_not_sent(method: str, body: bytes | None) -> None:
     async with serving(sends(b"this is not TLS")) as server:
         with pytest.raises(NotSent, match="cannot connect"):
-            await get(server.url.replace("http:", "https:"))
+            await request(method, server.url.replace("http:", "https:"), body)
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -119,23 +129,30 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         pytest.param(sends(b"SSH-2.0-OpenSSH\r\n\r\n"), id="another protocol"),
     ],
 )
-async def test_an_incomplete_answer_is_lost(behaviour: Behaviour) -> None:
+@EITHER
+async def test_an_incomplete_answer_is_lost(behaviour: Behaviour, method: str, body: bytes | None) -> None:
     async with serving(behaviour) as server:
         with pytest.raises(Lost, match="before the answer was complete"):
-            await get(server.url)
+            await request(method, server.url, body)
         assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("behaviour", [stalls, drips])
-async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(behaviour: Behaviour) -> None:
+@EITHER
+async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(
+    behaviour: Behaviour, method: str, body: bytes | None
+) -> None:
     async with serving(answer(), behaviour) as server:
         transport = await connected(server.url)
         with pytest.raises(Lost, match=r"within 0\.2 s"):
-            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.2)
+            await transport.request(method, f"{server.url}/v1", headers={}, body=body, deadline_s=0.2)
         await transport.aclose()
 
 
-async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
+@EITHER
+async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent(
+    method: str, body: bytes | None
+) -> None:
     async with serving(stalls) as server:
         transport = HttpTransport(server.url, lines=1)
         async with anyio.create_task_group() as tasks:
@@ -143,7 +160,7 @@ async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent() -> None:
             while not server.requests:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(NotSent):
-                await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.1)
+                await transport.request(method, f"{server.url}/v1", headers={}, body=body, deadline_s=0.1)
             tasks.cancel_scope.cancel()
         await transport.aclose()
     assert len(server.requests) == 1
