@@ -28,11 +28,14 @@ SLOWEST_BODY_S = 10.0
 _LONGEST_NAP_S = 0.5
 _SHORTEST_NAP_S = 0.01
 _MOST_DRIPS = 100
+_MOST_HEAD = 64 * 1024  # bytes, and what comes with its end
 _BARE = (204, 304)  # answers that HTTP forbids a body
 
 
 class Connection(HttpToolsProtocol):
     """Hands its transport to the application, which may close it, and tells it when the server is to end."""
+
+    _head: int | None = None  # bytes of a head that has not ended
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -44,6 +47,22 @@ class Connection(HttpToolsProtocol):
             "ending": self._ending,
             "local": local,
         }
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head is None or self.transport.is_closing():
+            return
+        self._head += len(data)
+        if self._head > _MOST_HEAD:
+            self.send_400_response("The request's head is too long.")
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
 
     def shutdown(self) -> None:
         self._ending.set()

@@ -263,3 +263,10 @@ def test_the_control_verbs_refuse_a_body_that_is_not_declared_as_json(
         )
         assert answer.status_code == 415, media_type
     assert "pwned" not in client.get("/_sandbox/world").text
+
+
+def test_a_head_without_end_is_refused(client: httpx.Client) -> None:
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=END_S) as line:
+        line.sendall(b"GET / HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            line.sendall((b"x: " + b"y" * 5_000 + b"\r\n") * 10_000)
