@@ -1,9 +1,11 @@
 """What files hold, by their bytes: no file is composed twice in a run, and in the next one if it was kept."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.harmless import may_hold_secret
 from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.later import documents_of
@@ -17,7 +19,7 @@ BYTES_WORTH_KEEPING = 50_000  # of all files: below, composing them takes a few 
 class Known:
     """The values of the files that one run has read, as JSON; None for a file that `compose` has to read.
 
-    `stored`: the values that earlier runs have kept.
+    `stored`: the values that earlier runs have kept. `specs`: valid ones without secrets, by kind and JSON.
     """
 
     def __init__(self, stored: Stored | None = None) -> None:
@@ -25,6 +27,7 @@ class Known:
         self._stored = stored
         self._kept: dict[bytes, bytes] = {}  # what is stored, or is to be
         self._is_new = False
+        self.specs: dict[tuple[ManifestKind, bytes], Any] = {}
 
     def files(self) -> Iterable[bytes]:
         """The bytes of all files that were asked for."""

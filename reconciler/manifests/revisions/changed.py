@@ -42,7 +42,7 @@ def changed(
         was, now = old.get(address), new.get(address)
         if was is None or now is None:
             return False
-        return meant(was) == meant(now) and not other_files(was, now)
+        return (_is_alike(was, now) or meant(was) == meant(now)) and not other_files(was, now)
 
     differ = {address for address in {**old, **new} if not same(address)} | set(before.claimed)
     differ |= {to for address in differ for each in (old, new) for to in _moved(each.get(address), new)}
@@ -60,6 +60,11 @@ def changed(
 def _by_address(loaded: Loaded) -> dict[Address, Resource]:
     both: Iterable[Resource] = (*loaded.resources, *loaded.policies)
     return {resource.address: resource for resource in both}
+
+
+def _is_alike(one: Resource, other: Resource) -> bool:
+    """Whether both surely ask for the same, as most of two loads do: these share their specs (`Known`)."""
+    return one.spec is other.spec and all(getattr(one, name) == getattr(other, name) for name in _MEANT)
 
 
 def meant(resource: Resource) -> dict[str, Any]:

@@ -74,7 +74,8 @@ class SourceFiles:
         self._known: dict[str, str | None] = {}
 
     def differ(self, old: Resource, new: Resource) -> bool:
-        before, after = source_files(old), source_files(new)
+        before = source_files(old)
+        after = source_files(new) if before or new.spec is not old.spec else before
         if not before and not after:
             return False
         was = [self._base.id_of(self._in_repository(path)) or path for path in before]

@@ -84,7 +84,6 @@ class Loader:
         self.ids = {name: _id_of(kind) for name, kind in kinds.items()}
         self.secrets = {name for name, kind in kinds.items() if holds_secrets(kind)}
         self.secret_kinds = [name.encode() for name in kinds if name in self.secrets]
-        self.specs: dict[tuple[str, bytes], Any] = {}
         self.table = SpanTable()
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
@@ -175,16 +174,16 @@ class Loader:
         model, context = self.models[kind.name], self.contexts[kind.name]
         if not share:
             return model.model_validate(value, context=context)
-        key = (kind.name, to_json(value.get("spec")))
-        spec = self.specs.get(key)
+        specs, key = self.known.specs, (kind, to_json(value.get("spec")))
+        spec = specs.get(key)
         if spec is not None:
             try:
                 return model.model_validate({**value, "spec": spec}, context=context)
             except ValidationError:  # to be told of the document as it is
                 pass
         manifest: Any = model.model_validate(value, context=context)
-        if len(self.specs) < _MOST_SPECS:
-            self.specs[key] = manifest.spec
+        if len(specs) < _MOST_SPECS:
+            specs[key] = manifest.spec
         return manifest
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
