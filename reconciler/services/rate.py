@@ -121,7 +121,7 @@ class _Line:
         self._under_way += 1
 
     def answered(self, now_s: float) -> None:
-        # Counted as the oldest one under way: at least as many as were answered must have arrived by now.
+        # Answers come in any order; each counts as that of the oldest request under way.
         if self._under_way:
             self._full_s = max(self._full_s, now_s + self._under_way * self._interval_s)
             self._under_way -= 1

@@ -105,9 +105,12 @@ async def test_a_state_whose_file_was_removed_takes_no_more_commits(store: Sqlit
 
 async def test_a_state_whose_file_was_replaced_takes_no_more_commits(store: SqliteStore, path: Path) -> None:
     lease = await store.lease(["shop"], "anna")
+    await store.check(lease)
     copy = path.with_name("copy.db")
     shutil.copy(path, copy)
     copy.replace(path)
+    with pytest.raises(StoreError, match="was replaced"):
+        await store.check(lease)
     with pytest.raises(StoreError, match="was replaced"):
         await store.commit(lease, [entry(Event.INTENT)])
 

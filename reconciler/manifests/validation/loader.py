@@ -179,7 +179,7 @@ class Loader:
         if spec is not None:
             try:
                 return model.model_validate({**value, "spec": spec}, context=context)
-            except ValidationError:  # to be told of the document as it is
+            except ValidationError:  # the document as written is validated below, for its own errors
                 pass
         manifest: Any = model.model_validate(value, context=context)
         if len(specs) < _MOST_SPECS:
