@@ -7,7 +7,7 @@ Subclass `StoreContract` and give it a fixture `backend`, a `Backend` over a sta
         def backend(self, clock: SimulatedClock) -> Backend: ...
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any, Protocol
@@ -123,7 +123,8 @@ class StoreContract:
     async def test_what_is_remembered_survives_and_is_no_object(self, backend: Backend, store: Store) -> None:
         actor, objects = Actor(backend.clock, "me"), await store.lease(["shop"], "me")
         await store.commit(objects.of("shop"), [], [record()])
-        for said in ({"rules": ["größe", 1]}, {"rules": []}):
+        rules: Sequence[Mapping[str, Any]] = ({"rules": ["größe", 1]}, {"rules": []})
+        for said in rules:
             await remember(store, actor, "approvals", partial(_with, said))
             state = await backend.open().load()
             assert recall(state, "approvals") == said
