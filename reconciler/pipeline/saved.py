@@ -14,7 +14,6 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
-from reconciler.pipeline.create_approvals import with_unknown_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
@@ -90,7 +89,6 @@ async def run_saved(
     refuse_unless_current(plan, state)
     told = tuple(each for each in plan.diagnostics if each.code != APPROVAL_NEEDED)  # judged anew, below
     plan = replace(plan, context=project.context(desired.origin, state.lineage), diagnostics=told)
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     judged = await refuse_unless_runnable(
         project, desired, plan, state, approved_deletes, approved_creates, given
     )

@@ -104,7 +104,7 @@ def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
     assert outcomes(found) == {"state": "problem"}
-    assert {"argv": ["reconcile", "state", "init", "--new"]} in found["state"]["advice"]
+    assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text

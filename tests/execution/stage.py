@@ -22,6 +22,7 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
@@ -173,6 +174,7 @@ class Stage:
             Desired(loaded(self, manifests), selected=selected),
             approve=approve,
             approved_deletes=approved_deletes,
+            approved_creates=Everything(),
             on_executor=on_executor,
         )
 

@@ -176,7 +176,7 @@ async def make_templates(folder: Path) -> None:
     """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
     (folder / "empty").mkdir()
     begun = open_scene(folder / "empty")
-    await create_state(begun.project.store, begun.project.actor(), new=True)
+    await create_state(begun.project.store)
     await leave(begun)
     shutil.copytree(folder / "empty", folder / "converged")
     scene = open_scene(folder / "converged")
