@@ -268,9 +268,10 @@ def test_an_approval_of_nothing_is_an_error(project: Project, sandbox: Sandbox, 
 
 
 def test_a_job_with_an_approved_delete_can_be_run_again(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app, rest="lifecycle: {deletion: delete}\n"))
+    kept = volume(app, "second")
+    project.write(kept + volume(app, rest="lifecycle: {deletion: delete}\n"))
     project.apply()
-    project.write(volume(app, "second"))
+    project.write(kept)
     options = "--approve-delete", f"Volume/{app}/data"
     project.apply(*options)
     again = project.apply(*options)

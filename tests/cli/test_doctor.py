@@ -255,7 +255,7 @@ def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:
 def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) -> None:
     calm.write(cluster("doctored"), "manifests/cluster.yaml")
     real.fault("POST", "/v1/postgres", "drop_after")
-    calm.apply(code=3)
+    calm.apply(*calm.creating("PostgresCluster/doctored"), code=3)
     found = checks(calm, code=1)
     assert outcomes(found) == {"open calls": "problem"}
     assert "POST /v1/postgres for PostgresCluster/doctored, sent at " in found["open calls"]["message"]

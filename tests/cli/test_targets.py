@@ -20,6 +20,7 @@ def several(project: Project, app: str) -> Project:
         + cluster(f"db-{app}")
         + secret(app, "HOST", f"template: '${{PostgresCluster/db-{app}:id}}'")
     )
+    project.approve(f"PostgresCluster/db-{app}")
     return project
 
 
