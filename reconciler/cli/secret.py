@@ -14,7 +14,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError
@@ -173,10 +173,11 @@ def _read_value() -> bytes:
     from reconciler.core.errors import SecretUnavailable
     from reconciler.secrets.text import MAX_BYTES, as_value
 
-    if sys.stdin.isatty():
-        value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()
-    else:
-        value = sys.stdin.buffer.read(MAX_BYTES + 1)
+    with blocking():
+        if sys.stdin.isatty():
+            value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()
+        else:
+            value = sys.stdin.buffer.read(MAX_BYTES + 1)
     try:
         as_value(value, "the value on standard input")
     except SecretUnavailable as unfit:
