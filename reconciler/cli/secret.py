@@ -139,13 +139,12 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
 
     config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     desired = load_desired((), config, texts_here(), reporter)
+    sources = secret_sources(config, (*desired.resources, *desired.policies))
 
     async def work() -> "list[Fingerprinted]":
         async with open_state(config, state_url, tell=reporter.note) as store:
             refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
-            return await fingerprints(
-                store, secret_sources(config), desired.resources, desired.policies, addresses
-            )
+            return await fingerprints(store, sources, desired.resources, desired.policies, addresses)
 
     shown = run(work)
     advised = options.of_this_run()

@@ -6,9 +6,10 @@ regular expression, and the signal with it. The event loop acts on a noted signa
 
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:  # `--help` needs no event loop
 T = TypeVar("T")
 
 _ALARM_S = 0.5
+_TOGETHER_S = 1.0  # TERM and HUP come together when a service is stopped, and are one wish
 
-_came: list[int] = []  # the first signal of this process, once it came
+_came: list[tuple[int, float]] = []  # the first signal of this process and when, once it came
 
 
 class Interrupted(BaseException):
@@ -46,13 +48,13 @@ def until_interrupted(work: Callable[[], int]) -> int:
 
 def signalled(otherwise: int) -> int:
     """The exit code: a signal wins, also one that came when everything was over."""
-    return 128 + _came[0] if _came else otherwise
+    return 128 + _came[0][0] if _came else otherwise
 
 
 def look() -> None:
     """Raise Interrupted if a signal came: to be called before something begins that waits."""
     if _came:
-        raise Interrupted(_came[0])
+        raise Interrupted(_came[0][0])
 
 
 def listening(url: str) -> None:
@@ -66,10 +68,11 @@ def _noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Note the first signal and call `act`. HUP stays ignored where `nohup` has it so."""
 
     def note(number: int, frame: object) -> None:
-        if _came:
+        if not _came:
+            _came.append((number, time.monotonic()))
+            act()
+        elif number == _came[0][0] or time.monotonic() > _came[0][1] + _TOGETHER_S:
             os._exit(128 + number)
-        _came.append(number)
-        act()
 
     ending = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
