@@ -298,9 +298,7 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
 
 
 @pytest.mark.parametrize("verb", ["apply", "plan", "fingerprint"])
-def test_a_program_does_not_get_the_variables_of_other_secrets(
-    project: Project, app: str, verb: str
-) -> None:
+def test_a_program_does_not_get_the_variables_of_other_secrets(project: Project, app: str, verb: str) -> None:
     arguments = {
         "apply": ("apply", f"--target=Secret/{app}/TOLD", "--auto-approve"),
         "plan": ("plan", f"--target=Secret/{app}/TOLD", "--with-exec"),
