@@ -7,8 +7,6 @@ the ids of one platform mean nothing on another.
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
 from reconciler.core.advice import command
 from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
@@ -19,10 +17,7 @@ from reconciler.core.state_url import is_shared
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
-from reconciler.state.renewing import lasts_s
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
-
-_NOTE_S = 10.0  # others hold the whole state for a moment only, and one that died as long as its lease lasts
 
 
 def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
@@ -58,7 +53,7 @@ async def create_state(store: Store, actor: Actor, *, new: bool) -> bool:
         )
     if state.new:
         return created
-    async with _to_note(actor, store).leased(store, {WHOLE_STATE}) as lease:
+    async with actor.for_a_note(store).leased(store, {WHOLE_STATE}) as lease:
         await store.commit(lease, [actor.decided({"new": True})])
     return created
 
@@ -137,17 +132,12 @@ async def remember_platform(project: Project, held: Lease, known: State) -> None
         return
     if known.platform:  # it stays recorded
         return
-    actor = _to_note(project.actor(), project.store)
+    actor = project.actor().for_a_note(project.store)
     async with actor.leased(project.store, {WHOLE_STATE}) as lease:
         state = await project.store.load()
         refuse_other_platform(state, project.address, project.state_url)
         if not state.platform:
             await project.store.commit(lease, [actor.decided({"platform": project.address})])
-
-
-def _to_note(actor: Actor, store: Store) -> Actor:
-    """`actor`, who waits for as long as others may hold the whole state to note something."""
-    return replace(actor, timeout_s=max(actor.timeout_s, _NOTE_S + lasts_s(store)))
 
 
 async def set_platform(store: Store, url: str, actor: Actor) -> str:

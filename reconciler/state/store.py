@@ -90,6 +90,7 @@ class Run(Struct, frozen=True):
 
 
 WHOLE_STATE = ""  # the scope of entries that concern no resource, such as who took the state over
+REMEMBERED = "Remembered"  # the kind of records that are about no object (`State.remembered`)
 
 
 class Lease(Struct, frozen=True):
@@ -166,6 +167,9 @@ class State:
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
+    `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
+    Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
+    `records`; a state of some scopes only may lack them.
     """
 
     lineage: str
@@ -181,6 +185,16 @@ class State:
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
     new: bool = False
+    remembered: Mapping[str, StateRecord] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.serials.get(WHOLE_STATE):
+            return  # no record was ever of that scope: a hundred thousand others need no look
+        found = {key.name: record for key, record in self.records.items() if key.kind == REMEMBERED}
+        if found:
+            objects = {key: record for key, record in self.records.items() if key.kind != REMEMBERED}
+            object.__setattr__(self, "records", objects)
+            object.__setattr__(self, "remembered", found)
 
     @property
     def ids(self) -> Mapping[Address, str]:

@@ -7,9 +7,10 @@ Subclass `StoreContract` and give it a fixture `backend`, a `Backend` over a sta
         def backend(self, clock: SimulatedClock) -> Backend: ...
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import anyio
 import pytest
@@ -17,6 +18,8 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
+from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.remember import recall, remember
 from reconciler.state.between_scopes import arrived, left
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.codec import encode_entry
@@ -43,6 +46,10 @@ class Backend(Protocol):
     async def cut(self, store: Store) -> None:
         """The process of this handle dies: it gives nothing back, and nothing more of it arrives."""
         ...
+
+
+def _with(more: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**before, **more}
 
 
 @pytest.mark.anyio
@@ -112,6 +119,20 @@ class StoreContract:
         assert state_head(after.lineage, after.heads) != before
 
     # --- records ---
+
+    async def test_what_is_remembered_survives_and_is_no_object(self, backend: Backend, store: Store) -> None:
+        actor, objects = Actor(backend.clock, "me"), await store.lease(["shop"], "me")
+        await store.commit(objects.of("shop"), [], [record()])
+        rules: Sequence[Mapping[str, Any]] = ({"rules": ["größe", 1]}, {"rules": []})
+        for said in rules:
+            await remember(store, actor, "approvals", partial(_with, said))
+            state = await backend.open().load()
+            assert recall(state, "approvals") == said
+            assert list(state.records) == [DATA]
+            assert recall(state, "something else") == {}
+        written = len(await store.journal())
+        await remember(store, actor, "approvals", lambda before: before)
+        assert len(await store.journal()) == written
 
     async def test_a_record_comes_back_exactly_as_it_was_stored(self, backend: Backend, store: Store) -> None:
         full = StateRecord(
