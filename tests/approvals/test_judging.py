@@ -153,8 +153,8 @@ def certified(authority: Person, person: Person, *names: str) -> Person:
     for end in ("", ".pub"):
         key.with_name(key.name + end).write_bytes(person.key.with_name(person.key.name + end).read_bytes())
     key.chmod(0o600)
-    sign: list[str | Path] = ["ssh-keygen", "-q", "-s", authority.key, "-I", "x", "-n", ",".join(names), "-z", str(number)]
-    subprocess.run([*sign, key.with_name(f"{key.name}.pub")], check=True)
+    sign: list[str | Path] = ["ssh-keygen", "-q", "-s", authority.key, "-I", "x", "-z", str(number)]
+    subprocess.run([*sign, "-n", ",".join(names), key.with_name(f"{key.name}.pub")], check=True)
     key.with_name(f"{key.name}-cert.pub").rename(key.with_name(f"{key.name}.pub"))
     return Person(names[0], key)
 
