@@ -294,7 +294,7 @@ def secret_sources(
 
     `resources`: an `exec` program does not get the variables that their secrets name.
     """
-    secrets, kinds = config.settings.secrets, find_kinds() | find_policies()
+    secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
     refs = [secret_of(kinds[each.address.kind], each) for each in resources]
     identity = secrets.age_identity_from
     return Sources(

@@ -117,7 +117,7 @@ def test_a_signal_inside_a_callback_is_not_lost_and_changes_no_result(number: in
     ).validator
     # Called from C, one after the other: the interpreter looks for signals first while it matches.
     kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), number)
-    validated = []
+    validated: list[object] = []
 
     def work() -> int:
         validated.extend(map(operator.call, [kill_itself, partial(name.validate_python, "a" * 100_000)]))
