@@ -154,8 +154,8 @@ class ObjectStore:
             if found is None:
                 break
             await self._wait(found, self._clock.monotonic())
-        had = await self._in_thread(lambda: opened.taking.unlock(scope, by))
-        if had is not None and (had.rest_s is None or had.rest_s > 0):
+        had = await self._in_thread(lambda: opened.taking.unlock(scope, by, force=force))
+        if had is not None and had.stands:
             return (
                 f"lock taken from {had.locked.holder}, which can no longer write; "
                 "stop that process before you apply"
