@@ -22,7 +22,7 @@ from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
     """What to say where there is no state at `place`. `because`: what follows from it."""
-    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
     report = error if refused else warning
     return report(
         "state-missing",

@@ -189,7 +189,7 @@ async def key_of(store: Store) -> bytes:
 
 async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
-        init = command("state", "init", "--new")
+        init = command("state", "init")
         raise ReconcilerError(
             f"there is no state, but {what} only with one: its key signs the plan",
             help=f"check --state, or, for a new project, make one with `{init}`",

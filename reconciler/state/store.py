@@ -121,7 +121,7 @@ class Lease(Struct, frozen=True):
 
 
 def no_state(place: object) -> StoreError:
-    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
         help=f"`{init}` creates one for a new project; if there was one, check --state and "

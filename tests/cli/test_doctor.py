@@ -108,7 +108,7 @@ def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a new project, run `reconcile state init --new`" in text
+    assert "= help: for a new project, run `reconcile state init`" in text
 
 
 @pytest.mark.parametrize(
