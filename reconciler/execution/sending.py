@@ -295,7 +295,14 @@ def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
     if said is False:
         return None
     certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
-    return Obligation(step.effect.owes.work, step.effect.owes.because, certainty, run.clock.now())
+    machine = dig(reply, step.effect.owes.machine)
+    return Obligation(
+        step.effect.owes.work,
+        step.effect.owes.because,
+        certainty,
+        run.clock.now(),
+        machine if isinstance(machine, str) else "",
+    )
 
 
 async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -> None:

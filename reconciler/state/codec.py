@@ -46,6 +46,7 @@ def encode_record(record: StateRecord) -> str:
                     "because": owed.because,
                     "certainty": owed.certainty,
                     "since": owed.since.isoformat(),
+                    "machine": owed.machine,
                 }
                 for owed in record.obligations
             ],
@@ -122,7 +123,13 @@ def _lifecycle(text: bytes) -> Lifecycle:
 @lru_cache(1000)
 def _obligations(text: bytes) -> tuple[Obligation, ...]:
     return tuple(
-        Obligation(owed["work"], owed["because"], owed["certainty"], datetime.fromisoformat(owed["since"]))
+        Obligation(
+            owed["work"],
+            owed["because"],
+            owed["certainty"],
+            datetime.fromisoformat(owed["since"]),
+            owed.get("machine", ""),  # records of earlier versions hold none
+        )
         for owed in _json(text)
     )
 

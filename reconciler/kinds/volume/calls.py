@@ -43,7 +43,12 @@ def extend_step(subject: Subject, grow: FieldChange) -> Step:
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
-        owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
+        owes=Owes(
+            "restart",
+            "needs_restart",
+            f"extended from {grow.before} to {grow.after} GB",
+            "volume.attached_machine_id",
+        ),
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),
