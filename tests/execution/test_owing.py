@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, run_plan
 from tests.execution.stage import Stage, outcomes, plan, volume
 
@@ -196,9 +197,11 @@ async def test_one_restart_settles_what_all_volumes_of_the_machine_owe(stage: St
 async def grow(stage: Stage, manifests: str, while_it_begins: Callable[[], object]) -> Applied:
     """An apply; something happens after its plan was checked, and before its first call."""
     planned = await plan(stage, manifests)
-    return await run_plan(
-        stage.project(), planned, approved_deletes=(), on_executor=lambda _: while_it_begins()
-    )
+
+    def begin(executor: Executor) -> None:
+        while_it_begins()
+
+    return await run_plan(stage.project(), planned, approved_deletes=(), on_executor=begin)
 
 
 def put_on(stage: Stage, machine: str, *names: str) -> None:

@@ -176,8 +176,8 @@ def _moves(rng: Random, scenario: Scenario) -> None:
         for _ in range(rng.choice((0, 1, 1, 2))):
             begins_s = min((run.after_s for run in each.runs), default=0.0)
             at_s = begins_s + rng.choice((rng.uniform(0.0, 0.4), rng.uniform(0.0, 20.0)))
-            name = rng.choice(("data", "data", "copy"))
-            each.edits.append(Edit("move", name, "shop", rng.randrange(3), at_s))
+            kind, name = rng.choice(("move", "move", "mount")), rng.choice(("data", "data", "copy"))
+            each.edits.append(Edit(kind, name, "shop", rng.randrange(3), at_s))
 
 
 # --- spells ---
