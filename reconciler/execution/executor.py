@@ -72,12 +72,12 @@ class Executor:
         blocker = next((id for id in step.after if self._run.results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._run.results[blocker].outcome}")
-        if step.if_owed and not await self._is_owed(step, step.if_owed.machine):
-            if step.address not in {each.address for each in self._run.recorder.owing(step.address)}:
-                return self._run.result(step, "done", "not needed: no restart is owed")
-            return self._skip(step, f"{step.if_owed.machine} is not seen to hold what owes it; run again")
         started = self._run.clock.monotonic()
         try:
+            if step.if_owed and not await self._is_owed(step, step.if_owed.machine):
+                if step.address not in {each.address for each in self._run.recorder.owing(step.address)}:
+                    return self._run.result(step, "done", "not needed: no restart is owed")
+                return self._skip(step, f"{step.if_owed.machine} is not seen to hold what owes it; run again")
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._run.result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
@@ -109,7 +109,7 @@ class Executor:
         return result
 
     async def _is_owed(self, step: Step, machine: str) -> bool:
-        """Whether the restart has something to settle: asked once for each machine, at its first call."""
+        """Whether `machine` is to be restarted: found out once, before the first call of its restart."""
         recorder = self._run.recorder
         if machine not in recorder.served:
             recorder.served[machine] = await served_by(self._run, machine, recorder.owing(step.address))

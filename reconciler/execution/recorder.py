@@ -34,6 +34,8 @@ from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
+Served = Mapping[Address, Collection[Obligation]]
+
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
     """`record` with `binding` applied; None if there is neither a record nor an object to record."""
@@ -91,9 +93,7 @@ class Recorder:
         self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
         self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
         self._writing: Counter[Address] = Counter()  # records that a commit under way replaces
-        self.served: dict[
-            str, Mapping[Address, Collection[Obligation]]
-        ] = {}  # by machine, what its restart does
+        self.served: dict[str, Served] = {}  # by machine, what its restart settles
         self.unrecorded = False
         self.records = dict(records)
         self._ids = Counter(record.id for record in records.values())
@@ -250,19 +250,17 @@ class Recorder:
             put = self._settled(put[0], self.served[step.if_owed.machine])
         await self._outcome(entry, put)
 
-    def _settled(
-        self, record: StateRecord, served: Mapping[Address, Collection[Obligation]]
-    ) -> list[StateRecord]:
-        """`record` and the others of `served`, without what they owed when the restart was begun.
+    def _settled(self, record: StateRecord, served: Served) -> list[StateRecord]:
+        """`record` and the others of `served`, without what they owed when the restart began.
 
         One that another task is storing goes on owing: one restart too many loses nothing.
         """
-        there = [self.records[each] for each in served if each in self.records and not self._writing[each]]
-        after = []
-        for each in (record, *(other for other in there if other.address != record.address)):
-            left = tuple(owed for owed in each.obligations if owed not in served.get(each.address, ()))
-            after.append(replace(each, obligations=left))
-        return after
+        free = [self.records[each] for each in served if each in self.records and not self._writing[each]]
+        after = {each.address: each for each in (*free, record)}
+        for address in after.keys() & served.keys():
+            left = [owed for owed in after[address].obligations if owed not in served[address]]
+            after[address] = replace(after[address], obligations=tuple(left))
+        return list(after.values())
 
     async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
         await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))

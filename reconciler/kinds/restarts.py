@@ -62,10 +62,11 @@ def loose_reads(subject: Subject) -> Sequence[Read]:
     """The volume itself, before what it owes is dropped: a list may lag behind an attachment."""
     if not (_owes(subject) and _is_loose(subject.live)):
         return ()
-    return (volume_itself(subject.address, subject.live.id),)
+    return (itself(subject.address, subject.live.id),)
 
 
-def volume_itself(address: Address, id: str) -> Read:
+def itself(address: Address, id: str) -> Read:
+    """The GET of what owes a restart, which names its machine."""
     return Read(f"/v1/apps/{address.app}/volumes/{segment(id)}", one(Volume))
 
 

@@ -193,14 +193,6 @@ class HasDetails(ABC):
         """More GETs that `show` prints, by name."""
 
 
-class HeldByMachine(ABC):
-    """A machine holds its objects, and may owe a restart for them."""
-
-    @abstractmethod
-    def itself(self, address: Address, id: str) -> Read:
-        """The GET of the object itself, which names its machine: a list may lag behind."""
-
-
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:
     """The secret value that `resource` sends, if any."""
     sends = kind.role(SendsSecret)

@@ -28,14 +28,12 @@ from reconciler.kinds.restarts import (
     machine_reads,
     restart_calls,
     restart_steps,
-    volume_itself,
 )
 from reconciler.kinds.roles import (
     ComesBack,
     FillsUp,
     HasDetails,
     HasObjectives,
-    HeldByMachine,
     Importable,
     MadeFromOthers,
     TakesTime,
@@ -92,9 +90,7 @@ def _fits(want: int | SizeRange, live: int) -> bool:
     return want.min <= live <= want.max if isinstance(want, SizeRange) else live == want
 
 
-class VolumeKind(
-    Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, HeldByMachine, FillsUp, Kind
-):
+class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, FillsUp, Kind):
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
@@ -151,9 +147,6 @@ class VolumeKind(
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         return {"snapshots": Read(volume_path(address, id, "/snapshots"), many(Snapshot))}
-
-    def itself(self, address: Address, id: str) -> Read:
-        return volume_itself(address, id)
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
         """The snapshots, where an objective or a snapshot that we took before depends on them.
