@@ -159,8 +159,9 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
 
     await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
     await read_all(project, more.reads(), more.answer)
+    absent: list[Diagnostic] = []
     for found, missed, told in more.answers():
-        remarks.extend(told)
+        absent.extend(told)
         judge(found, missed)
     problems += unread.diagnostics()
     problems += lookalikes.unread()
@@ -171,6 +172,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     wave = many_missing(missing, compared)
     if wave is not None:
         problems.append(wave)
+    remarks += (each for each in absent if wave is None or each.code != "object-missing")
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
         problems.insert(0, state_missing(project.state_url, nothing))
@@ -296,7 +298,7 @@ class _MoreAnswers:
         self._unread.answered(observation)
 
     def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
-        """Each object with what it misses, and what is told of one that is gone."""
+        """Each object with what it misses, and what to say of one that is gone."""
         for kind, found, subject, reads in self._asked:
             answers = {read: self._answers[read] for read in reads}
             extra = {read.shape: each.objects for read, each in answers.items() if each.complete}

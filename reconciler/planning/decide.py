@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -136,7 +137,6 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
         return not_seen("created a moment ago, not visible yet")
     if listed and (live is None or not live.present):
-        state = "not shown" if live is None else f"shown as {shown_state(live)}"
         if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
             return Moves(
                 Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
@@ -146,7 +146,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
             how = f"; {left.how_again(subject)}".removesuffix("; ") if left is not None else ""
             return Moves(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
         problem = gone(kind, subject)
-        reason = f"{_LEFT}; gone: it is {state} on the platform; if that is right, run `{problem.advice[0]}`"
+        reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
         return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(f"; `{each.path}` changed: {each.before} -> {each.after}" for each in moved)
@@ -242,7 +242,6 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
     comes_back = kind.role(ComesBack)
     how = comes_back.how_again(subject) if comes_back is not None else ""
     place = ".".join(map(str, kind.id_path))
-    shows = "does not show it" if live is None else f"shows it as {shown_state(live)}"
     if resource is None:
         check = "check the token first; " if live is None else ""
         cure = f"{check}{how}to drop its record, run `{forget}`"
@@ -260,10 +259,18 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
         cure = f"{first}{how}to let the next apply create an empty one, run `{forget}`"
     return error(
         "object-destroyed",
-        f"`{subject.address}` ({record.id}) was destroyed outside reconcile: the platform {shows}",
+        f"`{subject.address}` ({record.id}) was destroyed outside reconcile: {_seen(live)}",
         span,
         help=cure,
         advice=(forget,),
+    )
+
+
+def _seen(live: Any) -> str:
+    return (
+        f"the platform shows it as {shown_state(live)}"
+        if live is not None
+        else "the platform does not show it"
     )
 
 

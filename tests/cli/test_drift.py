@@ -206,7 +206,7 @@ def test_what_no_manifest_names_is_compared_told_and_settled(
     }
     assert "`size_gb` changed: 10 -> 50" in reasons["data"]
     assert "`size_gb` changed: 10 -> 50" in reasons["logs"]
-    assert "gone: it is shown as pending_destroy" in reasons["gone"]
+    assert "gone: the platform shows it as pending_destroy" in reasons["gone"]
     assert reasons["same"].endswith("kept on the platform (lifecycle deletion: retain)")
     doctor = project.run("doctor", code=1).out
     assert "Drift in 3 of 5 recorded objects" in doctor

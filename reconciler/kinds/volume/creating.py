@@ -100,7 +100,7 @@ def how_again(subject: Subject) -> str:
     newest = newest_usable(subject)
     if subject.resource is None:
         read = many(Snapshot) in subject.extra
-        none = "no usable snapshot of it is listed; " if read else "its snapshots cannot be read; "
+        none = "no usable snapshot is listed; " if read else "its snapshots cannot be read; "
         from_it = f"a new Volume manifest with `from: {{snapshot_id: {newest.id}}}`" if newest else ""
         return f"its newest snapshot is {described(newest)}: {from_it} restores it; " if newest else none
     first = _not_its_own(subject)
