@@ -53,7 +53,7 @@ def command(
     """
     import secrets
 
-    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL
+    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.pipeline.files import read_file, write_output
@@ -72,7 +72,7 @@ def command(
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
-    if not reason.isprintable() or not reason.strip() or len(reason) > MOST_REASON:
+    if not is_reason(reason):
         raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
     if principal is not None and not PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
