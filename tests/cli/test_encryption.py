@@ -148,7 +148,7 @@ def test_nobody_encrypts_a_state_so_that_he_cannot_read_it_himself(
     team.write(for_ben, "reconcile.yaml")
     assert unreadable in team.run("state", "init", code=1).err
     team.write(for_ana, "reconcile.yaml")
-    assert "created" in team.run("state", "init", "--new").out, "nothing was made before"
+    assert "created" in team.run("state", "init").out, "nothing was made before"
     team.apply()
     team.write(for_ben, "reconcile.yaml")
     refused = team.run("state", "rekey", code=1).err
