@@ -10,7 +10,7 @@ from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 
 
@@ -53,7 +53,7 @@ def command(
     """
     import secrets
 
-    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL
+    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.pipeline.files import read_file, write_output
@@ -72,7 +72,7 @@ def command(
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
-    if not reason.isprintable() or not reason.strip() or len(reason) > MOST_REASON:
+    if not is_reason(reason):
         raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
     if principal is not None and not PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
@@ -99,7 +99,8 @@ def command(
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
-    approval = signed(config, statement, chosen)
+    with blocking():  # the key may ask for its passphrase, or for a touch
+        approval = signed(config, statement, chosen)
     write_output(target, approval.to_bytes(), mode=0o644)
     run_it = advice.command("apply", "--plan", plan_file, "--approval", target)
     run_it = run_it.with_options(options.of_this_run())

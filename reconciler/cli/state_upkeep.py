@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -30,25 +31,21 @@ from reconciler.state.store import State, Store
     is_flag=True,
     help="With --env: hand the state of base over to this environment.",
 )
-@click.option(
-    "--new",
-    is_flag=True,
-    help="This is a new project: nothing was created for it yet, so no create needs --approve-create.",
-)
+@click.option("--new", is_flag=True, hidden=True)
 @output()
 @options.state
 @reports_failures
 def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
-    from reconciler.pipeline.identity import create_state
+    from reconciler.pipeline.identity import NEW_IGNORED, create_state
 
+    if new:
+        click.echo(f"warning: {NEW_IGNORED}", err=True)
     chosen = ChosenState(env, state_url, sandbox)
     environment, taken = chosen.config.env, False
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: name with --env the environment that gets it")
-        if new:
-            raise click.UsageError("--take-over: a state that exists is not --new")
         taken = chosen.use(
             lambda store: maintenance_of(store).take_over(environment, by=str(chosen.by)),
             existing=False,
@@ -56,7 +53,7 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        created = await create_state(store, chosen.actor(run=""), new=new)
+        created = await create_state(store)
         return created, (await store.load()).lineage
 
     created, lineage = chosen.use(work, existing=False)
@@ -135,14 +132,28 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
 
 
 @click.command("rekey")
+@click.option(
+    "--without-me",
+    type=click.File(),
+    metavar="FILE",
+    help="You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
+)
 @output()
 @options.state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str) -> int:
+def rekey(
+    without_me: TextIO | None,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
+    lock_timeout: float,
+    reason: str,
+) -> int:
     """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
 
+    Your own identity must open it afterwards, too.
     All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
     """
     from reconciler.pipeline.migrate import opened
@@ -158,7 +169,8 @@ def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, r
 
     async def main() -> Rekeyed:
         require_own_place(chosen.config, chosen.url)
-        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True)
+        others = without_me.read() if without_me is not None else ""
+        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True, others=others)
         async with opened(store):
             return await rekey_state(store, chosen.place, actor)
 

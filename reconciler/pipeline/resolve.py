@@ -12,13 +12,16 @@ from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.restarts import is_held_by
 from reconciler.execution.settling import candidates, left_of_window
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
+from reconciler.pipeline.create_approvals import NOT_CREATED
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.remember import remember
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
 
@@ -48,6 +51,7 @@ async def resolve_unknown(
             if not force:
                 await _must_be_over(project, state, opened, intent)
             await recorder.settle(opened, {"landed": False, **said})
+            await _approve_next_create(project, intent, address)
             return "recorded as not created; the next apply may create it"
         live = await _must_be_possible(project, state, opened, intent, adopt)
         if not force:
@@ -56,6 +60,15 @@ async def resolve_unknown(
         put = [replace(made, inferred=False)] if made is not None else []
         await recorder.settle(opened, {"id": adopt, **said}, put)
         return f"recorded as {adopt}"
+
+
+async def _approve_next_create(project: Project, intent: Intent, address: Address) -> None:
+    """Where nothing but a person can say that a create did not land, saying so approves the next one."""
+    if intent.creates and intent.if_unknown == "ask":
+        now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        await remember(
+            project.store, project.actor(), NOT_CREATED, lambda known: {**known, str(address): now}
+        )
 
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
@@ -217,7 +230,7 @@ async def settle_restarts(
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
-        chosen = [record for record in owing if await _is_held_by(project, record, machine)]
+        chosen = [record for record in owing if await _is_owed_by(project, record, machine)]
         if not chosen:
             raise ReconcilerError(f"no volume of machine {machine} owes a restart")
     free = [str(address) for address in addresses if records.get(address) not in owing]
@@ -229,11 +242,10 @@ async def settle_restarts(
     return {record.address: "the restart is recorded as done" for record in chosen}
 
 
-async def _is_held_by(project: Project, record: StateRecord, machine: str) -> bool:
-    kind = find_kinds()[record.address.kind]
-    read = located(kind, record.address, record.id, project.capabilities, record=record)
-    live = await _read_one(project, read, record.id)
-    return getattr(live, "attached_machine_id", None) == machine
+async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
+    if all(owed.machine == machine for owed in record.obligations):
+        return True
+    return await is_held_by(project.services, record, machine)
 
 
 async def confirm_inferred(project: Project, addresses: Collection[Address]) -> Mapping[Address, str]:

@@ -13,7 +13,7 @@ from reconciler.state.objects import lease_beats, root
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.folded import Wanted, judged
 from reconciler.state.objects.head import Head
-from reconciler.state.objects.head_writing import Heads
+from reconciler.state.objects.head_writing import Heads, Seen
 from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.lease_beats import Beat, Watch
 from reconciler.state.objects.lease_keeping import Held
@@ -31,6 +31,10 @@ class Obstacle(Struct, frozen=True):
     def rest_s(self) -> float | None:
         """Seconds until it may be taken for dead; None: it is alive."""
         return self.locked.rest_s
+
+    @property
+    def stands(self) -> bool:
+        return self.rest_s is None or self.rest_s > 0
 
 
 class Raced(Exception):
@@ -60,15 +64,20 @@ class Taking:
 
     def obstacles(self, names: Collection[str]) -> Mapping[str, Obstacle]:
         """By scope, who has it, or may have it."""
-        found = {name: self._obstacle(name, beat) for name, (beat, _) in self._holders(names).items()}
-        return {name: each for name, each in found.items() if each.rest_s is None or each.rest_s > 0}
+        _, holders = self._holders(names)
+        found = {name: self._obstacle(name, beat) for name, (beat, _) in holders.items()}
+        return {name: each for name, each in found.items() if each.stands}
 
     def take(self, names: Sequence[str], holder: str) -> Obstacle | tuple[Held, dict[str, int]]:
-        """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError."""
-        holders = self._holders(names)
+        """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError.
+
+        Only the heads that were read here are written over: others of this process may read newer ones
+        meanwhile, with a holder that is alive.
+        """
+        seen, holders = self._holders(names)
         for name, (beat, _) in holders.items():
             obstacle = self._obstacle(name, beat)
-            if obstacle.rest_s is None or obstacle.rest_s > 0:
+            if obstacle.stands:
                 return obstacle
         for beat, tag in {beat.id: (beat, tag) for beat, tag in holders.values()}.values():
             self._bury(beat, tag)
@@ -77,8 +86,8 @@ class Taking:
         tag = lease_beats.begin(self._bucket, self._layout, beat)
         try:
             # The first one alone: of two who want the same scopes, one then gets them all.
-            epochs = [self._take_one(name, beat) for name in names[:1]]
-            epochs += side_by_side(lambda name: self._take_one(name, beat), names[1:])
+            epochs = [self._take_one(seen[name], beat) for name in names[:1]]
+            epochs += side_by_side(lambda name: self._take_one(seen[name], beat), names[1:])
             root.name_scopes(
                 self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
             )
@@ -87,12 +96,17 @@ class Taking:
             raise
         return Held(beat, tag, began_s + self._lease_s), dict(zip(names, epochs, strict=True))
 
-    def unlock(self, name: str, by: str) -> Obstacle | None:
-        """Take the scope from its holder and give it to nobody; says who had it, where somebody did."""
+    def unlock(self, name: str, by: str, *, force: bool) -> Obstacle | None:
+        """Take the scope from its holder and give it to nobody; says who had it, where somebody did.
+
+        Raises Locked for a holder that may be alive, unless `force`.
+        """
         while True:
-            had = self._holders([name]).get(name)
+            heads, holders = self._holders([name])
+            seen, had = heads[name], holders.get(name)
             obstacle = self._obstacle(name, had[0]) if had is not None else None
-            seen = self._heads.seen(name)
+            if obstacle is not None and obstacle.stands and not force:
+                raise obstacle.locked
             if not seen.tag:
                 raise StoreError(f"no run has ever locked {named(name)}", help="check its name and --state")
             if had is not None:
@@ -107,7 +121,7 @@ class Taking:
 
     def fence(self, name: str) -> None:
         """End the lease that holds the scope, if one does, with all its scopes."""
-        while (had := self._holders([name]).get(name)) is not None:
+        while (had := self._holders([name])[1].get(name)) is not None:
             ended = replace(had[0], ended=True, nonce=self._heads.nonce())
             if lease_beats.replaced(self._bucket, self._layout, ended, had[1]) is not None:
                 lease_beats.end(self._bucket, self._layout, had[0].id)
@@ -120,16 +134,17 @@ class Taking:
         data = {"unlock": head.scope, "holder": head.holder, "since": head.since, "alive": alive, "by": by}
         return JournalEntry("", Event.DECIDED, self._clock.now(), data=data)
 
-    def _holders(self, names: Collection[str]) -> Mapping[str, tuple[Beat, str]]:
-        """By scope, the newest beat of a lease that holds it, dead or alive."""
+    def _holders(self, names: Collection[str]) -> tuple[Mapping[str, Seen], Mapping[str, tuple[Beat, str]]]:
+        """By scope, its head, and the newest beat of the lease that holds it there, dead or alive."""
         existing = [name for name, found in zip(names, self._refreshed(names), strict=True) if found]
-        ids = {name: self._heads.seen(name).head.lease for name in existing}
+        seen = {name: self._heads.seen(name) for name in names}
+        ids = {name: seen[name].head.lease for name in existing}
         distinct = sorted(set(filter(None, ids.values())))
         read = side_by_side(lambda each: lease_beats.read(self._bucket, self._layout, each), distinct)
         found = {id: each for id, each in zip(distinct, read, strict=True) if each is not None}
         for beat, tag in found.values():
             self._watch.saw(beat, tag, self._clock.monotonic())
-        return {name: found[id] for name, id in ids.items() if id in found and found[id][0].holds(name)}
+        return seen, {name: found[id] for name, id in ids.items() if id in found and found[id][0].holds(name)}
 
     def _refreshed(self, names: Collection[str]) -> list[bool]:
         """Whether there is a head of each."""
@@ -159,8 +174,7 @@ class Taking:
             raise Raced
         lease_beats.end(self._bucket, self._layout, beat.id)
 
-    def _take_one(self, name: str, beat: Beat) -> int:
-        seen = self._heads.seen(name)
+    def _take_one(self, seen: Seen, beat: Beat) -> int:
         epoch = seen.head.epoch + 1
         if not self._heads.advance(seen, epoch=epoch, lease=beat.id, holder=beat.holder, since=beat.since):
             raise Raced

@@ -367,6 +367,32 @@ async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("take", ["lease", "unlock"])
+async def test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_written_is_not_taken(
+    store: ObjectStore, opened: Open, bucket: Bucket, clock: SimulatedClock, take: str
+) -> None:
+    class Slow(Faulty):
+        """While a lease is ended, another takes its scope, and a task of this process reads who has it."""
+
+        def replace(self, key: str, body: bytes, tag: str) -> str:
+            tag = self.inner.replace(key, body, tag)
+            if "/leases/" in key and armed:
+                armed.clear()
+                with from_thread.start_blocking_portal() as portal:
+                    portal.call(rival.lease, ["shop"], "ben")
+                    assert portal.call(taker.holders, ["shop"])["shop"].holder == "ben"
+            return tag
+
+    armed = [True]
+    rival, taker = opened(), opened(Slow(bucket))
+    await store.lease(["shop"], "carl")
+    await taker.holders(["shop"])
+    clock.elapsed_s += 2 * LEASE_S
+    with pytest.raises(Locked, match="locked by ben"):
+        await (taker.lease(["shop"], "anna") if take == "lease" else taker.unlock("shop", force=False))
+
+
+@pytest.mark.anyio
 async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_as_lost(
     store: ObjectStore, opened: Open, bucket: Bucket
 ) -> None:
