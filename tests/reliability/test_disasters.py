@@ -15,13 +15,13 @@ _numbers = count(1)
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with serving("--clock", "x600") as found:
+    with serving("--clock", "x600", "--profile", "extended") as found:
         yield found
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    with places(request.param, tmp_path_factory.mktemp("places")) as found:
+def made(request: pytest.FixtureRequest) -> Iterator[Places]:
+    with places(request.param) as found:
         yield found
 
 

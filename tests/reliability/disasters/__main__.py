@@ -23,8 +23,8 @@ def command(kinds: tuple[str, ...], names: tuple[str, ...]) -> None:
     for kind in kinds or PLACES:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="disasters-")))
-            sandbox = stack.enter_context(serving("--clock", "x600"))
-            made = stack.enter_context(places(kind, folder))
+            sandbox = stack.enter_context(serving("--clock", "x600", "--profile", "extended"))
+            made = stack.enter_context(places(kind))
             for number, name in enumerate(names or SCENES):
                 app = sandbox.app(f"shop{number}")
                 try:

@@ -34,7 +34,6 @@ class Place(Protocol):
 class Folder:
     """The folder `.reconcile` of the one project that uses it. `content`: what it begins with."""
 
-    folder: Path
     content: Path | None = None
     is_shared: bool = False
     _project: Project | None = None
@@ -53,8 +52,9 @@ class Folder:
 
     def copy(self) -> "Folder":
         self._copies += 1
-        content = self.folder / f"copy-{self._copies}-of-{self._state.parent.name}"
-        return Folder(self.folder, shutil.copytree(self._state, content))
+        project = self._state.parent
+        content = project.with_name(f"copy-{self._copies}-of-{project.name}")
+        return Folder(shutil.copytree(self._state, content))
 
     def put_back(self, older: Place) -> None:
         assert isinstance(older, Folder)
@@ -114,29 +114,28 @@ def _copy(source: shared.Place, target: shared.Place) -> None:
 class Places:
     """Makes places of one kind."""
 
-    folder: Path
     server: shared.Server | None = None
     pooler: str = ""
 
     def new(self) -> Place:
         if self.server is None:
-            return Folder(self.folder)
+            return Folder()
         place = self.server.new()
         return Shared(place, self.server, _named_like(self.pooler, place.url))
 
 
 @contextmanager
-def places(kind: str, folder: Path) -> Iterator[Places]:
+def places(kind: str) -> Iterator[Places]:
     """Places of one of PLACES, whose server runs for the block."""
     with ExitStack() as stack:
         if kind == FILE:
-            yield Places(folder)
+            yield Places()
         elif kind == S3:
-            yield Places(folder, shared.S3Server(stack.enter_context(servers.running_moto())))
+            yield Places(shared.S3Server(stack.enter_context(servers.running_moto())))
         else:
             running = stack.enter_context(running_postgres())
             pooler = stack.enter_context(pooled(running, "transaction")) if kind == POOLER else ""
-            yield Places(folder, shared.PostgresServer(running.url), _without_user(pooler))
+            yield Places(shared.PostgresServer(running.url), _without_user(pooler))
 
 
 def _without_user(url: str) -> str:
