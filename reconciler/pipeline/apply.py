@@ -51,6 +51,7 @@ from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
+from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
@@ -96,11 +97,14 @@ async def apply(
     approved_creates: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
+    reviewed: Plan | None = None,
+    given: Given = NOTHING,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
 
     `tell`: called with a plan that nobody has to approve, before anything of it is written. Who waits for a
     lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
+    `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
@@ -112,6 +116,8 @@ async def apply(
                 approved_creates=approved_creates,
                 on_executor=on_executor,
                 tell=tell,
+                reviewed=reviewed,
+                given=given,
             )
             return await with_head(project, applied)
         except Moved as moved:
@@ -130,13 +136,24 @@ async def _plan_and_run(
     approved_creates: Collection[str],
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
+    reviewed: Plan | None,
+    given: Given,
 ) -> Applied:
     state = await require_state(project)
     project.sources.runs_programs = True
     plan = await _settled_plan(project, desired, state)
     state = await project.store.load()
+    if reviewed is not None:
+        plan = as_reviewed(reviewed, plan, desired.by_address)
+        if any(each.code == PLAN_MOVED for each in plan.diagnostics):
+            raise PlanRefused(plan, plan.diagnostics)
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    judged = await refuse_unless_runnable(
+        project, desired, plan, state, approved_deletes, approved_creates, given
+    )
+    if judged.counting:
+        approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -152,6 +169,8 @@ async def _plan_and_run(
         project,
         plan,
         approved_deletes=approved_deletes,
+        approvals=judged.counting,
+        digest=given.plan,
         resources=desired.by_address,
         on_executor=on_executor,
     )
@@ -245,13 +264,14 @@ async def run_plan(
     *,
     approved_deletes: Collection[str],
     approvals: Sequence[Approval] = (),
+    digest: str = "",
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
     And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
-    `resources`: what the manifests declare.
+    `digest`: of the plan that was reviewed, if one was. `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
     async with leased(
@@ -261,7 +281,9 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
+        return await _run_under(
+            project, plan, lease, approved_deletes, approvals, digest, resources, on_executor
+        )
 
 
 async def _run_under(
@@ -270,6 +292,7 @@ async def _run_under(
     lease: Lease,
     approved_deletes: Collection[str],
     approvals: Sequence[Approval],
+    digest: str,
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
@@ -321,7 +344,7 @@ async def _run_under(
 
     await remember_platform(project, lease, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in approvals])
+    await recorder.start(plan, observed, [each.to_json() for each in approvals], digest)
     executor = Executor(
         Run(
             plan,

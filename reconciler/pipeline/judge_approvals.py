@@ -22,17 +22,20 @@ from reconciler.pipeline.authority import cut_off
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.loosened import loosened
 from reconciler.pipeline.project import Project
-from reconciler.planning.digest import plan_digest
 from reconciler.state.store import State
 
 _SIZES = ("size_gb", "disk_size_gb")
 
 
 class Given(Struct, frozen=True):
-    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none."""
+    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+
+    `plan`: the digest of the plan in the file; "" where there is no file.
+    """
 
     approvals: tuple[Approval, ...] = ()
     rehearsal: str = ""
+    plan: str = ""
 
 
 NOTHING = Given()
@@ -74,9 +77,8 @@ async def judge(
         return Judged(
             (), tuple(_nobody(each, authority.unknown) for each in asked) or (_unknown(authority.unknown),)
         )
-    about = About(
-        plan_digest(plan), given.rehearsal, project.environment or BASE, state.lineage, state.plans_run
-    )
+    environment = project.environment or BASE
+    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
     now, counting, dead = project.clock.now(), [], []
     for approval in given.approvals:
         arguments = (approval, about, authority.signers, now, project.variables)

@@ -8,22 +8,23 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
-from reconciler.core.diagnostics import APPROVAL_NEEDED, error
 from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
-from reconciler.pipeline.create_approvals import with_unknown_approvals
+from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.judge_approvals import NOTHING, Given
 from reconciler.pipeline.open import Options, open_project, open_state
-from reconciler.pipeline.preconditions import refuse_unless_current
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.pipeline.targets import with_targets
 from reconciler.planning import saved
+from reconciler.planning.digest import origin, plan_digest
+from reconciler.planning.reviewed import made_elsewhere
 from reconciler.planning.saved import SavedPlan
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.secrets.fingerprint import plan_key
@@ -75,38 +76,33 @@ async def run_saved(
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Applied:
-    """Run a plan from a file, if neither the manifests nor what it is about has changed since.
+    """Plan anew, and run what `plan`, from a file, names of that: where it is another one, nothing runs.
 
-    `given`: the approvals that were given for it, which also cover its deletes.
-    `tell`: called with the plan, in the context of this run, before the platform is read. What the file, the
-    manifests and the state refuse by themselves is refused before that.
+    `given`: the approvals that were given for it, which also cover its deletes. `tell`: called with the plan
+    that runs. Raises Refused, before any call, for a file that was made for another place, and PlanRefused
+    for one whose plan is not the one made here.
     """
-    project.sources.runs_programs = True
     refuse_other_environment(project.environment, plan)
-    _refuse_other_platform(project, plan)
-    _refuse_other_addresses(project, plan)  # these are other manifests, too: this says which and where
-    _refuse_other_manifests(desired, plan)
-    state = await require_state(project)
-    refuse_unless_current(plan, state)
-    told = tuple(each for each in plan.diagnostics if each.code != APPROVAL_NEEDED)  # judged anew, below
-    plan = replace(plan, context=project.context(desired.origin, state.lineage), diagnostics=told)
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
-    judged = await refuse_unless_runnable(
-        project, desired, plan, state, approved_deletes, approved_creates, given
-    )
-    if judged.counting:
-        approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
-    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
-    tell(plan)
-    applied = await run_plan(
+    context = project.context(desired.origin, (await require_state(project)).lineage)
+    elsewhere = list(made_elsewhere(plan, origin(context, desired.manifests)))
+    if elsewhere:
+        raise Refused("the file holds the plan of another run; nothing was changed", elsewhere)
+
+    def show(found: Plan) -> bool:
+        tell(found)
+        return True
+
+    return await apply(
         project,
-        plan,
+        with_targets(desired, [Address.parse(each) for each in plan.manifests.targets]),
+        approve=show,
         approved_deletes=approved_deletes,
-        approvals=judged.counting,
-        resources=desired.by_address,
+        approved_creates=approved_creates,
         on_executor=on_executor,
+        tell=tell,
+        reviewed=plan,
+        given=replace(given, plan=plan_digest(plan)),
     )
-    return await with_head(project, applied)
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:
@@ -116,71 +112,6 @@ def refuse_other_environment(environment: str, plan: Plan) -> None:
         raise Refused(
             f"this plan was made for environment `{planned}`, but `{here}` is chosen; nothing was changed",
             help=f"pass --env {planned}",
-        )
-
-
-def _refuse_other_platform(project: Project, plan: Plan) -> None:
-    """Raises Refused for a plan of another platform: a state that is new has not recorded its own yet."""
-    planned, here = plan.context.platform, project.address
-    if planned == here:
-        return
-    anew = command("plan", "--out", "FILE")
-    raise Refused(
-        "the plan was made for another platform; nothing was changed",
-        [
-            error(
-                "other-platform",
-                f"the plan was made for the platform at {planned}, but this run uses the one at {here}",
-                help="check RECONCILE_BASE_URL and `platform.base_url` in reconcile.yaml, or make a new plan "
-                f"and review it: `{anew}`",
-                advice=(anew,),
-            )
-        ],
-    )
-
-
-def _refuse_other_manifests(desired: Desired, plan: Plan) -> None:
-    """Raises Refused where the manifests are others, such as those of a branch that was not merged."""
-    if plan.manifests.digest == desired.manifests.digest:
-        return
-    anew = command("plan", "--out", "FILE")
-    was, now = (
-        revision[:8] if revision else "" for revision in (plan.context.revision, desired.origin.revision)
-    )
-    between = f" ({was} then, {now} now)" if was and now and was != now else ""
-    raise Refused(
-        "the plan was made from other manifests; nothing was changed",
-        [
-            error(
-                "plan-of-other-manifests",
-                f"the manifests have changed since the plan was made{between}",
-                help=f"make a new plan and review it: `{anew}`",
-                advice=(anew,),
-            )
-        ],
-    )
-
-
-def _refuse_other_addresses(project: Project, plan: Plan) -> None:
-    """A provider's answers become an app's secrets: whose they are is part of what was reviewed.
-
-    Before any read, too: those are signed, and another server is not to have them.
-    """
-    anew = command("plan", "--out", "FILE")
-    moved = [
-        error(
-            "provider-moved",
-            f"ExtensionProvider/{name} is at {project.providers[name].base_url}; "
-            f"the plan was made for {planned}",
-            help=f"set its `base_url` back to {planned}, or make a new plan and review it: `{anew}`",
-            advice=(anew,),
-        )
-        for name, planned in plan.providers.items()
-        if name in project.providers and project.providers[name].base_url != planned
-    ]
-    if moved:
-        raise Refused(
-            "the plan is stale: an extension provider's address has changed; nothing was changed", moved
         )
 
 
