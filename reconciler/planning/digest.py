@@ -54,7 +54,7 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     found: dict[Address, Content] = {}
 
     def of(address: Address) -> Content:
-        nothing = {"action": [], "id": None, "moved": "", "fields": [], "calls": []}
+        nothing: Content = {"action": [], "id": None, "moved": "", "fields": [], "calls": []}
         return found.setdefault(address, nothing)
 
     for change, written in zip(plan.changes, document["changes"], strict=True):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,7 +44,8 @@ def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]
         else:
             told.append(_not_in_plan(address, new[address]))
     kept = {*named, *needs, *(binding.address for binding in reviewed.bindings)} - unnamed
-    there = {each.address for each in chain(now.changes, now.steps, now.bindings)} | unnamed
+    there = {*unnamed, *(change.address for change in now.changes), *of_step.values()}
+    there |= {binding.address for binding in now.bindings}
     plan = without(now, there - kept)
     return replace(
         plan,

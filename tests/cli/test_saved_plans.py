@@ -12,7 +12,7 @@ from reconciler.cli.main import run
 from reconciler.core.model import Resource
 from reconciler.manifests.digest import digest_resources
 from reconciler.pipeline.store import store_of
-from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
@@ -256,7 +256,7 @@ def test_a_plan_that_was_signed_by_a_forger_sends_no_variable_that_the_manifest_
     project.run("plan", "--out", "saved.plan", env=environment)
     saved = project.root / "saved.plan"
     key = plan_key((project.root / ".reconcile/state.db.key").read_bytes())
-    plan = load_plan(saved.read_bytes(), key)
+    plan = load_saved(saved.read_bytes(), key).plan
     (step,) = plan.steps
     body = {"value": replace(step.call.body["value"], name="DEPLOY_KEY")}  # type: ignore[index]
     forged = replace(step, call=dataclasses.replace(step.call, body=body))
