@@ -421,7 +421,6 @@ def test_a_python_program_plans_a_change_and_does_nothing_else_with_it(
             for refused in (
                 api.apply(opened, approve=lambda plan: True),
                 api.apply_saved(opened, plan),
-                api.dump_plan(opened, plan),
                 api.create_state(opened),
                 api.drift(opened),
             ):
