@@ -63,14 +63,16 @@ def _compared(
     resources: Mapping[Address, Resource],
 ) -> Iterator[Diagnostic]:
     """What is to say of each address that `reviewed` names."""
-    retained = {change.address for change in now.changes if change.action is Action.RETAIN}
+    held = {
+        each.address: each.action for each in now.changes if each.action in (Action.RETAIN, Action.REFUSED)
+    }
     timely = _met_by_age(now, resources)
     before, after = contents(reviewed, timely), contents(now, timely)
     for address in dict.fromkeys([*then, *(change.address for change in reviewed.changes), *reviewed.unread]):
         was, is_now = then.get(address), new.get(address)
         if was == is_now:
             continue
-        if is_now is None and address not in retained:
+        if is_now is None and was is not None and address not in held and _is_done(was, address in resources):
             yield _allowed(f"`{address}`: nothing is left to do, the file plans {_said(was)}")
         elif is_now is not None and address in reviewed.unread and _sets_a_value(was, is_now):
             yield _allowed(f"`{address}` is set: its source could not be read when the file was made")
@@ -78,7 +80,14 @@ def _compared(
             only = "only an age objective decides about this snapshot"
             yield _allowed(f"`{address}`: {only}: the file plans {_said(was)}, this run {_said(is_now)}")
         elif was is not None or address not in reviewed.unread:
-            yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {_said(is_now)}")
+            now_said = held.get(address) or _said(is_now)
+            yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {now_said}")
+
+
+def _is_done(planned: Content, declared: bool) -> bool:
+    """Whether `planned` has been done, where nothing is left to do for the address."""
+    leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
+    return not planned["action"] or declared != leaves
 
 
 def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Address, frozenset[Action]]:
