@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable
+from reconciler.core.errors import Refused, SecretUnavailable
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Move, Plan, Read, SecretRef
@@ -128,10 +128,6 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     for name in providers_of(plan):
         try:
             project.services.of(name).check()
-        except NoSuchService as missing:
-            problems.append(
-                error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
-            )
         except SecretUnavailable as missing:
             problem = f"the signing secret of ExtensionProvider/{name} cannot be read here: {missing.message}"
             problems.append(_unreadable(problem, missing))
