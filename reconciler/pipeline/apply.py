@@ -21,7 +21,6 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
-from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
@@ -38,7 +37,6 @@ from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
     reads_again,
-    refuse_foreign,
     refuse_moved,
     refuse_recorded_elsewhere,
     refuse_unless_current,
@@ -270,7 +268,7 @@ async def run_plan(
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
+    `approvals`: those that it uses up.
     `digest`: of the plan that was reviewed, if one was. `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
@@ -309,21 +307,8 @@ async def _run_under(
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
-    grounds = Grounds(
-        project.clock.now(),
-        state.records,
-        observed,
-        project.capabilities,
-        resources,
-        frozenset(approved_deletes),
-        outputs,
-    )
-    own = OwnCalls(plan, grounds)
-    refuse_foreign(own.foreign_reads())
-    refuse_foreign(own.foreign_bindings())
-    await read_all(project, reads_again(plan, own), observed.__setitem__)
+    await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = unreadable_sources(project, plan)
@@ -349,7 +334,10 @@ async def _run_under(
         Run(
             plan,
             services=project.services,
-            own=own,
+            recorded=state.records,
+            approved_deletes=frozenset(approved_deletes),
+            resources=resources,
+            capabilities=project.capabilities,
             recorder=recorder,
             observed=observed,
             outputs=outputs,

@@ -346,7 +346,7 @@ ACTS: dict[str, Act] = {
     "other-state": list_of_another_state,
     "other-platform": plan_of_another_platform,
     "plan-moved": saved_before(lambda manifest: manifest.replace("size_gb: 10", "size_gb: 20")),
-    "not-in-plan": saved_before(lambda manifest: f"{manifest}---\n{manifest.replace('name: data', 'name: logs')}"),
+    "not-in-plan": saved_before(lambda text: f"{text}---\n{text.replace('name: data', 'name: logs')}"),
     "allowed-difference": saved_before(times=2),
     "perhaps-other-state": plan_in_the_state_of_others,
     "platform-down": plan_while(action="status", status=503),
