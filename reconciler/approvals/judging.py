@@ -1,16 +1,16 @@
-"""Whether an approval counts, and what it dies by otherwise; how many different people have approved.
+"""Whether an approval counts, and what it dies by otherwise.
 
 Pure but for `ssh-keygen`, which judges the signatures.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from reconciler.approvals.rules import LONGEST, Rule
-from reconciler.approvals.ssh import signing_key, verifies
+from reconciler.approvals.ssh import verifies
 from reconciler.approvals.statement import NAMESPACE, Approval
 
 _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
@@ -76,29 +76,6 @@ def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mappi
     return f"{signers.where} {may_not} ({problem})"
 
 
-def people(approvals: Iterable[Approval]) -> int:
-    """How many different people gave them: each with a name and with a key that is nobody else's.
-
-    One person may have two keys, and one key may be listed under two names: neither makes two people.
-    """
-    keys: dict[str, set[bytes]] = {}
-    for each in approvals:
-        keys.setdefault(each.statement.principal, set()).add(signing_key(each.signature))
-    taken: dict[bytes, str] = {}
-    return sum(_takes(name, keys, taken, set()) for name in keys)
-
-
-def _takes(name: str, keys: Mapping[str, set[bytes]], taken: dict[bytes, str], tried: set[bytes]) -> bool:
-    """Whether `name` gets a key of its own, where others may have to move to another one of theirs."""
-    for key in sorted(keys[name] - tried):
-        tried.add(key)
-        if key not in taken or _takes(taken[key], keys, taken, tried):
-            taken[key] = name
-            return True
-    return False
-
-
-def missing(rule: Rule, approvals: Sequence[Approval], now: datetime) -> int:
-    """How many people have still to approve. `approvals`: those that count."""
-    in_force = [each for each in approvals if not why_late(each, rule.lasts, now)]
-    return max(0, rule.people - people(in_force))
+def in_force(rule: Rule, approvals: Sequence[Approval], now: datetime) -> Sequence[Approval]:
+    """Those of `approvals`, which count, that the rule takes at this time."""
+    return [each for each in approvals if not why_late(each, rule.lasts, now)]

@@ -21,6 +21,15 @@ VERIFY_S, SIGN_S = 20, 300  # a person types a passphrase, or touches a key
 _NEEDED = ("PATH", "HOME", "TZ", "TMPDIR")
 _TO_SIGN = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "DISPLAY", "WAYLAND_DISPLAY", "TERM")
 _MAGIC = b"SSHSIG"
+# Of a public key in a certificate, by its type. All keys of a type that is missing here count as one.
+_PARTS = {
+    b"ssh-ed25519": 1,
+    b"ssh-rsa": 2,
+    b"ssh-dss": 4,
+    b"ecdsa-sha2": 2,
+    b"sk-ssh-ed25519": 2,
+    b"sk-ecdsa-sha2": 3,
+}
 
 
 class Key(Struct, frozen=True):
@@ -106,6 +115,23 @@ def signing_key(signature: bytes) -> bytes:
     if data[:6] != _MAGIC or version != b"\0\0\0\1" or not blob:
         raise ReconcilerError("this is not an SSH signature")
     return blob
+
+
+def plain_key(blob: bytes) -> bytes:
+    """The public key in `blob`, also where it is a certificate about it. Raises ValueError for a broken one.
+
+    Source: OpenSSH's PROTOCOL.certkeys.
+    """
+    kind, at = _text(blob, 0)
+    plain, certificate, _ = kind.partition(b"-cert-v01@openssh.com")
+    if not certificate:
+        return blob
+    _, begin = _text(blob, at)  # a nonce
+    end = begin
+    for _ in range(_PARTS.get(plain.split(b"-nistp")[0], 0)):
+        _, end = _text(blob, end)
+    name = plain + (b"@openssh.com" if plain.startswith(b"sk-") else b"")
+    return len(name).to_bytes(4) + name + blob[begin:end]
 
 
 def public_of(file: Path, env: Mapping[str, str]) -> Key:

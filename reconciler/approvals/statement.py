@@ -126,11 +126,16 @@ def _wrong(statement: Statement) -> Sequence[str]:
         "plan": bool(_DIGEST.fullmatch(statement.plan)),
         "rehearsal": not statement.rehearsal or bool(_DIGEST.fullmatch(statement.rehearsal)),
         "principal": bool(PRINCIPAL.fullmatch(statement.principal)),
-        "reason": 0 < len(statement.reason) <= MOST_REASON,
+        "reason": is_reason(statement.reason),
         "id": bool(re.fullmatch(r"[0-9a-f]{32}", statement.id)),
         "expires": statement.at < statement.expires,
     }
     return [name for name, fit in fits.items() if not fit]
+
+
+def is_reason(text: str) -> bool:
+    """Whether people can read it: one line, not blank, without characters that steer a display."""
+    return text.isprintable() and bool(text.strip()) and len(text) <= MOST_REASON
 
 
 def _broken(name: str, why: str) -> ReconcilerError:

@@ -131,8 +131,19 @@ def command(
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
     chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
+<<<<<<< HEAD
     saved = read_saved(plan_file, found.env) if plan_file is not None else None
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
+=======
+    desired: Desired | None = None  # of a saved plan: not known before it is read
+    if plan_file is None:
+        desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
+
+    def load(made: ManifestSet) -> "Desired":
+        nonlocal desired
+        desired = load_again(made, found, texts_here(), reporter)
+        return desired
+>>>>>>> main
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         return unchanged_in(plan, desired) if show_all else None
@@ -171,19 +182,18 @@ def command(
                 tell=show,
             )
 
-    watch = Watch()
     shared = is_shared(state_url or found.settings.state_url) and not sandbox
     with told_last(left, spool_to, shared=shared):
         try:
-            applied = run_watched(work, watch)
+            applied = run_watched(work)
         except PlanRefused as refused:
-            return watch.code(_report_refused(refused, unchanged_of(refused.plan), desired))
+            return _report_refused(refused, unchanged_of(refused.plan), desired)
         except Interrupted as interrupted:
             return report_interrupted(interrupted, "interrupted; nothing was changed")
         except ReconcilerError as failure:
-            return watch.code(report_failure(failure))
+            return report_failure(failure)
         _report(applied, unchanged_of(applied.plan), desired)
-        return watch.code(exit_code(applied))
+        return exit_code(applied)
 
 
 def exit_code(applied: "Applied") -> int:

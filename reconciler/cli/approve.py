@@ -12,6 +12,10 @@ from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
+<<<<<<< HEAD
+=======
+from reconciler.cli.signals import blocking, run
+>>>>>>> main
 from reconciler.core import advice
 from reconciler.core.plural import counted
 
@@ -55,7 +59,7 @@ def command(
     """
     import secrets
 
-    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL
+    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
     from reconciler.cli.sources import settings_here
     from reconciler.core.clock import SystemClock
     from reconciler.pipeline.files import read_file, write_output
@@ -77,7 +81,7 @@ def command(
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
-    if not reason.isprintable() or not reason.strip() or len(reason) > MOST_REASON:
+    if not is_reason(reason):
         raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
     if principal is not None and not PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
@@ -105,7 +109,8 @@ def command(
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
-    approval = signed(config, statement, chosen)
+    with blocking():  # the key may ask for its passphrase, or for a touch
+        approval = signed(config, statement, chosen)
     write_output(target, approval.to_bytes(), mode=0o644)
     others = given_already(plan_file, statement)
     left = still_needed(config, saved, [*others.values(), approval])

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -135,14 +136,28 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
 
 
 @click.command("rekey")
+@click.option(
+    "--without-me",
+    type=click.File(),
+    metavar="FILE",
+    help="You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
+)
 @output()
 @options.state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str) -> int:
+def rekey(
+    without_me: TextIO | None,
+    env: str,
+    state_url: str | None,
+    sandbox: bool,
+    lock_timeout: float,
+    reason: str,
+) -> int:
     """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
 
+    Your own identity must open it afterwards, too.
     All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
     """
     from reconciler.pipeline.migrate import opened
@@ -158,7 +173,8 @@ def rekey(env: str, state_url: str | None, sandbox: bool, lock_timeout: float, r
 
     async def main() -> Rekeyed:
         require_own_place(chosen.config, chosen.url)
-        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True)
+        others = without_me.read() if without_me is not None else ""
+        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True, others=others)
         async with opened(store):
             return await rekey_state(store, chosen.place, actor)
 

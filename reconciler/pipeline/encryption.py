@@ -9,8 +9,12 @@ from reconciler.state.encryption import problems
 from reconciler.state.encryption.store import Encryption
 
 
-def encryption_of(config: ProjectSettings, url: str, *, changing: bool = False) -> Encryption:
+def encryption_of(
+    config: ProjectSettings, url: str, *, changing: bool = False, others: str = ""
+) -> Encryption:
     """Of the state at `url`. `changing`: see `Encryption`; then one in a file is simply not encrypted.
+
+    `others`: identities that count as ours.
 
     Raises ReconcilerError for a state in a file that should be encrypted.
     """
@@ -28,12 +32,12 @@ def encryption_of(config: ProjectSettings, url: str, *, changing: bool = False) 
     return Encryption(
         recipients,
         lambda data: age.encrypt(data, recipients).encode(),
-        lambda data: _decrypted(config, data),
+        lambda data: _decrypted(config, data, others),
         changing,
     )
 
 
-def _decrypted(config: ProjectSettings, data: bytes) -> bytes:
+def _decrypted(config: ProjectSettings, data: bytes, others: str) -> bytes:
     """Raises StoreError where our identity does not open it, or where there is none."""
     source = config.settings.state.identity_from
     if source is None:
@@ -45,6 +49,8 @@ def _decrypted(config: ProjectSettings, data: bytes) -> bytes:
         identities = sources.identities(source.ref())
     except SecretUnavailable as missing:
         raise problems.no_identity(missing.message, missing.help) from None
+    if others:
+        identities = [*identities, *age.parse_identities(others, "the file of --without-me")]
     try:
         return age.decrypt(data, identities, "the key of the state")
     except age.NotForUs:

@@ -1,14 +1,15 @@
 """Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 from msgspec import Struct
 
-from reconciler.approvals.judging import About, missing, why_dead, why_late
+from reconciler.approvals.judging import About, in_force, why_dead, why_late
+from reconciler.approvals.people import people
 from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
 from reconciler.approvals.statement import APPROVAL, Approval, parse_approval
 from reconciler.core.advice import Command, command
@@ -87,10 +88,11 @@ async def judge(
             dead.append((approval, why))
         else:
             counting.append(approval)
-    unmet = [(each, left) for each in asked if (left := missing(each.rule, counting, now))]
+    agreed = [(each, people(in_force(each.rule, counting, now), [authority.signers.data])) for each in asked]
+    unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
     told = [_dead(report, approval, why) for approval, why in dead]
-    return Judged(tuple(counting), (*(_unmet(*each) for each in unmet), *told))
+    return Judged(tuple(counting), (*unmet, *told))
 
 
 def asked_of(
@@ -140,11 +142,13 @@ class _Sizes:
         return max((each for each in said if isinstance(each, int | float)), default=None)
 
 
-def _unmet(asked: Needed, left: int) -> Diagnostic:
-    whom = (
-        "nobody" if left == asked.rule.people else f"{asked.rule.people - left} of {asked.rule.people} people"
+def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
+    """`by`: the names of each person who approved."""
+    whom = f"{len(by)} of {asked.rule.people} people" if by else "nobody"
+    several = [" and ".join(f"`{name}`" for name in names) for names in by if len(names) > 1]
+    return _needed(
+        error, asked, "; ".join([f": {whom} approved it", *(f"{each} are one person" for each in several)])
     )
-    return _needed(error, asked, f": {whom} approved it")
 
 
 def _nobody(asked: Needed, why: str) -> Diagnostic:

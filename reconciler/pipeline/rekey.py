@@ -38,7 +38,8 @@ class Rekeyed(Struct, frozen=True):
 async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     """`store`: as the settings say, and opened however it is encrypted. Ends what an earlier call began.
 
-    Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, and StoreError.
+    Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, StateSealed before
+    anything is written where nobody here could read the state afterwards, and StoreError.
     """
     encrypting = encrypting_of(store)
     if encrypting is None:
@@ -48,6 +49,7 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
             help=f"move it to a shared store first: `{migrate}`",
             advice=(migrate,),
         )
+    encrypting.encryption.require_readable()
     left = await encrypting.raw.export()
     if not left.moved_to:
         await _close(store, encrypting, actor)
@@ -56,7 +58,7 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
         raise StateMoved(place, left.moved_to)
     keys, plain = await encrypting.opened_keys(left), await encrypting.plain(left)
     verify(plain)
-    recipients = encrypting.recipients
+    recipients = encrypting.encryption.recipients
     generation = (keys.generation if keys is not None else 0) + 1 if recipients else 0
     before = _head(left, keys)
     said = {"rekeyed": len(recipients), "generation": generation, "head": before}

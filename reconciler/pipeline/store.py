@@ -19,10 +19,11 @@ def store_of(
     read_only: bool = False,
     tell: Callable[[str], None] = lambda message: None,
     changing: bool = False,
+    others: str = "",
 ) -> Spooling:
     """The store at `url`, or the configured one; see `open_store`. Nobody has closed it yet.
 
-    `changing`: however it is encrypted.
+    `changing`: however it is encrypted. `others`: identities that open it, next to that of the settings.
     Raises ReconcilerError where a lease would end before a call that it was taken for, and for a state in a
     file that should be encrypted.
     """
@@ -46,5 +47,5 @@ def store_of(
         endpoint=settings.state.endpoint or "",
         lease_s=lease_s,
         variables=config.variables,
-        encryption=encryption_of(config, url, changing=changing),
+        encryption=encryption_of(config, url, changing=changing, others=others),
     )

@@ -1,5 +1,7 @@
 """What an approval dies by, and how many people have approved. Signatures are real ones."""
 
+import subprocess
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,12 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.approvals.judging import About, missing, people, why_dead
+from reconciler.approvals.judging import About, in_force, why_dead
+from reconciler.approvals.people import people
 from reconciler.approvals.rules import Rule
 from reconciler.approvals.ssh import public_of, sign
 from reconciler.approvals.statement import Approval
 from reconciler.core.errors import ReconcilerError
-from tests.approvals.people import AT, DIGEST, ENV, LINEAGE, REHEARSED, SAID, Person, signers
+from tests.approvals.people import AT, DIGEST, ENV, LINEAGE, REHEARSED, SAID, Person, make, signers
 
 ABOUT = About(DIGEST, REHEARSED, "base", LINEAGE)
 HOUR = timedelta(hours=1)
@@ -101,23 +104,80 @@ def test_a_signature_for_another_purpose_does_not_count(ana: Person, monkeypatch
     assert why(of_git, ana.line(options="")) != ""
 
 
+def count(approvals: Sequence[Approval], *lines: str) -> int:
+    return len(people(approvals, [signers(lines).data]))
+
+
 def test_one_person_with_two_keys_or_two_names_is_one(ana: Person, bob: Person) -> None:
     first, twice = ana.approves(), ana.approves()
     other_key = bob.approves(principal=ana.name)
     other_name = ana.approves(principal="ann@example.com")
-    assert people([first]) == people([first, twice]) == 1
-    assert people([first, other_key]) == 1
-    assert people([first, other_name]) == 1
-    assert people([first, bob.approves()]) == 2
-    # Ana signed with both keys: her own is left to her, so that Bob's counts for Bob.
-    assert people([other_key, first, bob.approves()]) == 2
-    assert people([other_name, first, other_key, bob.approves()]) == 2
+    assert count([first]) == count([first, twice]) == 1
+    assert count([first, other_key]) == 1
+    assert count([first, other_name]) == 1
+    assert count([first, bob.approves()]) == 2
+    assert count([other_key, first, bob.approves()]) == 1  # both names have Bob's key
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["ana@x,bob@y {ana}", "ana@x,bob@y {bob}"],
+        ["ana@x {ana}", "bob@y {bob}", "eva@x,ana@x {eva}", "eva@x,bob@y {ann}"],  # over a third name
+        ["ana@x {ana}", "bob@y {bob}", "ana@x {eva}", "bob@y {eva}"],  # over a third key
+        ["* {ana}", "* {bob}"],
+        ["?n?@x,b*@y {ana}", "bob@y {bob}"],
+        ['"ana@x,bob@y" namespaces="reconcile-plan, git" {ana}', "bob@y {bob}"],
+        ['\tana@x,bob@y\tvalid-after="20200101"\t{ana}', "bob@y {bob}"],
+        ["# both", "broken line", "ana@x {ana}", "bob@y {bob}", 'ana@x,bob@y namespaces="git" {eva}'],
+    ],
+)
+def test_names_that_the_file_brings_together_are_one_person(
+    ana: Person, bob: Person, tmp_path: Path, lines: Sequence[str]
+) -> None:
+    """Two keys under two names, each of which verifies: by a line, a name, a key or a pattern."""
+    public = {"ana": ana.public, "bob": bob.public}
+    public |= {each: make(tmp_path, each).public for each in ("eva", "ann")}
+    listed = [f"{line}\n".format_map(public) for line in lines]
+    given = [ana.approves(principal="ana@x"), bob.approves(principal="bob@y")]
+    assert [why(each, *listed) for each in given] == ["", ""]
+    assert count(given, *listed) == 1
+    apart = [f"ana@x {ana.public}\n", f"bob@y {bob.public}\n", f"*@z,ana@[xy] {public['eva']}\n"]
+    assert count(given, *apart) == 2
+
+
+def certified(authority: Person, person: Person, *names: str) -> Person:
+    """The same key, by a certificate of its own."""
+    number = len(list(person.key.parent.glob(f"{person.key.name}*")))
+    key = person.key.with_name(f"{person.key.name}-{number}")
+    for end in ("", ".pub"):
+        key.with_name(key.name + end).write_bytes(person.key.with_name(person.key.name + end).read_bytes())
+    key.chmod(0o600)
+    sign: list[str | Path] = ["ssh-keygen", "-q", "-s", authority.key, "-I", "x", "-z", str(number)]
+    subprocess.run([*sign, "-n", ",".join(names), key.with_name(f"{key.name}.pub")], check=True)
+    key.with_name(f"{key.name}-cert.pub").rename(key.with_name(f"{key.name}.pub"))
+    return Person(names[0], key)
+
+
+@pytest.mark.parametrize("type", ["ed25519", "ecdsa", "rsa"])
+def test_an_authority_vouches_for_each_key_that_it_certified(
+    ana: Person, bob: Person, tmp_path: Path, type: str
+) -> None:
+    authority, person = make(tmp_path, "authority"), make(tmp_path, "person", "-t", type)
+    line = f'* namespaces="reconcile-plan",cert-authority {authority.public}\n'
+    given = [certified(authority, person, name).approves() for name in ("ana@x", "bob@x")]
+    other = certified(authority, bob, "bob@y").approves()
+    assert [why(each, line) for each in (*given, other)] == ["", "", ""]
+    assert count([given[0], other], line) == 2
+    assert count(given, line) == 1  # two certificates of one key
+    assert count([given[0], person.approves()], line, person.line()) == 1
+    assert count([given[0], other], line, f"*@x,*@y {ana.public}\n") == 1
 
 
 def test_a_rule_gives_an_approval_less_time_than_it_names(ana: Person, bob: Person) -> None:
     rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2, "valid": "2h"})
     old, new = ana.approves(), bob.approves(at=AT + HOUR)
-    assert [missing(rule, [old, new], AT + HOUR * hours) for hours in (1, 2, 3)] == [0, 1, 2]
+    assert [len(in_force(rule, [old, new], AT + HOUR * hours)) for hours in (1, 2, 3)] == [2, 1, 0]
 
 
 def test_a_missing_program_is_told(ana: Person, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.cli.test_shared_state import (
     runner,
     shared,  # noqa: F401 - a fixture
 )
-from tests.state.encryption.doubles import ANA, BEN, Person
+from tests.state.encryption.doubles import ANA, BEN, Person, person
 from tests.state.objects.conftest import make_s3, moto_server  # noqa: F401 - fixtures
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 
@@ -137,6 +137,53 @@ def test_a_plain_state_is_encrypted_rotated_and_decrypted_by_rekey(
     team.write(f"state: '{shared.url}'\n", "reconcile.yaml")
     assert "No changes" in team.run("plan").out
     assert team.run("state", "doctor").out.splitlines()[-1].startswith("state: verified, 1 record")
+
+
+@pytest.mark.parametrize("shared", ["s3"], indirect=True)
+def test_nobody_encrypts_a_state_so_that_he_cannot_read_it_himself(
+    team: Project, shared: Shared, elsewhere: Path
+) -> None:
+    for_ben, for_ana = settings(shared.url, BEN), settings(shared.url, ANA)
+    unreadable = "nobody here could read the state again"
+    team.write(for_ben, "reconcile.yaml")
+    assert unreadable in team.run("state", "init", code=1).err
+    team.write(for_ana, "reconcile.yaml")
+    assert "created" in team.run("state", "init", "--new").out, "nothing was made before"
+    team.apply()
+    team.write(for_ben, "reconcile.yaml")
+    refused = team.run("state", "rekey", code=1).err
+    assert unreadable in refused
+    team.write(for_ana, "reconcile.yaml")
+    assert "No changes" in team.run("plan").out, "the state is what it was"
+
+    team.write(for_ben, "reconcile.yaml")
+    proof = elsewhere / "identity"
+    proof.write_text("not an identity\n")
+    assert "is not valid" in team.run("state", "rekey", "--without-me", str(proof), code=1).err
+    proof.write_text(person().identity)
+    assert unreadable in team.run("state", "rekey", "--without-me", str(proof), code=1).err
+    proof.write_text(BEN.identity)
+    assert team.json("state", "rekey", "--without-me", str(proof)).json["recipients"] == 1
+    refused = team.run("plan", code=1).err
+    assert "error[state-identity]" in refused
+    assert "nothing was changed" not in refused
+    team.env["STATE_IDENTITY"] = BEN.identity
+    assert "No changes" in team.run("plan").out
+
+
+@pytest.mark.parametrize("shared", ["s3"], indirect=True)
+def test_a_state_does_not_move_to_where_he_who_moves_it_cannot_read_it(
+    project: Project, app: str, shared: Shared
+) -> None:
+    project.env.update(shared.env)
+    project.env["STATE_IDENTITY"] = ANA.identity
+    project.write(volume(app))
+    project.apply()
+    project.write(settings(shared.url, BEN), "reconcile.yaml")
+    refused = project.run("state", "migrate", "--state", LOCAL, shared.url, code=1).err
+    assert "nobody here could read the state again" in refused
+    project.write("{}\n", "reconcile.yaml")
+    assert "No changes" in project.run("plan").out
 
 
 @pytest.mark.parametrize("shared", ["postgres"], indirect=True)

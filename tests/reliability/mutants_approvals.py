@@ -5,6 +5,7 @@ from tests.reliability.planting import Change, Mutant
 JUDGING = "approvals/judging.py"
 STATEMENT = "approvals/statement.py"
 SSH = "approvals/ssh.py"
+PEOPLE = "approvals/people.py"
 RULES = "approvals/rules.py"
 AUTHORITY = "pipeline/authority.py"
 APPLY = "pipeline/apply.py"
@@ -77,18 +78,39 @@ APPROVALS: tuple[Mutant, ...] = (
         '["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", signed]',
     ),
     _tested(
-        "one person with two keys counts twice",
+        "one person with two keys or names counts twice",
         f"{JUDGED}::test_one_person_with_two_keys_or_two_names_is_one",
-        JUDGING,
-        "return sum(_takes(name, keys, taken, set()) for name in keys)",
-        "return len(set().union(*keys.values()))",
+        PEOPLE,
+        "found = [*apart, together.union(*(each for each in found if each & together))]",
+        "found.append(together)",
     ),
     _tested(
-        "one key under two names counts twice",
-        f"{JUDGED}::test_one_person_with_two_keys_or_two_names_is_one",
-        JUDGING,
-        "return sum(_takes(name, keys, taken, set()) for name in keys)",
-        "return len(keys)",
+        "what allowed_signers brings together counts for itself",
+        f"{JUDGED}::test_names_that_the_file_brings_together_are_one_person",
+        PEOPLE,
+        "    for patterns, key in lines:\n",
+        "    for patterns, key in ():\n",
+    ),
+    _tested(
+        "two certificates of one key are two keys",
+        f"{JUDGED}::test_an_authority_vouches_for_each_key_that_it_certified",
+        PEOPLE,
+        "plain_key(signing_key(each.signature))",
+        "signing_key(each.signature)",
+    ),
+    _tested(
+        "the line of an authority makes one person of all whom it certified",
+        f"{JUDGED}::test_an_authority_vouches_for_each_key_that_it_certified",
+        PEOPLE,
+        'if "cert-authority" not in flags else None',
+        "",
+    ),
+    _tested(
+        "a reason may be blank",
+        f"{OF_STATEMENTS}::test_a_statement_that_nobody_would_write_is_refused",
+        STATEMENT,
+        "text.isprintable() and bool(text.strip()) and",
+        "bool(text) and",
     ),
     # --- whose rules ---
     _tested(

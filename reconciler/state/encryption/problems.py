@@ -15,13 +15,13 @@ def not_configured() -> StateSealed:
         f"have them; to decrypt it permanently, set `state.identity_from` alone and run `{_REKEY}`",
         advice=(_REKEY,),
     )
-    return StateSealed("the state cannot be read; nothing was changed", [problem])
+    return StateSealed("the state cannot be read", [problem])
 
 
 def no_identity(why: str, help: str) -> StateSealed:
     """`why`: what its source said."""
     problem = error("state-encrypted", f"the state is encrypted, and there is no identity: {why}", help=help)
-    return StateSealed("the state cannot be read; nothing was changed", [problem])
+    return StateSealed("the state cannot be read", [problem])
 
 
 def wrong_identity() -> StateSealed:
@@ -32,7 +32,20 @@ def wrong_identity() -> StateSealed:
         f"state adds it to `state.encrypt_to` and runs `{_REKEY}`",
         advice=(_REKEY,),
     )
-    return StateSealed("the state cannot be read; nothing was changed", [problem])
+    return StateSealed("the state cannot be read", [problem])
+
+
+def not_for_us() -> StateSealed:
+    """Said before anything is written."""
+    leave = command("state", "rekey", "--without-me", "FILE")
+    problem = error(
+        "state-identity",
+        "nobody here could read the state again: no recipient in `state.encrypt_to` fits the identity",
+        help="name your own recipient there, and its identity in `state.identity_from`; if you leave, prove "
+        f"with an identity of somebody who stays that it opens the state: `{leave}`",
+        advice=(leave,),
+    )
+    return StateSealed("the state is not encrypted like this; nothing was changed", [problem])
 
 
 def not_encrypted() -> StateSealed:

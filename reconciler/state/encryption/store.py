@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
-from reconciler.core.errors import Locked, ReconcilerError, StoreError
+from reconciler.core.errors import Locked, ReconcilerError, StateSealed, StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import encode_entry, encode_record
@@ -43,6 +43,16 @@ class Encryption:
     unwrap: Bytes = dataclasses.field(default=lambda data: data, repr=False)
     changing: bool = False
 
+    def require_readable(self) -> None:
+        """Raises StateSealed unless our identity opens what is encrypted to the recipients."""
+        if not self.recipients:
+            return
+        require_extra("encryption", "an encrypted state")
+        try:
+            self.unwrap(self.wrap(b"can we read this?"))
+        except StateSealed:
+            raise problems.not_for_us() from None
+
 
 class Encrypting(Passing):
     """`inner`, a backend. With no recipients, and for a state that is not encrypted, all passes unchanged.
@@ -61,7 +71,7 @@ class Encrypting(Passing):
         tell: Callable[[str], None] = lambda message: None,
     ) -> None:
         super().__init__(inner)
-        self._encryption = encryption
+        self.encryption = encryption
         self._environment = environment
         self._randomness = randomness
         self._tell = tell
@@ -84,7 +94,7 @@ class Encrypting(Passing):
         if state.lineage:
             if any(map(is_token, (*state.serials, *state.heads))):
                 raise problems.rekeyed()
-            if self._encryption.recipients and not self._encryption.changing:
+            if self.encryption.recipients and not self.encryption.changing:
                 return await self.load(scopes)  # somebody has just made it
             self._plain_key = self._plain_key or await self.inner.fingerprint_key()
         return state
@@ -110,7 +120,7 @@ class Encrypting(Passing):
 
     async def create(self) -> bool:
         """As in `Store`. An encrypted one is made as a whole that holds nothing: its key is never plain."""
-        if not self._encryption.recipients:
+        if not self.encryption.recipients:
             return await self.inner.create()
         if (await self.load()).lineage:
             return False
@@ -127,7 +137,7 @@ class Encrypting(Passing):
     async def fingerprint_key(self) -> bytes:
         if await self._cipher() is not None and self._keys is not None:
             return self._keys.fingerprint
-        if self._plain_key or not self._encryption.recipients:
+        if self._plain_key or not self.encryption.recipients:
             return self._plain_key or await self.inner.fingerprint_key()
         self._new_key = self._new_key or self._randomness(_FINGERPRINT_BYTES)
         return self._new_key
@@ -223,7 +233,8 @@ class Encrypting(Passing):
         return await self.plain(await self.raw.export())
 
     async def import_(self, contents: Contents) -> None:
-        if self._encryption.recipients:
+        self.encryption.require_readable()
+        if self.encryption.recipients:
             contents = self.sealed(contents, None)
         await self.replace(contents)
 
@@ -241,11 +252,6 @@ class Encrypting(Passing):
         await self.raw.revive()
 
     @property
-    def recipients(self) -> tuple[str, ...]:
-        """To whom the state is to be encrypted."""
-        return self._encryption.recipients
-
-    @property
     def raw(self) -> Movable:
         """The state as the backend has it."""
         return cast(Movable, self.inner)
@@ -255,14 +261,14 @@ class Encrypting(Passing):
         if not envelope.is_envelope(contents.key):
             return None
         require_extra("encryption", "an encrypted state")
-        keys = envelope.opened(contents.key, self._encryption.unwrap)
+        keys = envelope.opened(contents.key, self.encryption.unwrap)
         if keys.lineage != contents.lineage:
             raise problems.damaged("its key")
         return keys
 
     def sealed(self, contents: Contents, before: Keys | None) -> Contents:
         """As the settings say, with a new content key. `before`: the keys that it had."""
-        recipients = self._encryption.recipients
+        recipients = self.encryption.recipients
         if not recipients:
             return contents
         require_extra("encryption", "an encrypted state")
@@ -270,7 +276,7 @@ class Encrypting(Passing):
         keys = Keys(content, contents.key, contents.lineage, recipients)
         if before is not None:
             keys = dataclasses.replace(before.renewed(content), recipients=recipients)
-        return wholes.sealed(contents, keys.ciphers()[0], envelope.closed(keys, self._encryption.wrap))
+        return wholes.sealed(contents, keys.ciphers()[0], envelope.closed(keys, self.encryption.wrap))
 
     # --- what is spooled beside the state ---
 
@@ -300,7 +306,7 @@ class Encrypting(Passing):
         if self._ciphers or self._plain_key:
             return self._ciphers[0] if self._ciphers else None
         key = await self.inner.fingerprint_key()
-        recipients, changing = self._encryption.recipients, self._encryption.changing
+        recipients, changing = self.encryption.recipients, self.encryption.changing
         if not envelope.is_envelope(key):
             if recipients and not changing and (await self.inner.load(())).lineage:
                 raise problems.not_encrypted()
@@ -308,7 +314,7 @@ class Encrypting(Passing):
         if not recipients and not changing:
             raise problems.not_configured()
         require_extra("encryption", "an encrypted state")
-        self._keys = envelope.opened(key, self._encryption.unwrap)
+        self._keys = envelope.opened(key, self.encryption.unwrap)
         self._ciphers = self._keys.ciphers()
         if set(recipients) != set(self._keys.recipients) and not changing:
             self._tell(
@@ -352,7 +358,7 @@ class Encrypting(Passing):
             yield
         except NotOurs as found:
             key = await self.inner.fingerprint_key()
-            if not envelope.is_envelope(key) or envelope.opened(key, self._encryption.unwrap) != self._keys:
+            if not envelope.is_envelope(key) or envelope.opened(key, self.encryption.unwrap) != self._keys:
                 raise problems.rekeyed() from None
             raise problems.damaged(str(found)) from None
 
