@@ -131,19 +131,8 @@ def command(
     deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
     found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
     chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
-<<<<<<< HEAD
     saved = read_saved(plan_file, found.env) if plan_file is not None else None
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
-=======
-    desired: Desired | None = None  # of a saved plan: not known before it is read
-    if plan_file is None:
-        desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-
-    def load(made: ManifestSet) -> "Desired":
-        nonlocal desired
-        desired = load_again(made, found, texts_here(), reporter)
-        return desired
->>>>>>> main
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         return unchanged_in(plan, desired) if show_all else None

@@ -12,10 +12,7 @@ from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
-<<<<<<< HEAD
-=======
-from reconciler.cli.signals import blocking, run
->>>>>>> main
+from reconciler.cli.signals import blocking
 from reconciler.core import advice
 from reconciler.core.plural import counted
 

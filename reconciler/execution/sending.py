@@ -141,12 +141,12 @@ def _why_not(run: Run, step: Step, path: str) -> str:
         return "would delete what was not recorded with certainty before this run"
     if removes and began is not None and began.lifecycle.deletion is not Deletion.DELETE:
         return "would delete what is recorded with lifecycle deletion: retain"
-    makes = step.effect.id_path is not None or step.effect.known_id or step.for_each is not None
-    if makes or step.if_owed is not None:  # a restart is the machine's, which has no record of its own
+    if step.effect.id_path is not None or step.effect.known_id:
         return ""
-    if record is None or segment(record.id) not in path.split("/"):
-        return f"is not about the recorded object of `{step.address}`"
-    return ""
+    id = step.if_owed.machine if step.if_owed is not None else record.id if record is not None else ""
+    return (
+        "" if segment(id) in path.split("/")[1:] else f"is not about the recorded object of `{step.address}`"
+    )
 
 
 def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, frozenset[str]]:

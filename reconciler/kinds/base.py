@@ -123,30 +123,6 @@ class Moves(Struct, frozen=True):
     also: tuple[Action, ...] = ()
 
 
-<<<<<<< HEAD
-=======
-ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
-
-
-class OwnCall(Struct, frozen=True):
-    """A request that steps of one address may send to `service`, whatever a plan says.
-
-    `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
-    and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
-    these of its fields must hold. `if_owed`: it is sent only where this machine owes a restart.
-    """
-
-    method: Method
-    path: str
-    service: str = PLATFORM
-    body: Mapping[str, Any] = field(default_factory=dict)
-    if_owed: str = ""
-    query: str = ""
-    any_of: str = ""
-    never: str = ""
-
-
->>>>>>> main
 class AtRest(NamedTuple):
     """By which `values` of its `field` a live object shows that it is there, and nothing under way.
 

@@ -43,16 +43,6 @@ def restart_steps(subject: Subject) -> list[Step]:
     ]
 
 
-<<<<<<< HEAD
-=======
-def restart_calls(subject: Subject) -> Iterable[OwnCall]:
-    """All that a restart may send and wait by, to the machine that the volume is attached to now."""
-    yield OwnCall("GET", _machine_path(subject))
-    for verb in ("restart", "stop", "start"):
-        yield OwnCall("POST", f"{_machine_path(subject)}/{verb}", if_owed=subject.live.attached_machine_id)
-
-
->>>>>>> main
 def settled_by_a_stop(subject: Subject) -> bool:
     """Whether the next start of the machine, a cold one, does what is owed so far.
 

@@ -56,7 +56,7 @@ async def test_an_object_that_was_recorded_elsewhere_since_is_not_adopted(stage:
     await recorded(stage, "Volume/blog/posts", made)
     with pytest.raises(Refused) as refused:
         await run_saved(stage.project(), Desired(loaded(stage, volume())), planned, ())
-    assert [each.code for each in refused.value.diagnostics] == ["adopt-conflict", "plan-moved"]
+    assert {"adopt-conflict", "plan-moved"} <= {each.code for each in refused.value.diagnostics}
     assert set((await stage.store.load()).records) == {Address.parse("Volume/blog/posts")}
 
 
