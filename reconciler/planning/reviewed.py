@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
+from pydantic import BaseModel
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -72,7 +73,12 @@ def _compared(
         was, is_now = then.get(address), new.get(address)
         if was == is_now:
             continue
-        if is_now is None and was is not None and address not in held and _is_done(was, address in resources):
+        if (
+            is_now is None
+            and was is not None
+            and address not in held
+            and _is_done(was, resources.get(address))
+        ):
             yield _allowed(f"`{address}`: nothing is left to do, the file plans {_said(was)}")
         elif is_now is not None and address in reviewed.unread and _sets_a_value(was, is_now):
             yield _allowed(f"`{address}` is set: its source could not be read when the file was made")
@@ -84,10 +90,15 @@ def _compared(
             yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {now_said}")
 
 
-def _is_done(planned: Content, declared: bool) -> bool:
-    """Whether `planned` has been done, where nothing is left to do for the address."""
+def _is_done(planned: Content, resource: Resource | None) -> bool:
+    """Whether `planned` is what the manifests say, so that it was done where nothing is left to do."""
     leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
-    return not planned["action"] or declared != leaves
+    if not planned["action"] or resource is None or leaves:
+        return not planned["action"] or (resource is None and leaves)
+    wanted = {path: after for path, _, after in planned["fields"]}
+    said = {name: getattr(resource.spec, name) for name in wanted if hasattr(resource.spec, name)}
+    # A range and the like hold several values: that nothing is left to do has to be enough.
+    return all(value == wanted[name] for name, value in said.items() if not isinstance(value, BaseModel))
 
 
 def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Address, frozenset[Action]]:

@@ -167,6 +167,14 @@ async def test_what_is_done_is_skipped_and_two_files_run_one_after_another(stage
     assert len(stage.volumes()) == 2
 
 
+async def test_a_plan_of_what_was_not_merged_is_not_taken_for_done(stage: Stage) -> None:
+    await stage.apply(volume())
+    for changed in ("size_gb: 20", "size_gb: 10, snapshot_retention: 9"):
+        plan = await saved(stage, volume(spec=f"region: ams, {changed}"))
+        (said,) = await moved(stage, plan, volume())
+        assert said.endswith("but this run plans nothing")
+
+
 async def test_a_secret_whose_source_only_apply_can_read_is_set(stage: Stage) -> None:
     await stage.apply(SECRET)
     stage.env = {}
