@@ -1,6 +1,6 @@
 """One run of one plan: what all of its calls share."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Run:
     plan: Plan
     services: Services
     recorded: Mapping[Address, StateRecord]
-    approved_deletes: Collection[str]
+    approved_deletes: Container[str]
     resources: Mapping[Address, Resource]
     capabilities: frozenset[str]
     recorder: Recorder
