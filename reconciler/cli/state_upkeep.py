@@ -22,7 +22,8 @@ from reconciler.reports.records import (
 )
 from reconciler.reports.report import Page
 from reconciler.state import maintenance_of
-from reconciler.state.store import State, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 
 @click.command("init")
@@ -56,8 +57,9 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
             environment="",
         )
 
-    async def work(store: Store) -> tuple[bool, str]:
+    async def work(store: Spooling) -> tuple[bool, str]:
         created = await create_state(store, chosen.actor(run=""), new=new)
+        await store.accept()
         return created, (await store.load()).lineage
 
     created, lineage = chosen.use(work, existing=False)
@@ -128,6 +130,7 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
                 reporter=reporter,
             )
             state = await target.load()
+            await target.accept()
             return done, state_head(state.lineage, state.heads)
 
     done, head = run(main)
@@ -206,7 +209,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     chosen = ChosenState(env, state_url, sandbox)
 
-    async def work(store: Store) -> tuple[State, bool]:
+    async def work(store: Spooling) -> tuple[State, bool]:
         proven, state = await prove(store), await store.load()
         if state.lineage:
             await maintenance_of(store).verify()
@@ -227,10 +230,8 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
-    from reconciler.state.spooling import Spooling
 
-    async def work(store: Store) -> int:
-        assert isinstance(store, Spooling)
+    async def work(store: Spooling) -> int:
         return await store.ingest(lines, holder(), timeout_s=lock_timeout)
 
     chosen = ChosenState(env, state_url, sandbox)
@@ -294,7 +295,7 @@ def restore(
             return FAILED
     by = str(chosen.by)
     done = chosen.use(
-        lambda store: copies.restore(store, file, chosen.config.env, SystemClock(), by),
+        lambda store: copies.bring_back(store, file, chosen.config.env, SystemClock(), by),
         existing=False,
         pinned=False,
     )

@@ -163,7 +163,7 @@ class State:
     does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
-    `heads`: by scope, the hash of its newest journal entry (`state.chain`).
+    `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
@@ -182,6 +182,7 @@ class State:
     elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
     serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
     new: bool = False

@@ -10,7 +10,7 @@ from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.state.sqlite import backups, checks, environments, files, restore, schema
-from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, connect, use_wal
 from reconciler.state.store import no_state
 
@@ -20,7 +20,7 @@ class StateFile:
 
     def __init__(
         self,
-        place: Place,
+        path: Path,
         clock: Clock,
         randomness: Callable[[int], bytes],
         tell: Callable[[str], None],
@@ -29,8 +29,7 @@ class StateFile:
         read_only: bool,
         sealed: bool = False,
     ) -> None:
-        self.path = place.path
-        self.place = place
+        self.path = path
         self.clock = clock
         self.randomness = randomness
         self.environment = environment
@@ -48,7 +47,7 @@ class StateFile:
         """Make the state and its key, where they are missing; False where the state was there."""
         lineage = ""
         if not files.state_exists(self.path):
-            files.refuse_beside_traces(self.place)
+            files.refuse_beside_traces(self.path)
             lineage = str(uuid.UUID(bytes=self.randomness(16), version=4))
             files.create_state(self.path, lambda new: schema.initialise(new, lineage, self.environment))
         self.keyed()
@@ -84,7 +83,7 @@ class StateFile:
         current = checks.read(connection)
         if current.key is None:
             key = files.create_key(files.key_path(self.path), self.fingerprint_key())
-            with checks.writing(connection, self.place) as current:
+            with checks.writing(connection, self.path) as current:
                 current.key = backups.key_digest(key)
         self.verify_key(current)
         return connection

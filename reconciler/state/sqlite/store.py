@@ -32,7 +32,6 @@ from reconciler.state.sqlite import (
     restore,
     upkeep,
 )
-from reconciler.state.sqlite.checks import Place
 from reconciler.state.sqlite.commits import Request
 from reconciler.state.sqlite.database import explained, transaction
 from reconciler.state.sqlite.holding import Holding
@@ -54,7 +53,7 @@ class SqliteStore:
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` gets a line about
     what failed besides the requested work. `backups`: whether `release` makes one after commits, and packs
     old rows. `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make
-    none. `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be
+    none. `sealed`: it may be a copy of an encrypted state, which is only to be
     copied.
     """
 
@@ -68,11 +67,10 @@ class SqliteStore:
         backups: bool = True,
         environment: str = "",
         read_only: bool = False,
-        marks: Path | None = None,
         sealed: bool = False,
     ) -> None:
         self._file = StateFile(
-            Place(path, marks),
+            path,
             clock,
             randomness,
             tell,
@@ -222,7 +220,7 @@ class SqliteStore:
         connection = self._file.readable()
         if connection is None:
             return State("", {}, (), frozenset())
-        seen = checks.seen(self._file.place, self._file.lineage)
+        seen = checks.seen(self._file.path, self._file.lineage)
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)
             checks.verify_seen(current, seen)
@@ -259,7 +257,7 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
-                outcomes = commits.store(file.writable(), file.place, batch)
+                outcomes = commits.store(file.writable(), file.path, batch)
         except StoreError as error:
             if len(batch) == 1:
                 batch[0].outcome = error
@@ -279,7 +277,7 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
-                archive.extend(file.writable(), file.place, self._committed + _PACKED_BESIDE)
+                archive.extend(file.writable(), file.path, self._committed + _PACKED_BESIDE)
                 backups.make(file.writable(), file.path, self._clock.now())
                 backups.prune(file.path)
         except StoreError as failure:
@@ -289,7 +287,7 @@ class SqliteStore:
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
         self._close()
-        return restore.restore(self._file.place, backup, self._clock.now(), by, self._file.randomness)
+        return restore.restore(self._file.path, backup, self._clock.now(), by, self._file.randomness)
 
     def _import(self, contents: Contents) -> None:
         self._close()
