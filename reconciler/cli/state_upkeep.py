@@ -92,15 +92,16 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 
 
 @click.command("migrate")
-@click.argument("url")
+@click.argument("url", required=False)
 @output()
 @options.state
 @options.lock_timeout
 @reports_failures
-def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
-    Nobody can write to two of them at any moment. Was it interrupted? Run it again.
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
+    state that an older program wrote to the version of this one, where it is.
     """
     from reconciler.core.state_url import is_shared, shown_url
     from reconciler.pipeline.attribution import holder
@@ -110,6 +111,8 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
     from reconciler.pipeline.store import store_of
     from reconciler.state.chain import state_head
 
+    if url is None:
+        return _migrate_here(ChosenState(env, state_url, sandbox))
     if sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     chosen = ChosenState(env, state_url, sandbox)
@@ -135,6 +138,19 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
 
     done, head = run(main)
     emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+def _migrate_here(chosen: ChosenState) -> int:
+    """A shared state is migrated by the next command that writes."""
+    from reconciler.state import files_of, has_files
+
+    async def work(store: Spooling) -> bool:
+        return has_files(store) and await files_of(store).migrate()
+
+    migrated = chosen.use(work)
+    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
     return DONE
 
 

@@ -378,6 +378,13 @@ class Files(Protocol):
         """What there is to go back to. Reads files only, also where the state itself is damaged."""
         ...
 
+    async def migrate(self) -> bool:
+        """Bring a state of an older version to the newest, once it was copied; False where it has that.
+
+        Whatever writes does so, too; what only reads leaves it as it is.
+        """
+        ...
+
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 

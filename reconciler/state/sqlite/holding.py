@@ -36,7 +36,7 @@ class Holding:
     def free(self, scope: str, force: bool, by: str) -> str:
         """Let nobody hold `scope`; says what was done. Raises Locked while a process does, unless `force`."""
         file = self._file
-        connection = file.readable()
+        connection = file.writable() if file.readable() is not None else None
         found = leases.holder_of(connection, scope) if connection is not None else None
         if connection is None or found is None:
             raise StoreError(f"no run has ever locked {named(scope)}", help="check its name and --state")

@@ -179,6 +179,9 @@ class SqliteStore:
     async def backups(self) -> Backups:
         return await self._in_thread(lambda: backups.known(self._file.path))
 
+    async def migrate(self) -> bool:
+        return await self._in_thread(self._file.migrate)
+
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         return await self._in_thread(lambda: self._restore(backup, by))
 

@@ -54,7 +54,7 @@ def backup(file: StateFile, target: Path | None) -> Path:
 
 
 def export(file: StateFile) -> Contents:
-    with file.whole() as connection, transaction(connection, "DEFERRED"):
+    with file.whole(writes=False) as connection, transaction(connection, "DEFERRED"):
         file.verify_key(checks.read(connection, moved=True))
         return moving.export(connection, file.key())
 
