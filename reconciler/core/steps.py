@@ -6,7 +6,7 @@ templates. A plan therefore shows, stores and runs the same thing.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -58,6 +58,14 @@ class SecretRef(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return SENSITIVE
+
+    def variables(self) -> Iterator[str]:
+        """The variables of the environment that the value is made of."""
+        if self.source == "env":
+            yield self.name
+        for part in self.parts:
+            if isinstance(part, SecretRef):
+                yield from part.variables()
 
 
 class Template(Saved, frozen=True):
@@ -196,11 +204,15 @@ EACH_VALUE = SecretRef("each")
 
 
 class Owes(Saved, frozen=True):
-    """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown."""
+    """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown.
+
+    `machine`: where the reply names the machine that owes it.
+    """
 
     work: Literal["restart"]
     when: str
     because: str
+    machine: str
 
 
 class StepEffect(Saved, frozen=True):
@@ -224,9 +236,9 @@ class StepEffect(Saved, frozen=True):
 
 
 class IfOwed(Saved, frozen=True):
-    """Sent only if one of `addresses` still owes a restart. `settles`: after success none of them does."""
+    """Sent only if `machine` still owes a restart. `settles`: the restart is done with this call."""
 
-    addresses: tuple[Address, ...]
+    machine: str
     settles: bool = False
 
 
