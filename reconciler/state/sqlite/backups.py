@@ -164,8 +164,8 @@ def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection
             return connection
         apply, migrate = command("apply"), command("state", "migrate")
         tell(
-            f"the state has version {version}, of an older program: `{apply}`, or `{migrate}`, migrates it to "
-            f"{schema.VERSION}"
+            f"the state has version {version}, of an older program: `{apply}` or `{migrate}` brings it to "
+            f"version {schema.VERSION}"
         )
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.backup(copy)
