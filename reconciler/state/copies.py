@@ -14,7 +14,7 @@ from reconciler.state.contents import verify, with_entry
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite import files
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store, nobody_knows
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
@@ -72,7 +72,8 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     if has_files(store):
         if file is not None:
             files.read_key(files.key_path(file))  # that of an encrypted state does not go into a file
-        return await files_of(store).restore(file, by=by)
+        rows_seen = store.rows_seen if isinstance(store, Spooling) else nobody_knows
+        return await files_of(store).restore(file, by=by, rows_seen=rows_seen)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
     source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, sealed=True)

@@ -114,6 +114,11 @@ class Spooling(Passing):
             return failure.because if isinstance(failure, StateOlder) else ""
         return ""
 
+    def rows_seen(self, lineage: str) -> int | None:
+        """How many journal rows of a state were seen, at any place; None where nobody knows."""
+        seen = self._marks.of(lineage) if self._marks is not None else ()
+        return max((sum(length for length, _ in mark.ends.values()) for mark in seen), default=None)
+
     async def accept(self) -> None:
         """From now on this is the state at its place, and the newest of its lineage."""
         if self._marks is not None:

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -243,6 +243,13 @@ class Restored(Struct, frozen=True):
     key: Literal["kept", "restored", "new"]
 
 
+RowsSeen = Callable[[str], int | None]  # by lineage, how many journal rows of a state were seen
+
+
+def nobody_knows(lineage: str) -> None:
+    pass
+
+
 class Backups(Struct, frozen=True):
     """`newest`: when the newest good one was made; None: there is none. `bad`: those that are newer."""
 
@@ -385,7 +392,9 @@ class Files(Protocol):
         """
         ...
 
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+    async def restore(
+        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
+    ) -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 
         The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the

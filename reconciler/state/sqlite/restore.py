@@ -26,7 +26,7 @@ from reconciler.state.sqlite import backups, checks, files, heads, journal, leas
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, RowsSeen
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -49,9 +49,14 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def restore(
-    path: Path, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
+    path: Path,
+    backup: Path | None,
+    now: datetime,
+    by: str,
+    randomness: Callable[[int], bytes],
+    rows_seen: RowsSeen,
 ) -> Restored:
-    """As `Store.restore`. Nobody may have the state at `path` open for writing."""
+    """As `Files.restore`. Nobody may have the state at `path` open for writing."""
     # Beside the state, so that what is built takes its place by a rename; for its owner only.
     with _nobody_else(path, now), TemporaryDirectory(prefix=f"{path.name}.new-", dir=path.parent) as folder:
         copy = _copy(path, Path(folder) / "damaged.db")
@@ -66,7 +71,7 @@ def restore(
         source = backup if chosen is None else chosen.path
         assert source is not None
         at = chosen.at if chosen is not None else _modified(source)
-        return _restore_from(source, at, path, copy, now, by)
+        return _restore_from(source, at, path, copy, now, by, rows_seen)
 
 
 @contextmanager
@@ -140,7 +145,9 @@ def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int],
         return Restored("", None, _kept_as(aside), 0, (), "", "new")
 
 
-def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str) -> Restored:
+def _restore_from(
+    source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, rows_seen: RowsSeen
+) -> Restored:
     new = copy.with_name("new.db")
     with explained(source):
         shutil.copyfile(source, new)
@@ -157,7 +164,11 @@ def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datet
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            reopened, lost = _rebuild(connection, new, base, salvaged, seen, at, now, note)
+            rows = rows_seen(base.lineage) if not base.trunk_seq else None
+            if seen is not None:
+                rows = max(rows or 0, seen.rows)
+            lost = _lost(salvaged, base, rows, at, now)
+            reopened = _rebuild(connection, new, base, salvaged, seen, now, {**note, "lost": lost})
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
         sync(new)
@@ -187,18 +198,16 @@ def _rebuild(
     base: Checks,
     salvaged: Salvage,
     seen: checks.Seen | None,
-    at: datetime,
     now: datetime,
     note: Mapping[str, object],
-) -> tuple[tuple[Address, ...], str]:
-    """Bring `salvaged` into the copy of the backup; says which addresses are reopened, and what is lost."""
+) -> tuple[Address, ...]:
+    """Bring `salvaged` into the copy of the backup; says which addresses are reopened."""
     count = heads.count(heads.read(connection, base))
     kept = {} if salvaged.all_records else records.load(connection, count)
     unreadable = _unreadable(salvaged)
     for number, row in salvaged.rows.items():
         _follow(kept, row, salvaged.scopes[number])
     merged = _merge(kept, salvaged)
-    lost = _lost(salvaged, base, seen, at, now)
     with checks.writing(connection, path, ["plans_run"]) as current:
         for number, row in salvaged.rows.items():
             scope = salvaged.scopes[number]
@@ -211,12 +220,12 @@ def _rebuild(
                 records.put_as_it_was(connection, head, record, body)
         heads.raise_serials(connection, current, max(salvaged.serial, seen.serial if seen else 0))
         current.version = max(current.version, salvaged.version, seen.version if seen else 0)
-        data = {**note, "salvaged": len(salvaged.rows), "lost": lost}
-        if lost:
+        data = {**note, "salvaged": len(salvaged.rows)}
+        if note["lost"]:
             # Told by every plan, until a person has looked what the platform has.
-            data |= {"unclaimed": LOST_ROWS, "because": lost}
+            data |= {"unclaimed": LOST_ROWS, "because": note["lost"]}
         _note(connection, current, now, data)
-    return tuple(sorted(unreadable, key=str)), lost
+    return tuple(sorted(unreadable, key=str))
 
 
 def _unreadable(salvaged: Salvage) -> set[Address]:
@@ -265,11 +274,14 @@ def _merge(kept: dict[Address, StateRecord], salvaged: Salvage) -> dict[Address,
     return {address: (record, encode_record(record)) for address, record in kept.items()} | later
 
 
-def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
-    """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
-    end = max(salvaged.end, seen.rows if seen else 0)
+def _lost(salvaged: Salvage, base: Checks, rows: int | None, at: datetime, now: datetime) -> str:
+    """Which rows cannot be read, and from when to when; "" when none is known to be lost.
+
+    `rows`: how many were seen; None where nobody knows.
+    """
+    end = max(salvaged.end, rows or 0)
     missing = [seq for seq in range(base.rows + 1, end + 1) if seq not in salvaged.rows]
-    if not missing and (salvaged.end_known or seen is not None):
+    if not missing and (salvaged.end_known or rows is not None):
         return ""
     before = [row[2] for seq, row in salvaged.rows.items() if not missing or seq < missing[0]]
     after = [row[2] for seq, row in salvaged.rows.items() if missing and seq > missing[-1]]
