@@ -93,7 +93,6 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
             lengths={name: each.seq for name, each in marks.items()},
             version=_version(lineage, marks),
             platform=_platform(marks),
-            new=any(view.new for view in views),
         )
     )
 

@@ -32,7 +32,6 @@ def state(connection: sqlite3.Connection, current: Checks) -> State:
                 lengths={scope: head.seq for scope, head in ends.items()},
                 version=current.heads,
                 platform=journal.platform(connection),
-                new=journal.is_new(connection),
             )
         )
     except (KeyError, TypeError, ValueError) as error:
