@@ -16,6 +16,7 @@ from reconciler.planning.subjects import Subjects
 class _Rule(NamedTuple):
     fields: Mapping[str, Field]
     at_rest: AtRest
+    watched: tuple[str, ...]
 
 
 class Unchanged:
@@ -24,7 +25,11 @@ class Unchanged:
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
         self._rules = {
-            name: _Rule({each.name: each for each in kind.fields}, kind.at_rest)
+            name: _Rule(
+                {each.name: each for each in kind.fields},
+                kind.at_rest,
+                tuple(each.path for each in kind.watched if not each.bad),
+            )
             for name, kind in subjects.request.kinds.items()
             if kind.at_rest is not None
         }
@@ -61,6 +66,7 @@ class Unchanged:
             or not applied.keys().isdisjoint(rule.at_rest.unless_recorded)
             or getattr(live, rule.at_rest.field, None) not in rule.at_rest.values
             or live.bad_id
+            or any(getattr(live, path, None) != applied.get(path) for path in rule.watched)
         ):
             return False
         spec = resource.spec

@@ -13,6 +13,8 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     new: true           # whether the project began with this state
     intents: [{address, method, path, …}]       # calls without an answer: `execution.intents.Intent`
     at_work: {SCOPE: HOLDER}            # whose processes are applying at this moment
+    unclaimed: {ID: ADDRESS}            # what a call for that address made, and no record tracks
+    spooled: [SCOPE]                    # where outcomes are that the state did not take
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
                                         # of a provider: its whole address, without the signature
     targets: [ADDRESS]                  # what the plan is about; without it, all
@@ -79,6 +81,8 @@ _KNOWN = {
         "new",
         "intents",
         "at_work",
+        "unclaimed",
+        "spooled",
         "live",
         "targets",
         "expect",
@@ -234,7 +238,15 @@ def _state(case: Mapping[str, Any]) -> State:
         tuple(map(_intent, case.get("intents", ()))),
         frozenset(),
         new=case.get("new", True),
+        unclaimed=tuple(_unclaimed(*item) for item in case.get("unclaimed", {}).items()),
+        spooled=frozenset(case.get("spooled", ())),
     )
+
+
+def _unclaimed(id: str, address: str) -> JournalEntry:
+    data = {"unclaimed": id, "because": "its answer came after the call was settled"}
+    at = datetime.fromisoformat(LONG_AGO)
+    return JournalEntry("run-0", Event.DECIDED, at, Address.parse(address), data=data)
 
 
 def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:

@@ -13,6 +13,8 @@ from reconciler.services.machines.wire.cluster import Cluster
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
+FIRST_SEEN = ("organization.slug", "replicas", "created_at")  # what shows later that it is not what it was
+
 
 def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
     return Wait(
@@ -20,6 +22,7 @@ def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
+        kept=FIRST_SEEN,
         timed=True,
     )
 
