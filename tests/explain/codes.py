@@ -1,8 +1,8 @@
 """The codes of all diagnostics that the product can give, read from its source.
 
 A code is the first argument of `error`, `warning` or `Diagnostic`; or of a name that stands for one of them;
-or it is handed to a function that hands it on; or the second one of `Watched`, which kinds declare. Nothing is
-run: a code counts that no test reaches.
+or it is handed to a function that hands it on; or the second one of `Watched`, which kinds declare. Nothing
+is run: a code counts that no test reaches.
 """
 
 import ast
