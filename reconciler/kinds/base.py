@@ -131,14 +131,14 @@ class OwnCall(Struct, frozen=True):
 
     `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
     and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
-    these of its fields must hold. `if_owed`: it is sent only where a restart is owed.
+    these of its fields must hold. `if_owed`: it is sent only where this machine owes a restart.
     """
 
     method: Method
     path: str
     service: str = PLATFORM
     body: Mapping[str, Any] = field(default_factory=dict)
-    if_owed: bool = False
+    if_owed: str = ""
     query: str = ""
     any_of: str = ""
     never: str = ""

@@ -201,7 +201,7 @@ def _step(step: Step) -> dict[str, Any]:
     if step.effect.owes is not None:
         document["owes"] = {"work": step.effect.owes.work, "when": step.effect.owes.when}
     if step.if_owed:
-        document["if_owed"] = [str(address) for address in step.if_owed.addresses]
+        document["if_owed"] = step.if_owed.machine
     if isinstance(step.guard, UnlessRecorded):
         document["unless_recorded"] = step.guard.field
     if step.lane:
