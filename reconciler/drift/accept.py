@@ -191,7 +191,7 @@ def _edit(
 def _is_recorded(drifted: Drifted, field: FieldChange) -> bool:
     """Whether the record takes what is there: no manifest names the object, or could hold the value."""
     watched = [each for each in find_kinds()[drifted.record.address.kind].watched if each.path == field.path]
-    if field.path == "id" or any(each.bad for each in watched):
+    if field.path == "id" or not all(each.is_recorded for each in watched):
         return False
     return bool(watched) or drifted.resource is None
 

@@ -147,9 +147,9 @@ class OwnCall(Struct, frozen=True):
 class Watched(NamedTuple):
     """A field of a live object that no manifest sets, and that shows its health, identity or relations.
 
-    `bad`: the values that are never right, and `good` one that is. Without any, each value is drift but the
-    one that the record has since the object was first seen. `says`: the warning, with `{before}` and
-    `{after}`; `code`: of that warning.
+    `bad`: the values that are never right, and `good` one that is. `owed`: it names the machine that owes a
+    restart, while one is owed. Else each value is drift but the one that the record has since the object was
+    first seen. `says`: the warning, with `{before}` and `{after}`; `code`: of that warning.
     """
 
     path: str
@@ -157,6 +157,12 @@ class Watched(NamedTuple):
     says: str
     bad: tuple[Any, ...] = ()
     good: str = ""
+    owed: bool = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record has the value that is right."""
+        return not self.bad and not self.owed
 
 
 REPLACED = Watched(

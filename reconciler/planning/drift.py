@@ -79,7 +79,9 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
     """What shows that the object is not well, is another one, or is not where it was."""
     for each in kind.watched:
         now = value_at(live, each.path)
-        before = each.good if each.bad else record.applied.get(each.path)
+        before = each.good or record.applied.get(each.path)
+        if each.owed:
+            before = next((owed.machine for owed in record.obligations if owed.machine), None)
         if now is None or before is None:
             continue
         if now in each.bad if each.bad else not _same(before, now):
@@ -89,7 +91,7 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
 def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, Any]:
     """What the record does not hold yet of what later looks are compared with."""
     known = record.applied if record is not None else {}
-    new = {each.path: value_at(live, each.path) for each in kind.watched if not each.bad}
+    new = {each.path: value_at(live, each.path) for each in kind.watched if each.is_recorded}
     return {path: value for path, value in new.items() if value is not None and path not in known}
 
 
@@ -102,13 +104,13 @@ def warnings_of(
             if each.path != field.path or (each.bad and field.after not in each.bad):
                 continue
             accept, said = command("drift", "--accept", record.address), each.says
+            ends = f"; if it is right, `{accept}` records it" if each.is_recorded else ""
             yield warning(
                 each.code,
                 f"`{record.address}` ({record.id}): {said.format(before=field.before, after=field.after)}",
                 resource.span("metadata", "name") if resource is not None else None,
-                help="look at it on the platform"
-                + ("" if each.bad else f"; if it is right, `{accept}` records it"),
-                advice=() if each.bad else (accept,),
+                help=f"look at it on the platform{ends}",
+                advice=(accept,) if each.is_recorded else (),
             )
 
 

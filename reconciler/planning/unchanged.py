@@ -28,7 +28,7 @@ class Unchanged:
             name: _Rule(
                 {each.name: each for each in kind.fields},
                 kind.at_rest,
-                tuple(each.path for each in kind.watched if not each.bad),
+                tuple(each.path for each in kind.watched if each.is_recorded),
             )
             for name, kind in subjects.request.kinds.items()
             if kind.at_rest is not None

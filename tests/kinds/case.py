@@ -254,7 +254,13 @@ def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:
     if "value" in given:
         applied["fingerprint"] = fingerprint(KEY, address, Sensitive(given["value"]))
     obligations = [
-        Obligation("restart", owed["because"], owed.get("certainty", "owed"), datetime.fromisoformat(NOW))
+        Obligation(
+            "restart",
+            owed["because"],
+            owed.get("certainty", "owed"),
+            datetime.fromisoformat(NOW),
+            owed.get("machine", ""),
+        )
         for owed in given.get("obligations", ())
     ]
     return StateRecord(

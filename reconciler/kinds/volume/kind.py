@@ -111,6 +111,12 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     watched = (
         Watched("state", "volume-failed", "its state is {after}", ("failed", "error"), "created"),
         Watched("snapshot_max_age_h", "no-snapshot", "no usable snapshot of it is listed", (None,)),
+        Watched(
+            "attached_machine_id",
+            "restart-elsewhere",
+            "machine {before} owes a restart, not {after}",
+            owed=True,
+        ),
         REPLACED,
     )
     id_form = r"vol_[A-Za-z0-9_-]+"
