@@ -82,7 +82,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
         services=project.services,
         clock=project.clock,
         limits=project.limits,
-        concerned=concerned_scopes(desired, state, holders),
+        concerned=concerned_scopes(desired, state),
         holders=holders,
     )
     followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, known, questions)

@@ -154,7 +154,7 @@ def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, liv
     for field in kind.fields:
         recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None
-        if recorded is None or now is None or now == recorded:
+        if recorded in (None, "") or now is None or now == recorded:
             continue
         want = getattr(resource.spec, field.name) if resource is not None else None
         if now == want:

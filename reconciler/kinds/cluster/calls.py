@@ -13,7 +13,15 @@ from reconciler.services.machines.wire.cluster import Cluster
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
-FIRST_SEEN = ("organization.slug", "replicas", "created_at")  # what shows later that it is not what it was
+# What shows later that it is not what it was.
+FIRST_SEEN = (
+    "organization.slug",
+    "replicas",
+    "created_at",
+    "disk_size_gb",
+    "pg_major_version",
+    "postgis_enabled",
+)
 
 
 def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
