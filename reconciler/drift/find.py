@@ -1,7 +1,7 @@
 """Drift: what moved on the platform without us."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, is_remade, located
+from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
@@ -108,7 +108,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     }
     outside |= declared.keys() - wanted.keys()
     for address, record in records.items():
-        if address in outside or address in bad:
+        if address in outside or address in bad or address in questions:
             continue
         kind = kinds.get(address.kind)
         read = located(kind, address, record.id, project.capabilities, record=record) if kind else None
@@ -158,7 +158,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
                 continue
             found = Drifted(resource, record, live)
             subject = Subject(record.address, resource, record, live, observation.at, project.capabilities)
-            if live is None and not (resource is None and not subject.to_delete):
+            if live is None and (resource is not None or subject.to_delete):
                 missing.append(record)
             if live is not None and resource is not None:
                 if (unusable := bad_object(resource, live)) is not None:
@@ -188,7 +188,6 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
         problems.insert(0, state_missing(project.state_url, nothing))
-
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -201,7 +200,8 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *desired.diagnostics,
             *(problem for address, problem in followed.refused.items() if in_focus(address)),
             *followed.diagnostics,
-            *_open(desired, state, questions.values(), records, wanted, outside),
+            *questions.values(),
+            *_left_open(project, state, records, wanted, outside),
             *recorded_twice(kinds, records, in_focus),
             *(problem for address, problem in bad.items() if address not in outside),
             *problems,
@@ -217,23 +217,25 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)), without)
 
 
-def _open(
-    desired: Desired,
+def _left_open(
+    project: Project,
     state: State,
-    questions: Iterable[Diagnostic],
     records: Mapping[Address, StateRecord],
-    wanted: Collection[Address],
+    wanted: Mapping[Address, Resource],
     outside: Collection[Address],
 ) -> Iterator[Diagnostic]:
-    """What earlier runs left: calls and objects about which somebody has to decide, and what is noted."""
-    yield from questions
-    new = [address for address in wanted if address not in records]
-    asks = [address for address in new if find_kinds()[address.kind].read_alone]
-    yield from (no_record_of(entry, new, asks) for entry in state.unclaimed)
-    declared = desired.by_address
+    """What earlier runs left, beside calls: what somebody has to decide about, and what is noted."""
+    kinds, new = find_kinds(), [address for address in wanted if address not in records]
+    unlisted = [
+        address
+        for address in new
+        if kinds[address.kind].role(Importable) and kinds[address.kind].read_alone
+        if listed(kinds[address.kind], wanted[address], project.capabilities, wanted) is None
+    ]
+    yield from (no_record_of(entry, new, unlisted) for entry in state.unclaimed)
     for address, record in records.items():
         if record.inferred and address not in outside:
-            named = declared.get(address)
+            named = wanted.get(address)
             yield inferred_warning(record, named.span("metadata", "name") if named is not None else None)
     if state.spooled:
         apply, scopes = command("apply"), ", ".join(f"`{scope}`" for scope in sorted(state.spooled))
