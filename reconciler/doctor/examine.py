@@ -168,6 +168,8 @@ async def _objects(
             return check_objects(await find_drift(project, desired))
     except ReconcilerError as failure:
         return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
+    except ValueError:  # of an open call that an older version wrote
+        return suspicious("objects", "not compared: not all that the state holds can be understood")
 
 
 def check_objects(drift: Drift) -> Check:

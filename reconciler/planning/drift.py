@@ -84,7 +84,7 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
             before = next((owed.machine for owed in record.obligations if owed.machine), None)
         if now is None or before is None:
             continue
-        if now in each.bad if each.bad else not _same(before, now):
+        if now in each.bad if each.bad else not is_same(before, now):
             yield FieldChange(each.path, before, now, Effect.REFUSED)
 
 
@@ -114,11 +114,13 @@ def warnings_of(
             )
 
 
-def _same(before: Any, now: Any) -> bool:
+def is_same(before: Any, now: Any) -> bool:
     """Whether two values are one; of moments, whatever their precision."""
-    moments = [parse_time(value) if isinstance(value, str) else None for value in (before, now)]
+    if before == now or not isinstance(before, str) or not isinstance(now, str):
+        return bool(before == now)
+    moments = [parse_time(before), parse_time(now)]
     known = [moment.replace(microsecond=0) for moment in moments if moment is not None]
-    return before == now or (len(known) == 2 and known[0] == known[1])
+    return len(known) == 2 and known[0] == known[1]
 
 
 def _objectives(kind: Kind) -> Mapping[str, Action]:

@@ -10,6 +10,7 @@ from reconciler.core.model import Observation, Resource, StateRecord
 from reconciler.kinds.base import AtRest
 from reconciler.kinds.manifest import Field
 from reconciler.moves.compare import LEFT
+from reconciler.planning.drift import is_same
 from reconciler.planning.subjects import Subjects
 
 
@@ -66,7 +67,7 @@ class Unchanged:
             or not applied.keys().isdisjoint(rule.at_rest.unless_recorded)
             or getattr(live, rule.at_rest.field, None) not in rule.at_rest.values
             or live.bad_id
-            or any(getattr(live, path, None) != applied.get(path) for path in rule.watched)
+            or not all(is_same(applied.get(path), getattr(live, path, None)) for path in rule.watched)
         ):
             return False
         spec = resource.spec
