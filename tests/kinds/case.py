@@ -78,7 +78,6 @@ _KNOWN = {
         "files",
         "literals",
         "records",
-        "new",
         "intents",
         "at_work",
         "unclaimed",
@@ -237,7 +236,6 @@ def _state(case: Mapping[str, Any]) -> State:
         {record.address: record for record in records},
         tuple(map(_intent, case.get("intents", ()))),
         frozenset(),
-        new=case.get("new", True),
         unclaimed=tuple(_unclaimed(*item) for item in case.get("unclaimed", {}).items()),
         spooled=frozenset(case.get("spooled", ())),
     )
