@@ -225,7 +225,7 @@ def test_health_and_identity_are_compared_from_the_first_apply_on(
 ) -> None:
     name = f"{app}-db"
     project.write(volume(app) + cluster(name))
-    project.apply()
+    project.apply(*project.creating(f"PostgresCluster/{name}"))
     (data,), (made,) = sandbox.volumes(app), sandbox.clusters(name)
     assert project.run("drift").code == 0
     assert project.apply().json["changes"] == []
@@ -246,7 +246,7 @@ def test_an_open_call_is_no_quiet_world(project: Project, sandbox: Sandbox, app:
     name = f"{app}-db"
     sandbox.fault("POST", "/v1/postgres", "drop_after")
     project.write(volume(app) + cluster(name))
-    project.apply("--approve-create", f"PostgresCluster/{name}", code=3)
+    project.apply(*project.creating(f"PostgresCluster/{name}"), code=3)
     told = project.json("drift", code=3).json
     assert only(told["diagnostics"])["code"] == "unknown-outcome"
     project.run("resolve", f"PostgresCluster/{name}", "--adopt", sandbox.clusters(name)[0]["id"])
