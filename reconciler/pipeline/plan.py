@@ -18,6 +18,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.elsewhere import look_elsewhere
@@ -118,8 +119,8 @@ async def make_plan(
 def _asked(
     project: Project, plan: Plan, state: State, declared: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
-    """The approvals that its apply will ask for."""
-    if not project.authority.rules:
+    """The approvals that its apply will ask for, and rules that get weaker."""
+    if not project.authority.now.rules and APPROVALS not in state.remembered:
         return []
     from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 

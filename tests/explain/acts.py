@@ -15,8 +15,7 @@ import click
 import pytest
 from msgspec import structs
 
-from reconciler.approvals.judging import Signers
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Rule, Signers
 from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
@@ -32,7 +31,7 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
-from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.judge_approvals import Given
@@ -236,7 +235,7 @@ def apply_with(code: str, *approvals: Approval) -> Act:
         platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(NOW))
         project = project_of(case, folder, (), platform)
         rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
-        authority = Authority((rule,), Signers(b"", "`allowed_signers` at main"))
+        authority = Authority(Said((rule,), (Signers("eva", "`allowed_signers`"),)))
         project = replace(project, authority=authority)
         given = Given(approvals)
         with pytest.raises(Refused) as refused:
