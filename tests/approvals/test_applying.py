@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.approvals.rules import Rule
 from reconciler.approvals.statement import Approval
-from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.errors import Refused
 from reconciler.core.steps import Plan
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import saved
