@@ -105,7 +105,7 @@ def command(
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     from reconciler.cli.progress import make_reporter
-    from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched
+    from reconciler.cli.signals import Interrupted, Watch, run_watched
     from reconciler.cli.sources import settings_here, texts_here
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
@@ -133,8 +133,7 @@ def command(
 
     def load(made: ManifestSet) -> "Desired":
         nonlocal desired
-        with blocking():
-            desired = load_again(made, found, texts_here(), reporter)
+        desired = load_again(made, found, texts_here(), reporter)
         return desired
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
@@ -179,19 +178,18 @@ def command(
                 tell=show,
             )
 
-    watch = Watch()
     shared = is_shared(state_url or found.settings.state_url) and not sandbox
     with told_last(left, spool_to, shared=shared):
         try:
-            applied = run_watched(work, watch)
+            applied = run_watched(work)
         except PlanRefused as refused:
-            return watch.code(_report_refused(refused, unchanged_of(refused.plan), desired))
+            return _report_refused(refused, unchanged_of(refused.plan), desired)
         except Interrupted as interrupted:
             return report_interrupted(interrupted, "interrupted; nothing was changed")
         except ReconcilerError as failure:
-            return watch.code(report_failure(failure))
+            return report_failure(failure)
         _report(applied, unchanged_of(applied.plan), desired)
-        return watch.code(exit_code(applied))
+        return exit_code(applied)
 
 
 def exit_code(applied: "Applied") -> int:

@@ -10,7 +10,7 @@ from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 
 
@@ -99,7 +99,8 @@ def command(
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
-    approval = signed(config, statement, chosen)
+    with blocking():  # the key may ask for its passphrase, or for a touch
+        approval = signed(config, statement, chosen)
     write_output(target, approval.to_bytes(), mode=0o644)
     run_it = advice.command("apply", "--plan", plan_file, "--approval", target)
     run_it = run_it.with_options(options.of_this_run())

@@ -140,7 +140,7 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
         )
 
     try:
-        run_watched(work, Watch())
+        run_watched(work)
     except Interrupted as interrupted:
         click.echo("interrupted: what was made is deleted", err=True)
         return interrupted.code

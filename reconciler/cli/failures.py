@@ -9,7 +9,7 @@ import click
 from reconciler.cli.main import USAGE
 from reconciler.cli.options import of_this_run, refuse_contradictions, refuse_empty_options
 from reconciler.cli.output import emit, lost
-from reconciler.cli.signals import Interrupted
+from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
@@ -44,6 +44,7 @@ def reports_failures(function: Callable[..., int]) -> Callable[..., int]:
             code = report_failure(failure)
         except Interrupted as interrupted:
             code = report_interrupted(interrupted, "interrupted")
+        code = signalled(code)
         return first_of(code, FAILED) if lost() and code < FIRST_OF_SIGNALS else code
 
     return wrapped

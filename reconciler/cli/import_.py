@@ -92,9 +92,8 @@ def command(
             await put_all(planned)
         return unmanaged, planned
 
-    watch = Watch()
     try:
-        unmanaged, planned = run_watched(work, watch)
+        unmanaged, planned = run_watched(work)
     except Interrupted as interrupted:
         failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
         report_failure(failure)
@@ -106,7 +105,7 @@ def command(
         own = f"--out {os.path.relpath(found.root / found.overlay)} keeps them to {found.env}"
         click.echo(f"note: manifests in `{folder}` count in every environment; {own}", err=True)
     problems = unmanaged.diagnostics
-    return watch.code(code_of(problems, FAILED if has_errors(problems) else DONE))
+    return code_of(problems, FAILED if has_errors(problems) else DONE)
 
 
 def _wanted(

@@ -9,6 +9,7 @@ import sys
 import click
 
 from reconciler.cli.context import NO_PAGER
+from reconciler.cli.signals import blocking
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.visible import columns_of
 
@@ -57,18 +58,19 @@ def _page(command: str, data: bytes) -> bool:
     """Returns whether a pager ran. Ctrl-C is for the pager alone; a signal that ends us ends it too."""
     if not command:
         return False
-    previous = signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN: that is inherited
-    try:
-        with subprocess.Popen(  # noqa: S603 - the person's own pager, as they spell it
-            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, env={**_DEFAULTS, **os.environ}
-        ) as pager:
-            try:
-                pager.communicate(data)
-            except BaseException:
-                pager.terminate()
-                raise
-    except OSError:
-        return False
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    with blocking():
+        previous = signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN: that is inherited
+        try:
+            with subprocess.Popen(  # noqa: S603 - the person's own pager, as they spell it
+                ["/bin/sh", "-c", command], stdin=subprocess.PIPE, env={**_DEFAULTS, **os.environ}
+            ) as pager:
+                try:
+                    pager.communicate(data)
+                except BaseException:
+                    pager.terminate()
+                    raise
+        except OSError:
+            return False
+        finally:
+            signal.signal(signal.SIGINT, previous)
     return pager.returncode not in _NOT_RUN

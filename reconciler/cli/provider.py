@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli.failures import reports_failures
 from reconciler.cli.group import Group
+from reconciler.cli.signals import listening
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 
@@ -161,7 +162,7 @@ def serve(
             lambda: create_app(settings, functions),
             settings.prefix,
             workers,
-            lambda: click.echo(f"listening on {url}"),
+            lambda: listening(url),
             proxies,
         )
     return 128 + number

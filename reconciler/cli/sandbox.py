@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.signals import listening
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.extras import require_extra
 
@@ -77,7 +78,7 @@ def command(
             token=token,
             organization_tokens=_by_token(organization_tokens),
             machine_socket=machine_socket,
-            ready=lambda url: click.echo(f"listening on {url}"),
+            ready=listening,
             until_stdin_closes=until_stdin_closes,
         )
     except ValueError as failure:

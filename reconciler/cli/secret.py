@@ -14,7 +14,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
+from reconciler.cli.signals import blocking, run
 from reconciler.core import advice
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError
@@ -139,13 +139,12 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
 
     config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     desired = load_desired((), config, texts_here(), reporter)
+    sources = secret_sources(config, (*desired.resources, *desired.policies))
 
     async def work() -> "list[Fingerprinted]":
         async with open_state(config, state_url, tell=reporter.note) as store:
             refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
-            return await fingerprints(
-                store, secret_sources(config), desired.resources, desired.policies, addresses
-            )
+            return await fingerprints(store, sources, desired.resources, desired.policies, addresses)
 
     shown = run(work)
     advised = options.of_this_run()
@@ -173,10 +172,11 @@ def _read_value() -> bytes:
     from reconciler.core.errors import SecretUnavailable
     from reconciler.secrets.text import MAX_BYTES, as_value
 
-    if sys.stdin.isatty():
-        value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()
-    else:
-        value = sys.stdin.buffer.read(MAX_BYTES + 1)
+    with blocking():
+        if sys.stdin.isatty():
+            value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()
+        else:
+            value = sys.stdin.buffer.read(MAX_BYTES + 1)
     try:
         as_value(value, "the value on standard input")
     except SecretUnavailable as unfit:

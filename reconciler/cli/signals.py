@@ -1,6 +1,7 @@
-"""INT, TERM and HUP: the first lets calls under way end, the second ends at once.
+"""INT, TERM and HUP: the first lets calls under way end, the second ends the process at once.
 
-Where no event loop runs, the first raises Interrupted, and what it undoes on its way out is not disturbed.
+A handler only notes the signal: an exception from it could be dropped by a callback, such as one of a
+regular expression, and the signal with it. The event loop acts on a noted signal, and `look` does.
 """
 
 import os
@@ -8,7 +9,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:  # `--help` needs no event loop
 T = TypeVar("T")
 
 _ALARM_S = 0.5
-_UNDO_S = 10.0  # how long a second signal is passed over after one was raised
+_TOGETHER_S = 1.0  # TERM and HUP come together when a service is stopped, and are one wish
+
+_came: list[tuple[int, float]] = []  # the first signal of this process and when, once it came
 
 
 class Interrupted(BaseException):
@@ -32,32 +35,49 @@ class Interrupted(BaseException):
 
 
 def until_interrupted(work: Callable[[], int]) -> int:
-    """The exit code that `work` returns, or that of the signal which it does not handle itself."""
-    raised_at: float | None = None
-
-    def leave(number: int, frame: object) -> None:
-        nonlocal raised_at
-        if raised_at is None:
-            raised_at = time.monotonic()
-            raise Interrupted(number)
-        if time.monotonic() - raised_at > _UNDO_S:
-            os._exit(128 + number)
-
+    """The exit code that `work` returns, or that of the signal that came meanwhile."""
     try:
-        with _handled(leave):
-            return work()
+        with _noted():
+            return signalled(work())
     except Interrupted as interrupted:
         click.echo("interrupted", err=True)
         return interrupted.code
+    finally:
+        _came.clear()
+
+
+def signalled(otherwise: int) -> int:
+    """The exit code: a signal wins, also one that came when everything was over."""
+    return 128 + _came[0][0] if _came else otherwise
+
+
+def look() -> None:
+    """Raise Interrupted if a signal came: to be called before something begins that waits."""
+    if _came:
+        raise Interrupted(_came[0][0])
+
+
+def listening(url: str) -> None:
+    """Say where a server that handles signals itself listens. Raises Interrupted if one came before."""
+    look()
+    click.echo(f"listening on {url}")
 
 
 @contextmanager
-def _handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """HUP stays ignored where `nohup` has it so."""
+def _noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Note the first signal and call `act`. HUP stays ignored where `nohup` has it so."""
+
+    def note(number: int, frame: object) -> None:
+        if not _came:
+            _came.append((number, time.monotonic()))
+            act()
+        elif number == _came[0][0] or time.monotonic() > _came[0][1] + _TOGETHER_S:
+            os._exit(128 + number)
+
     ending = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         ending.append(signal.SIGHUP)
-    previous = {number: signal.signal(number, handler) for number in ending}
+    previous = {number: signal.signal(number, note) for number in ending}
     try:
         yield
     finally:
@@ -66,36 +86,15 @@ def _handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 class Watch:
-    """Which signal came, and the executor that has to know."""
+    """The executor that has to know of a signal."""
 
     def __init__(self) -> None:
-        self.number = 0
         self._executor: Executor | None = None
 
     def follow(self, executor: "Executor") -> None:
         self._executor = executor
 
-    def code(self, otherwise: int) -> int:
-        """The exit code: a signal wins, also one that came when everything was over."""
-        return 128 + self.number if self.number else otherwise
-
-    @contextmanager
-    def listening(self, scope: "anyio.CancelScope") -> Iterator[None]:
-        """Signals are noted at once, and acted on by the event loop; a second one ends the process."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-
-        def note(number: int, frame: object) -> None:
-            if self.number:
-                os._exit(128 + number)
-            self.number = number
-            loop.call_soon_threadsafe(self._act, scope)
-
-        with _handled(note):
-            yield
-
-    def _act(self, scope: "anyio.CancelScope") -> None:
+    def act(self, scope: "anyio.CancelScope") -> None:
         if self._executor is None:
             scope.cancel()
         else:
@@ -105,24 +104,27 @@ class Watch:
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
     """What `main` returns. Raises Interrupted if a signal came meanwhile; `main` is then cancelled."""
-    watch = Watch()
-    result = run_watched(lambda _: main(), watch)
-    if watch.number:
-        raise Interrupted(watch.number)
+    result = run_watched(lambda _: main())
+    look()
     return result
 
 
-def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
+def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
     """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
+    import asyncio
+
     import anyio
 
+    watch = Watch()
     results: list[T] = []  # asyncio makes text of what its task returns: of a whole plan, when it ends
 
     async def watched() -> None:
-        with anyio.CancelScope() as scope, watch.listening(scope):
+        loop = asyncio.get_running_loop()
+        with anyio.CancelScope() as scope, _noted(lambda: loop.call_soon_threadsafe(watch.act, scope)):
+            look()
             results.append(await main(watch))
             return
-        raise Interrupted(watch.number)
+        look()
 
     anyio.run(watched)
     return results[0]
@@ -130,26 +132,17 @@ def run_watched(main: Callable[[Watch], Awaitable[T]], watch: Watch) -> T:
 
 @contextmanager
 def blocking() -> Iterator[None]:
-    """While a person is asked, or files are read: signals end it at once.
+    """While only a person, a stream or a program of the person is waited for: signals end it at once.
 
     The event loop does not run, and would not see them. One that comes just before the answer is read
     does not interrupt the reading: the next alarm does. So it is where `input` passed over the exception,
     as it does while it flushes the streams.
     """
-    came: list[int] = []
-
-    def leave(number: int, frame: object) -> None:
-        came.append(number)
-        raise Interrupted(number)
-
-    def again(number: int, frame: object) -> None:
-        if came:
-            raise Interrupted(came[0])
-
-    before = signal.signal(signal.SIGALRM, again)
+    before = signal.signal(signal.SIGALRM, lambda number, frame: look())
     signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
     try:
-        with _handled(leave):
+        with _noted(look):
+            look()
             yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

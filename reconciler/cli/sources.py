@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.context import ROOT, SETTINGS, TEXTS, UNTRUSTED
+from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 
@@ -102,4 +103,5 @@ def _root_here() -> Path | None:
 
 def _read_stdin() -> bytes:
     """Standard input, or the first bytes of it: enough to see that it is too large."""
-    return sys.stdin.buffer.read(MOST_BYTES + 1)
+    with blocking():
+        return sys.stdin.buffer.read(MOST_BYTES + 1)

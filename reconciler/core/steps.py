@@ -6,7 +6,7 @@ templates. A plan therefore shows, stores and runs the same thing.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -58,6 +58,14 @@ class SecretRef(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return SENSITIVE
+
+    def variables(self) -> Iterator[str]:
+        """The variables of the environment that the value is made of."""
+        if self.source == "env":
+            yield self.name
+        for part in self.parts:
+            if isinstance(part, SecretRef):
+                yield from part.variables()
 
 
 class Template(Saved, frozen=True):

@@ -15,6 +15,7 @@ from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
 from reconciler.execution.limits import Limits
+from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
 from reconciler.pipeline.authority import NO_RULES, Authority, authority_of, said_now
@@ -81,7 +82,7 @@ async def open_project(
         config = config.in_sandbox()
     settings, clock = config.settings, SystemClock()
     authority = _authority(config, options)  # before anything is opened
-    sources = secret_sources(config, take_signals=options.take_signals)
+    sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
         open_platform(config, options, reporter.waiting_for_limit) as (platform, transport),
@@ -281,10 +282,18 @@ def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
 
 
 def secret_sources(
-    config: ProjectSettings, *, take_signals: bool = True, runs_programs: bool = False
+    config: ProjectSettings,
+    resources: Sequence[Resource] = (),
+    *,
+    take_signals: bool = True,
+    runs_programs: bool = False,
 ) -> Sources:
-    """Where the secret values of one run come from, as the settings allow."""
-    secrets = config.settings.secrets
+    """Where the secret values of one run come from, as the settings allow.
+
+    `resources`: an `exec` program does not get the variables that their secrets name.
+    """
+    secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
+    refs = [secret_of(kinds[each.address.kind], each) for each in resources]
     identity = secrets.age_identity_from
     return Sources(
         config.root,
@@ -293,6 +302,7 @@ def secret_sources(
             identity_from=identity.ref() if identity is not None else None,
             programs=tuple(secrets.exec),
             withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
+            values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
             own=config.own_variables,
             confined=config.trusted is not None,
         ),

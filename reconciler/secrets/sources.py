@@ -36,13 +36,15 @@ class Allowed(Struct, frozen=True):
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
     `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
-    `own`: variables that hold our own credentials: they are nobody's secret value. `confined`: no file
-    outside of the project's root is read, by whatever links, except identities that the environment names.
+    `values`: those that secrets are made of: `exec` does not get them. `own`: variables that hold our own
+    credentials: they are nobody's secret value. `confined`: no file outside of the project's root is read, by
+    whatever links, except identities that the environment names.
     """
 
     identity_from: SecretRef | None = None
     programs: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ("RECONCILE_TOKEN",)
+    values: frozenset[str] = frozenset()
     own: frozenset[str] = OWN_VARIABLES
     confined: bool = False
 
@@ -252,6 +254,8 @@ class Sources:
         withheld = {*self._allowed.withheld, IDENTITY}
         if ref.source == "sops":  # it decrypts with our identity where both are given the same one
             withheld = {name for name in withheld if not name.startswith("SOPS_")}
+        else:
+            withheld |= self._allowed.values
         env = {name: value for name, value in self._env.items() if name not in withheld}
         timeout_s = ref.timeout_s or DEFAULT_TIMEOUT_S
         return programs.run(argv, what=what, cwd=self._root, env=env, timeout_s=timeout_s)

@@ -1,6 +1,7 @@
 """One request, one answer: the seam to HTTP, and the only module that imports httpx.
 
-Plain requests go over lines without httpx's layers (`direct`), all else over httpx, by the same rules.
+Plain requests go over lines without httpx's layers (`direct`), all else over httpx, by the same rules: each
+over a connection of its own.
 
 Rules that hold for every request: https unless the host is loopback, no redirect
 followed, at most `MAX_BODY` bytes of decoded body, one deadline over everything,
@@ -224,16 +225,35 @@ class HttpTransport:
         import httpx
 
         verify = self._encryption() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S)
+        # None is kept: what a server sends behind an answer, httpx would take for the next one.
+        one = httpx.Limits(max_connections=1, max_keepalive_connections=0)
         return httpx.AsyncHTTPTransport(verify=verify, proxy=self._proxy, limits=one)
 
     def _encryption(self) -> "ssl.SSLContext | None":
         """The same for all lines; None for http."""
         if self._tls is None and self._origin.startswith("https:"):
-            import httpx
-
-            self._tls = httpx.create_ssl_context()  # reading the certificates takes 20 ms
+            self._tls = _tls_context()  # reading the certificates takes 20 ms
         return self._tls
+
+
+def _tls_context() -> "ssl.SSLContext":
+    """Raises ReconcilerError that names the variable of the environment that is wrong."""
+    import ssl
+
+    import httpx
+
+    try:
+        context = httpx.create_ssl_context()
+    except OSError as failure:  # only that of the log has a file name
+        variable = "SSLKEYLOGFILE" if failure.filename else "SSL_CERT_FILE"
+        reason = "it holds no certificate" if isinstance(failure, ssl.SSLError) else failure.strerror
+    else:
+        if context.cert_store_stats()["x509"] or ssl.get_default_verify_paths().capath:
+            return context
+        variable, reason = "SSL_CERT_DIR", "there is no such directory"
+    raise ReconcilerError(
+        f"the environment variable {variable} cannot be used: {reason}", help=f"correct or unset {variable}"
+    )
 
 
 @contextmanager

@@ -297,6 +297,25 @@ def test_each_source_gives_its_value_once_a_run_and_nobody_else_sees_it(
             assert not file.is_file() or hidden.encode() not in file.read_bytes(), file
 
 
+@pytest.mark.parametrize("verb", ["apply", "plan", "fingerprint"])
+def test_a_program_does_not_get_the_variables_of_other_secrets(project: Project, app: str, verb: str) -> None:
+    arguments = {
+        "apply": ("apply", f"--target=Secret/{app}/TOLD", "--auto-approve"),
+        "plan": ("plan", f"--target=Secret/{app}/TOLD", "--with-exec"),
+        "fingerprint": ("secret", "fingerprint", f"Secret/{app}/TOLD"),
+    }
+    project.write(
+        secret(app, "TOLD", "exec: [sh, -c, 'echo x; printenv > told.txt']")
+        + secret(app, "PLAIN", "env: SHOP_PLAIN")
+        + secret(app, "BOTH", "template: 'a${env:SHOP_PART}b'")
+    )
+    project.write("manifests: [manifests]\nsecrets: {exec: [sh]}\n", "reconcile.yaml")
+    project.run("state", "init")
+    project.run(*arguments[verb], env={"SHOP_PLAIN": "1", "SHOP_PART": "2", "SHOP_OTHER": "3"})
+    told = (project.root / "told.txt").read_text()
+    assert [line for line in told.splitlines() if line.startswith("SHOP_")] == ["SHOP_OTHER=3"]
+
+
 def planned(project: Project, env: dict[str, str], *options: str) -> dict[str, str]:
     changes = project.json("plan", *options, env=env).json["changes"]
     return {change["address"].rsplit("/")[-1]: change["reason"] for change in changes}

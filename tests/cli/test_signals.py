@@ -7,8 +7,10 @@ import signal
 import threading
 from contextlib import suppress
 from functools import partial
+from typing import Annotated
 
 import pytest
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched, until_interrupted
 from reconciler.core.errors import ReconcilerError
@@ -108,26 +110,48 @@ def test_a_signal_ends_a_verb_that_only_reads_with_a_word_and_its_code(
 
 
 @pytest.mark.parametrize(("number", "code"), ANY, ids=["int", "term", "hup"])
-def test_a_signal_outside_of_an_event_loop_undoes_what_was_begun(
-    number: int, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also when others follow while that is done."""
-    undone = []
+def test_a_signal_inside_a_callback_is_not_lost_and_changes_no_result(number: int, code: int) -> None:
+    """A handler's exception would be dropped there, and the pattern would count as not matched."""
+    name = TypeAdapter(
+        Annotated[str, Field(pattern="^(?:a(?!b))+$")], config=ConfigDict(regex_engine="python-re")
+    ).validator
+    # Called from C, one after the other: the interpreter looks for signals first while it matches.
+    kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), number)
+    validated: list[object] = []
 
     def work() -> int:
-        try:
-            os.kill(os.getpid(), number)
-        finally:
-            for other, _ in ANY:
-                os.kill(os.getpid(), other)
-            undone.append(number)
+        validated.extend(map(operator.call, [kill_itself, partial(name.validate_python, "a" * 100_000)]))
         return 0
 
     before = [signal.getsignal(each) for each, _ in ANY]
     assert until_interrupted(work) == code
-    assert undone == [number]
-    assert capsys.readouterr().err == "interrupted\n"
+    assert len(validated) == 2
     assert [signal.getsignal(each) for each, _ in ANY] == before
+
+
+@pytest.mark.parametrize(("verb", "number", "code"), [("plan", 15, 143), ("apply", 2, 130)])
+def test_a_signal_while_manifests_are_read_ends_the_verb_before_it_sends_anything(
+    project: Project, sandbox: Sandbox, app: str, verb: str, number: int, code: int
+) -> None:
+    os.mkfifo(project.root / "pipe.yaml")
+    more = ["--auto-approve"] if verb == "apply" else []
+    with sandbox.recording() as requests, project.started(verb, "pipe.yaml", *more) as running:
+        with (project.root / "pipe.yaml").open("w") as pipe:  # once it is read
+            running.signal(number)
+            pipe.write(volume(app))
+        ended = running.ended()
+    assert ended.code == code
+    assert ended.err.startswith("interrupted")
+    assert "not a valid" not in ended.out + ended.err
+    assert not requests
+
+
+def test_a_second_signal_ends_at_once_what_waits_for_a_manifest(project: Project) -> None:
+    os.mkfifo(project.root / "pipe.yaml")
+    with project.started("plan", "pipe.yaml") as running, (project.root / "pipe.yaml").open("w"):
+        while running.process.poll() is None:
+            running.signal(signal.SIGINT)
+        assert running.ended().code == 130
 
 
 def test_a_hangup_that_nohup_has_ignored_stays_ignored() -> None:
@@ -187,15 +211,17 @@ def test_another_app_is_applied_side_by_side(project: Project, sandbox: Sandbox,
 @pytest.mark.parametrize(("number", "code"), INTERRUPTED, ids=["int", "term"])
 def test_a_signal_wins_over_what_else_ended_the_run(number: int, code: int) -> None:
     """It comes when nothing is left to interrupt: the failure is told, and the code is the signal's."""
-    watch = Watch()
 
     async def main(watch: Watch) -> None:
         os.kill(os.getpid(), number)
         raise ReconcilerError("it failed all the same")
 
-    with pytest.raises(ReconcilerError):
-        run_watched(main, watch)
-    assert watch.code(1) == code
+    def work() -> int:
+        with pytest.raises(ReconcilerError):
+            run_watched(main)
+        return 1
+
+    assert until_interrupted(work) == code
 
 
 def test_signals_are_handled_as_before_once_a_run_is_over() -> None:
@@ -204,7 +230,7 @@ def test_signals_are_handled_as_before_once_a_run_is_over() -> None:
     async def main(watch: Watch) -> str:
         return "done"
 
-    assert run_watched(main, Watch()) == "done"
+    assert run_watched(main) == "done"
     assert [signal.getsignal(number) for number, _ in INTERRUPTED] == before
 
 
@@ -219,7 +245,7 @@ def test_no_text_is_made_of_a_result_which_may_be_a_large_plan() -> None:
     async def main(watch: Watch) -> Plan:
         return Plan()
 
-    assert isinstance(run_watched(main, Watch()), Plan)
+    assert isinstance(run_watched(main), Plan)
     assert not spelled
 
 
@@ -229,8 +255,13 @@ def test_a_signal_that_comes_just_before_the_answer_is_read_ends_the_question_to
     give_up.start()
     # Called from C, one after the other: the interpreter does not look for signals in between.
     kill_itself = partial(getattr(ctypes.CDLL(None), "raise"), signal.SIGTERM)
-    with pytest.raises(Interrupted), blocking():
-        list(map(operator.call, [kill_itself, partial(os.read, reading, 1)]))
+
+    def ask() -> int:
+        with pytest.raises(Interrupted), blocking():
+            list(map(operator.call, [kill_itself, partial(os.read, reading, 1)]))
+        return 0
+
+    assert until_interrupted(ask) == 143
     assert not give_up.finished.is_set()
     give_up.cancel()
     os.close(reading)
@@ -243,13 +274,14 @@ def test_a_signal_that_is_passed_over_before_the_answer_is_read_ends_the_questio
     give_up = threading.Timer(20, os.write, (writing, b"never asked for"))
     give_up.start()
 
-    def ask() -> None:
-        with suppress(Interrupted):
-            os.kill(os.getpid(), signal.SIGTERM)
-        os.read(reading, 1)
+    def ask() -> int:
+        with blocking():
+            with suppress(Interrupted):
+                os.kill(os.getpid(), signal.SIGTERM)
+            os.read(reading, 1)
+        return 0
 
-    with pytest.raises(Interrupted), blocking():
-        ask()
+    assert until_interrupted(ask) == 143
     assert not give_up.finished.is_set()
     give_up.cancel()
     os.close(reading)

@@ -85,6 +85,13 @@ def test_the_changelog_has_a_section_for_this_version() -> None:
     assert sections[:2] == ["Unreleased", settings["project"]["version"]]
 
 
+def test_each_action_in_the_documentation_is_pinned_by_a_commit() -> None:
+    """A tag can be moved, and jobs hold credentials."""
+    used = [line for name in NAMES for line in re.findall(r"- uses: (.*)", (ROOT / name).read_text())]
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}( # v[\d.]+)?", each)] == []
+
+
 def test_the_quick_tier_names_what_exists() -> None:
     """A path that does not would be left out without a word."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

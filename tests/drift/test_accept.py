@@ -429,8 +429,10 @@ def test_a_second_file_that_cannot_be_written_takes_the_first_back(
     assert sorted(each.name for each in first.parent.iterdir()) == ["a.yaml", "b.yaml"]
 
 
-def test_a_signal_in_the_midst_of_it_takes_all_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where another comes while that is done: both are sent when a service is stopped."""
+def test_a_signal_in_the_midst_of_it_leaves_no_half_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another comes at the same time: both are sent when a service is stopped."""
     texts = {name: VOLUME.replace("name: data", f"name: {name}") for name in ("a", "b", "c")}
     files = {name: stage.write(text, f"manifests/{name}.yaml") for name, text in texts.items()}
     stage.moved = {f"Volume/shop/{name}": {"size_gb": 20} for name in texts}
@@ -440,10 +442,8 @@ def test_a_signal_in_the_midst_of_it_takes_all_back(stage: Stage, monkeypatch: p
         synced.append(folder)
         if len(synced) == 2:
             assert "size_gb: 20" in files["a"].read_text()
-            try:
-                signal.raise_signal(signal.SIGTERM)
-            finally:
-                signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGHUP)
 
     def work() -> int:
         stage.accept()
@@ -451,7 +451,7 @@ def test_a_signal_in_the_midst_of_it_takes_all_back(stage: Stage, monkeypatch: p
 
     monkeypatch.setattr(replacing, "_sync_folder", sync)
     assert until_interrupted(work) == 143
-    assert {name: file.read_text() for name, file in files.items()} == texts
+    assert all("size_gb: 20" in file.read_text() for file in files.values())
     assert sorted(each.name for each in files["a"].parent.iterdir()) == ["a.yaml", "b.yaml", "c.yaml"]
 
 

@@ -167,7 +167,7 @@ async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent(
 
 
 async def _stalled_request(transport: HttpTransport, url: str) -> None:
-    await transport.request("GET", url, headers={}, body=None, deadline_s=PATIENCE_S)
+    await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -223,13 +223,13 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     assert (got.status, len(server.requests)) == (302, 1)
 
 
-async def test_requests_one_after_another_share_a_connection() -> None:
+async def test_requests_one_after_another_share_a_connection(way: str) -> None:
     async with serving(answer()) as server:
         transport = HttpTransport(server.url)
         for _ in range(3):
             await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
         await transport.aclose()
-    assert (len(server.requests), server.connections) == (3, 1)
+    assert (len(server.requests), server.connections) == (3, 1 if way == "direct" else 3)
 
 
 @pytest.mark.parametrize(("method", "body"), [("POST", b"{}"), ("GET", None)])
@@ -312,6 +312,21 @@ async def test_the_token_goes_only_to_who_shows_a_certificate_of_that_name(
             await get(f"https://localhost:{tls.port}")
 
 
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"])
+@pytest.mark.parametrize("name", ["not-there/x", "empty", "."])
+async def test_a_wrong_variable_of_the_encryption_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, name: str
+) -> None:
+    (tmp_path / "empty").touch()
+    for each in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / name))
+    is_right = (variable, name) in {("SSL_CERT_DIR", "."), ("SSLKEYLOGFILE", "empty")}
+    with pytest.raises(NotSent if is_right else ReconcilerError) as told:
+        await get(f"https://127.0.0.1:{unused_port()}")
+    assert (variable in told.value.message) is not is_right
+
+
 async def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     async with serving(answer()) as server:
         transport = HttpTransport(server.url)
@@ -365,6 +380,7 @@ async def test_a_line_works_again_after_a_request_that_failed() -> None:
     assert got.body == b"ok"
 
 
+@pytest.mark.parametrize("way", ["direct"], indirect=True)
 async def test_parallel_requests_use_as_many_connections_as_allowed() -> None:
     async with serving(answer()) as server:
         transport = HttpTransport(server.url, lines=4)

@@ -78,6 +78,22 @@ async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_key_that_others_can_read_is_hidden_and_said(
+    store: SqliteStore, path: Path, clock: Clock, read_only: bool
+) -> None:
+    await fill(store)
+    key = path.with_name("state.db.key")
+    key.chmod(0o644)
+    told: list[str] = []
+    for _ in range(2):
+        again = SqliteStore(path, clock, tell=told.append, read_only=read_only)
+        await again.load()
+        await again.close()
+    assert stat.S_IMODE(key.stat().st_mode) == (0o644 if read_only else 0o600)
+    assert [str(key) in line for line in told] == ([True, True] if read_only else [True])
+
+
 async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) -> None:
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [], [record()])

@@ -136,10 +136,27 @@ class StateFile:
                 connection, self.path, self.lineage, self.environment, self.heir
             )
             self._inode = _inode(self.path)
+            self._hide_key()
         except BaseException:
             connection.close()
             raise
         self.connection = connection
+
+    def _hide_key(self) -> None:
+        """Take the rights of others to the key away: with it, values are guessed from their fingerprints."""
+        path = files.key_path(self.path)
+        if not path.exists() or not path.stat().st_mode & 0o077:
+            return
+        if self._read_only:
+            self._tell(f"others can read {path}, the key of the state: the next apply takes that right away")
+            return
+        try:
+            path.chmod(0o600)
+        except OSError as failure:
+            raise StoreError(
+                f"others can read {path}, the key of the state", help=f"chmod 600 {path}"
+            ) from failure
+        self._tell(f"others could read {path}, the key of the state: now only its owner can")
 
     def _migrated(self) -> sqlite3.Connection:
         """To the state of the newest version; with `read_only`, to a copy in memory where it is older."""
