@@ -48,7 +48,7 @@ _ALWAYS = (
     "safe.bareRepository=explicit",  # git 2.38 and newer; for older ones, see `_refuse_planted`
 )
 # They compare and fetch nothing, look at no attributes (filters, converters), and no alias takes their place.
-_READING = frozenset({"cat-file", "config", "for-each-ref", "ls-tree", "merge-base", "rev-parse"})
+_READING = frozenset({"cat-file", "config", "for-each-ref", "ls-files", "ls-tree", "merge-base", "rev-parse"})
 _NAME = re.compile(r"[\w./+-]+")  # of a branch, a tag or a commit, without what git computes from it
 _PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
 
