@@ -244,13 +244,18 @@ async def test_an_objective_is_compared_with_that_of_the_last_apply(stage: Stage
 
 
 async def test_a_part_of_the_manifests_forgets_no_objective_of_the_others(stage: Stage) -> None:
-    ruled, other = project(stage, AGES), volume("other")
+    ruled = project(stage, AGES)
+    other = volume("other").replace("app: shop", "app: shop, labels: {tier: prod}")
     both = AGED % 24
     await applied(ruled, stage, volume() + other + both)
-    await applied(ruled, stage, other + both, selected=lambda record: record.address.name == "other")
-    await applied(ruled, stage, volume() + other + both, targets=(Address("Volume", "other", "shop"),))
-    await applied(ruled, stage, other + both)  # the manifest left, its volume is retained
-    assert await refused(ruled, stage, volume() + other + AGED % 48) == ["approval-needed"]
+    weaker = volume() + other + (AGED % 24).replace("{}", "{labels: {tier: prod}}")
+    for part in (
+        {"selected": lambda record: record.address.name == "other"},
+        {"targets": (Address("Volume", "other", "shop"),)},
+        {},  # the manifest left, its volume is retained
+    ):
+        await applied(ruled, stage, other + both, **part)
+        assert await refused(ruled, stage, weaker) == ["approval-needed"]
 
 
 async def test_a_state_that_remembers_nothing_says_so_once(stage: Stage, ana: Person) -> None:
