@@ -282,7 +282,9 @@ async def _run_under(
     refuse_unless_current(plan, state)
     judged = await judge(project, plan, state, resources, given)
     if has_errors(judged.problems):
-        raise Refused("an approval does not count any more, or is missing; nothing was changed", judged.problems)
+        raise Refused(
+            "an approval does not count any more, or is missing; nothing was changed", judged.problems
+        )
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):

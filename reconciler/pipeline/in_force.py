@@ -12,7 +12,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
-from reconciler.core.diagnostics import Diagnostic, warning
+from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource
 from reconciler.core.steps import Plan, Result
@@ -39,7 +39,7 @@ class InForce(Struct, frozen=True):
     def told(self) -> Iterator[Diagnostic]:
         for rule in self.loosened:
             yield warning(
-                "rules-loosened",
+                RULES_LOOSENED,
                 f"the rule {rule} (from: {rule.people}, valid: {rule.valid}) is gone or weaker now; it still "
                 "counts in this run",
                 help="if this is wanted, do nothing: it ends with the next apply that goes through; if not, "

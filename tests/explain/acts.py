@@ -31,6 +31,7 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
+from reconciler.pipeline.apply import apply
 from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
@@ -245,6 +246,25 @@ def apply_with(code: str, *approvals: Approval) -> Act:
     return act
 
 
+def apply_by_fewer(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What an apply says whose rule asks one person, after one whose rule asked two."""
+
+    async def work() -> Sequence[Diagnostic]:
+        stage = Stage(folder)
+        found: Sequence[Diagnostic] = ()
+        try:
+            for people in (2, 1):
+                rule = Rule.model_validate({"when": {"action": "delete"}, "from": people})
+                project = replace(stage.project(), authority=Authority(Said((rule,))))
+                desired = Desired(load(["-"], root=folder, stdin=manifest.encode).resources)
+                found = (await apply(project, desired, approve=lambda plan: True)).plan.diagnostics
+        finally:
+            await stage.close()
+        return found
+
+    return anyio.run(work)
+
+
 def sent_to_another_app(plan: Plan) -> Plan:
     (step,) = plan.steps
     return structs.replace(
@@ -373,6 +393,7 @@ ACTS: dict[str, Act] = {
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
     "rate-limited": apply_while(action="rate_limited", retry_after=20),
     "reserved-environment": settings,
+    "rules-loosened": apply_by_fewer,
     "state-missing": of_drift_without_a_state,
     "state-moved": state_that_has_moved,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
