@@ -32,7 +32,7 @@ from reconciler.pipeline.create_approvals import (
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
-from reconciler.pipeline.in_force import remember_begun, remember_ended, terms_of
+from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
 from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
@@ -138,7 +138,7 @@ async def _plan_and_run(
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
-    terms = terms_of(project, plan, state, desired.by_address)
+    terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -329,7 +329,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
-    await remember_begun(project, terms_of(project, plan, state, resources), lease)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
     executor = Executor(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
 from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan, Result
 from reconciler.pipeline.authority import APPROVALS, Authority, Said
 from reconciler.pipeline.declared import Desired
@@ -48,21 +48,28 @@ class InForce(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """What a run asks for. `resources`: what its manifests declare; `scopes`: where they do, or it acts.
+    """What a run asks for. `resources`: what its manifests declare; `records`: as it found them.
 
     The state remembers `rules`, each scope's with their signers, and `ages`, each address's in hours.
     """
 
     authority: Authority
     resources: Mapping[Address, Resource]
-    scopes: Collection[str]
+    records: Mapping[Address, StateRecord]
     plan: Plan
+
+    @property
+    def scopes(self) -> Collection[str]:
+        """Where the manifests declare anything, or the plan acts."""
+        acts = {self.records[each].scope for each in touched(self.plan) if each in self.records}
+        return declared_scopes(self.resources.values()) | acts
 
     def in_force(self, state: State) -> InForce:
         """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
         now, remembered = self.authority.now, recall(state, APPROVALS)
-        of_scopes = [each for scope, each in remembered.get("rules", {}).items() if scope in self.scopes]
-        before = Said.of(*map(_read, of_scopes), self.authority.before)
+        rules = remembered.get("rules", {})
+        known = [_read(rules[each]) for each in self.scopes if each in rules] if rules else []
+        before = Said.of(*known, self.authority.before)
         loosened = tuple(each for each in before.rules if not any(other.covers(each) for other in now.rules))
         said = Said.of(Said(loosened, before.signers), now)
         if self.authority.outside is not None:
@@ -76,19 +83,23 @@ class Terms(Struct, frozen=True):
     def begun(self, before: Content) -> Content:
         """What the state remembers while this runs: all of `before`, and what is stricter now."""
         said = Said.of(self.authority.before, self.authority.now)
+        content = _written(said)
         return _content(
-            stricter(before.get("rules", {}), _written(said, self.scopes), _united),
+            stricter(
+                before.get("rules", {}), dict.fromkeys(self.scopes, content) if content else {}, _united
+            ),
             stricter(before.get("ages", {}), self._ages(said), min),
         )
 
-    def ended(self, before: Content, whole: Collection[str], state: State) -> Content:
+    def ended(self, before: Content, whole: Collection[str], records: Collection[StateRecord]) -> Content:
         """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
-        now, records = self.authority.now, state.records.values()
+        now = self.authority.now
         others = {each.scope for each in records}.difference(whole)
         left = {str(each.address) for each in records if each.address not in self.resources}
         rules, ages = before.get("rules", {}), before.get("ages", {})
         return _content(
-            {each: rules[each] for each in rules if each in others} | _written(now, whole),
+            {each: rules[each] for each in rules if each in others}
+            | (dict.fromkeys(whole, content) if (content := _written(now)) else {}),
             {each: ages[each] for each in ages if each in left} | self._ages(now),
         )
 
@@ -98,11 +109,6 @@ class Terms(Struct, frozen=True):
             return {}
         known = {str(each): found.objectives.get(_AGE) for each, found in self.resources.items()}
         return {each: age for each, age in known.items() if age is not None}
-
-
-def terms_of(project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]) -> Terms:
-    scopes = {state.records[each].scope for each in touched(plan) if each in state.records}
-    return Terms(project.authority, resources, declared_scopes(resources.values()) | scopes, plan)
 
 
 async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
@@ -117,16 +123,16 @@ async def remember_ended(
 
     `judged`: the state that it was judged by. Nothing gets looser where somebody has made it stricter since.
     """
-    state = await project.store.load()
-    records = state.records.values()
-    others = [each for each in records if each.address not in terms.resources and not desired.selected(each)]
-    whole = declared_scopes(desired.resources).difference(each.scope for each in others)
+    records = (await project.store.load()).records.values()
     is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
-    expected = terms.begun(recall(judged, APPROVALS))
 
     def ended(before: Content) -> Content:
         begun = terms.begun(before)
-        return begun if is_part or begun != expected else terms.ended(begun, whole, state)
+        if not begun or is_part or begun != terms.begun(recall(judged, APPROVALS)):
+            return begun
+        left = [each for each in records if each.address not in terms.resources]
+        others = {each.scope for each in left if not desired.selected(each)}
+        return terms.ended(begun, declared_scopes(desired.resources) - others, records)
 
     try:
         await _remember(project, ended)
@@ -148,13 +154,12 @@ def _content(rules: Content, ages: Content) -> Content:
     return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
 
 
-def _written(said: Said, scopes: Collection[str]) -> dict[str, Content]:
-    """`said` as JSON, for each scope; nothing where it says nothing."""
+def _written(said: Said) -> Content:
+    """`said` as JSON; {} where it says nothing."""
     if not said.rules and not any(each.text for each in said.signers):
         return {}
     rules = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in said.rules]
-    signers = [each.text for each in said.signers]
-    return {scope: {"rules": rules, "signers": signers} for scope in scopes}
+    return {"rules": rules, "signers": [each.text for each in said.signers]}
 
 
 def _united(one: Content, other: Content) -> Content:

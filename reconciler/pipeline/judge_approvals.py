@@ -19,7 +19,7 @@ from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
 from reconciler.pipeline.files import read_file
-from reconciler.pipeline.in_force import InForce, terms_of
+from reconciler.pipeline.in_force import InForce, Terms
 from reconciler.pipeline.project import Project
 from reconciler.planning.digest import plan_digest
 from reconciler.state.store import State
@@ -102,7 +102,8 @@ def needed_by(
 def _asked(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> tuple[InForce, Sequence[Needed]]:
-    found, sizes = terms_of(project, plan, state, resources).in_force(state), _Sizes(plan, state, resources)
+    found = Terms(project.authority, resources, state.records, plan).in_force(state)
+    sizes = _Sizes(plan, state, resources)
     return found, needed(found.said.rules, plan, project.environment or BASE, sizes, found.weaker)
 
 

@@ -155,8 +155,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "a file that is not given takes away what its objects are held to",
         f"{FORCED}::test_a_run_about_a_part_loosens_nothing",
         IN_FORCE,
-        "and not desired.selected(each)]",
-        "and False]",
+        "if not desired.selected(each)}",
+        "if False}",
     ),
     _tested(
         "another app's pipeline forgets the rules",
@@ -176,14 +176,14 @@ APPROVALS: tuple[Mutant, ...] = (
         "a new rule is remembered at the end of a run only",
         f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
         APPLY,
-        "    await remember_begun(project, terms_of(project, plan, state, resources), lease)\n",
+        "    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)\n",
         "",
     ),
     _tested(
         "a run that ends late loosens what others made stricter",
         f"{FORCED}::test_a_run_that_ends_late_does_not_loosen_what_others_made_stricter",
         IN_FORCE,
-        "is_part or begun != expected",
+        "is_part or begun != terms.begun(recall(judged, APPROVALS))",
         "is_part",
     ),
     _tested(
