@@ -28,7 +28,8 @@ from reconciler.moves.records import carried_out
 from reconciler.pipeline.create_approvals import (
     creates_to_approve,
     unapproved_creates,
-    with_unknown_approvals,
+    unmatched,
+    use_up_answers,
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
@@ -135,7 +136,6 @@ async def _plan_and_run(
     project.sources.runs_programs = True
     plan = await _settled_plan(project, desired, state)
     state = await project.store.load()
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
     terms = Terms(project.authority, desired.by_address, state.records, plan)
@@ -203,16 +203,21 @@ async def refuse_unless_runnable(
 ) -> Judged:
     """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
 
-    Returns what became of the approvals that were `given`: those that count also cover the plan's deletes.
+    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
+    `given`: those that count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = await creates_to_approve(project, plan, state, desired.by_address)
+    creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
-    uncovered = _unapproved_deletes(plan, approved_deletes)
+    uncovered = [
+        *_unapproved_deletes(plan, approved_deletes),
+        *unapproved_creates(creates, approved_creates, plan.context.word),
+    ]
+    known = {*desired.by_address, *state.records}
     unapproved = [
         *(judged.problems if has_errors(judged.problems) else ()),
         *(uncovered if not judged.counting else ()),
-        *unapproved_creates(creates, approved_creates),
+        *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
     if unapproved or has_errors(plan.diagnostics):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
@@ -301,7 +306,7 @@ async def _run_under(
         observed,
         project.capabilities,
         resources,
-        frozenset(approved_deletes),
+        approved_deletes,
         outputs,
     )
     own = OwnCalls(plan, grounds)
@@ -330,6 +335,7 @@ async def _run_under(
 
     await remember_platform(project, lease, state)
     await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
+    await use_up_answers(project, plan, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
     executor = Executor(
