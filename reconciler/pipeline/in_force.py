@@ -17,8 +17,7 @@ from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan, Result
 from reconciler.pipeline.authority import APPROVALS, Authority, Said
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import declared_scopes
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import Content, recall, remember, stricter
 from reconciler.state.store import Lease, State

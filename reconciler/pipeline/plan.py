@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,7 @@ from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
-from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.project import Project, read_all
@@ -204,11 +204,6 @@ def concerned_scopes(
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
-
-
-def declared_scopes(resources: Iterable[Resource]) -> set[str]:
-    kinds = find_kinds()
-    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 async def _fingerprint_secrets(

@@ -55,7 +55,8 @@ def project(stage: Stage, rules: Sequence[Rule] = (), *people: Person, **authori
 
 async def applied(at: Project, stage: Stage, manifests: str, **about: Any) -> Applied:
     desired = Desired(loaded(stage, manifests), **about)
-    return await apply(at, desired, approve=lambda plan: True, approved_deletes=DELETES)
+    deletes = [*map(str, (await make_plan(at, desired)).deletes)]
+    return await apply(at, desired, approve=lambda plan: True, approved_deletes=deletes)
 
 
 async def refused(at: Project, stage: Stage, manifests: str, **about: Any) -> list[str]:
