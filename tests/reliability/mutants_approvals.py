@@ -105,8 +105,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "the line of an authority makes one person of all whom it certified",
         f"{JUDGED}::test_an_authority_vouches_for_each_key_that_it_certified",
         PEOPLE,
-        'if "cert-authority" not in flags else None',
-        "",
+        'if "cert-authority" not in options:',
+        "if True:",
     ),
     _tested(
         "a reason may be blank",
