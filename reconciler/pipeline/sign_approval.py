@@ -11,7 +11,7 @@ from reconciler.approvals.statement import PRINCIPAL, Approval, Statement, parse
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
-from reconciler.manifests.revisions.git import GitFailed, find_repository
+from reconciler.manifests.revisions.git import find_repository
 from reconciler.pipeline.authority import SIGNERS
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.settings import ProjectSettings
@@ -52,7 +52,7 @@ def _of_git(config: ProjectSettings) -> str:
         if git.run("config", "--get", "gpg.format", allowed=(0, 1)).stdout.strip() != b"ssh":
             return ""
         return git.run("config", "--get", "user.signingkey", allowed=(0, 1)).stdout.decode().strip()
-    except (ReconcilerError, GitFailed, UnicodeDecodeError):
+    except (ReconcilerError, UnicodeDecodeError):
         return ""
 
 
