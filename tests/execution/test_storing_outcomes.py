@@ -37,10 +37,102 @@ class SlowOutcomes:
         self.fails = False
 
     async def commit(self, lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
-        errors = [result.error for result in applied.results]
+        said = [(entry.step, entry.event) for entry in entries]
+        if said[0][0] == FIRST and said[0][1] in (Event.DONE, Event.UNKNOWN):
+            with anyio.move_on_after(_PATIENCE_S):
+                await self._intended.wait()
+            for _ in range(50):  # as long as it takes to send a call that nothing keeps back
+                await checkpoint()
+            self.sent = len(self._stage.line.mutations)
+            if self.fails:
+                raise StoreError("the disk is full")
+        stored = await self._commit(lease, entries, *changes)
+        if said == [(SECOND, Event.INTENT)]:
+            self._intended.set()
+        return stored
 
+
+async def events(stage: Stage) -> list[tuple[str, Event]]:
+    return [(entry.step, entry.event) for _, entry in await stage.store.journal() if entry.step]
+
+
+async def test_the_next_intent_does_not_wait_for_an_outcome(stage: Stage, slow: SlowOutcomes) -> None:
+    applied = await stage.apply(volume() + volume("more"))
+    assert outcomes(applied) == {FIRST: "done", SECOND: "done"}
+    assert await events(stage) == [
+        (FIRST, Event.INTENT),
+        (SECOND, Event.INTENT),
+        (FIRST, Event.DONE),
+        (SECOND, Event.DONE),
+    ]
+
+
+async def test_the_intent_of_a_call_that_only_a_person_can_settle_waits_for_the_outcomes_before_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.limit(concurrency=1)
+    commit = stage.store.commit
+
+    async def slow(lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
+        if entries[0].event is Event.DONE:
+            for _ in range(200):
+                await checkpoint()
+        return await commit(lease, entries, *changes)
+
+    monkeypatch.setattr(stage.store, "commit", slow)
+    await stage.apply(volume() + cluster() + volume("more"))
+    seen = [event for event in await events(stage) if event[1] in (Event.INTENT, Event.DONE)]
+    at = seen.index(("PostgresCluster/orders#create", Event.INTENT))
+    sent = {step for step, event in seen[:at] if event is Event.INTENT}
+    assert sent
+    assert sent == {step for step, event in seen[:at] if event is Event.DONE}
+
+
+async def test_the_next_call_waits_for_the_outcome_before_it(stage: Stage, slow: SlowOutcomes) -> None:
+    await stage.apply(volume() + volume("more"))
+    assert slow.sent == 1
+    assert stage.line.mutations == ["POST", "POST"]
+
+
+async def test_after_an_outcome_that_cannot_be_stored_nothing_is_sent_and_no_call_is_open(
+    stage: Stage, slow: SlowOutcomes
+) -> None:
+    slow.fails = True
+    applied = await stage.apply(volume() + volume("more"))
+    assert outcomes(applied) == {FIRST: "failed", SECOND: "skipped"}
+    assert stage.line.mutations == ["POST"]
+    assert await stage.open_steps() == []  # the outcome of the first one was spooled
+
+
+async def test_an_outcome_that_stays_unknown_in_the_state_sends_nothing_more(
+    stage: Stage, slow: SlowOutcomes
+) -> None:
+    slow.fails = True
+    stage.fault(method="POST", path="*", action="drop_after")
+    applied = await stage.apply(volume() + volume("more"))
+    assert outcomes(applied) == {FIRST: "unknown", SECOND: "skipped"}
+    assert stage.line.mutations == ["POST"]
+    assert await stage.open_steps() == [FIRST]
+
+
+async def test_one_outage_of_the_store_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, sent = stage.store.commit, anyio.Event()
+
+    async def out_of_order(lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
+        if entries[0].event is Event.DONE:
+            with anyio.move_on_after(_PATIENCE_S):
+                await sent.wait()
+            raise StoreError("the store cannot be reached")
+        stored = await commit(lease, entries, *changes)
+        if entries[0].step == "Volume/shop/v3#create":
+            sent.set()
+        return stored
+
+    monkeypatch.setattr(stage.store, "commit", out_of_order)
+    applied = await stage.apply("".join(volume(f"v{number}") for number in range(4)))
+    errors = [result.error for result in applied.results]
     said = [error for error in errors if error.startswith("the outcome of the call is yes (vol_")]
-    assert len(said) > 1
     first, *others = sorted(said, key=len, reverse=True)
     assert "but the state cannot be written: the store cannot be reached" in first
+    assert others
     assert all(error.endswith("): written to the same file") for error in others)
