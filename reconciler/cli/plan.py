@@ -23,7 +23,7 @@ from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
-from reconciler.core.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
@@ -165,7 +165,7 @@ def command(
 
 def _not_savable(plan: Plan, desired: "Desired") -> str:
     """Why the plan is not saved; "" where it can be."""
-    if has_errors(plan.diagnostics):
+    if refuse_all(plan.diagnostics):
         return "error: a plan with errors is not saved"
     if desired.trusted is not None and desired.trusted.settings_differ:
         return (

@@ -108,5 +108,13 @@ def warning(
     return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
 
 
+_HOLD_ONE = ("renamed", "secret-source")  # refused is what they are about, and what needs that
+
+
+def refuse_all(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether an error stops the whole plan, and not only the addresses that it is about."""
+    return has_errors(item for item in diagnostics if item.code not in _HOLD_ONE)
+
+
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(item.severity is Severity.ERROR for item in diagnostics)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.approvals.statement import Approval
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
@@ -133,7 +133,7 @@ async def _plan_and_run(
 ) -> Applied:
     state = await require_state(project)
     project.sources.runs_programs = True
-    plan = await _settled_plan(project, desired, state)
+    plan = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
     plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
@@ -157,7 +157,9 @@ async def _plan_and_run(
     )
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> Plan:
+async def _settled_plan(
+    project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
+) -> Plan:
     """A plan that knows what became of the calls before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
@@ -177,7 +179,7 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
-        plan = await make_plan(project, desired, undecided=undecided)
+        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
             return plan
@@ -196,7 +198,9 @@ async def refuse_unless_runnable(
     approved_creates: Collection[str],
     given: Given = NOTHING,
 ) -> Judged:
-    """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
+    """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
+
+    Except where the error only holds the addresses that it is about, and there is more to do.
 
     Returns what became of the approvals that were `given`: those that count also cover the plan's deletes.
     Raises TypeError for approvals that are one text: any part of it would approve.
@@ -209,7 +213,8 @@ async def refuse_unless_runnable(
         *(uncovered if not judged.counting else ()),
         *unapproved_creates(creates, approved_creates),
     ]
-    if unapproved or has_errors(plan.diagnostics):
+    idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)
+    if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
     return judged
 

@@ -42,12 +42,14 @@ async def make_plan(
     *,
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
+    approved_deletes: Collection[str] = (),
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
-    to run, and an unreadable secret source is an error, not a warning. `with_exec`: programs that give secret
-    values are run; an apply always runs them.
+    to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
+    has come in their place is another object.
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)
@@ -78,17 +80,20 @@ async def make_plan(
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
             siblings=await project.siblings() if takes_over else Siblings(),
+            approved_deletes=approved_deletes,
         )
     )
     await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     fingerprints, problems = dict[Address, str](), list[Diagnostic]()
+    missing: Mapping[Address, Diagnostic] = {}
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
     else:
-        fingerprints, problems = await _fingerprint_secrets(
+        fingerprints, missing = await _fingerprint_secrets(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
+        problems += missing.values()
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
@@ -96,7 +101,8 @@ async def make_plan(
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
+    found = (*desired.diagnostics, *followed.diagnostics, *problems)
+    plan = planner.finish(fingerprints, found, missing if undecided is not None else ())
     plan = with_reasons(plan, await creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
@@ -217,14 +223,14 @@ async def _fingerprint_secrets(
     live: Mapping[Address, Any],
     *,
     need_secrets: bool,
-) -> tuple[dict[Address, str], list[Diagnostic]]:
-    """The fingerprints of all secret values that can be read now; what else is missing is reported."""
+) -> tuple[dict[Address, str], dict[Address, Diagnostic]]:
+    """The fingerprints of all secret values that can be read now; what to say of each other one."""
     kinds = find_kinds()
     outputs = Outputs()
     for address, item in live.items():
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
-    problems = []
+    problems: dict[Address, Diagnostic] = {}
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
         (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
@@ -248,14 +254,13 @@ async def _fingerprint_secrets(
             value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
             report = error if need_secrets else warning
-            problem = report(
+            problems[resource.address] = report(
                 "secret-source",
                 f"`{resource.address}`: the source cannot be read here: {missing.message}",
                 resource.span("spec", "value_from"),
                 help=missing.help or PROVIDE_HELP,
                 advice=missing.advice,
             )
-            problems.append(problem)
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
