@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS, target
+from reconciler.cli.addresses import ADDRESS, CREATE, target
 from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import (
     DONE,
@@ -26,7 +26,7 @@ from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address
+from reconciler.core.model import TO_APPROVE, Address
 from reconciler.core.steps import ManifestSet, Plan
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     "--approve-create",
     "approved_creates",
     multiple=True,
-    metavar="ADDRESS",
-    type=ADDRESS,
-    help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
+    envvar="RECONCILE_APPROVE_CREATE",
+    metavar="ADDRESS@WORD",
+    type=CREATE,
+    help="Allow this resource to be created although no list shows whether it exists, in the state that the "
+    "plan calls WORD; may be repeated.",
 )
 @click.option(
     "--spool-to",
@@ -95,7 +97,7 @@ def command(
     base: str,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
-    approved_creates: Sequence[Address],
+    approved_creates: Sequence[str],
     spool_to: Path | None,
     lock_timeout: float,
     reason: str,
@@ -111,6 +113,7 @@ def command(
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
+    from reconciler.pipeline.create_approvals import Everything
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.judge_approvals import Given, read_approvals
     from reconciler.pipeline.open import Options, open_project
@@ -125,7 +128,7 @@ def command(
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
-    deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
+    deletes = [str(each) for each in approved_deletes]
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
     desired: Desired | None = None  # of a saved plan: not known before it is read
@@ -157,7 +160,7 @@ def command(
                     again,
                     saved.plan,
                     deletes,
-                    creates,
+                    approved_creates,
                     given=Given(approvals, rehearsal),
                     on_executor=watch.follow,
                     tell=show,
@@ -174,7 +177,7 @@ def command(
                 desired,
                 approve=_approver(show, auto_approve=auto_approve),
                 approved_deletes=deletes,
-                approved_creates=creates,
+                approved_creates=approved_creates if auto_approve else Everything(approved_creates),
                 on_executor=watch.follow,
                 tell=show,
             )
@@ -205,9 +208,17 @@ def exit_code(applied: "Applied") -> int:
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
     def approve(plan: Plan) -> bool:
         show(plan)
-        return auto_approve or confirmed("Apply this plan?")
+        return auto_approve or confirmed(_question(plan))
 
     return approve
+
+
+def _question(plan: Plan) -> str:
+    """It names what no list can show: a yes approves its creation."""
+    hidden = [str(each.address) for each in plan.changes if each.reason.startswith(TO_APPROVE)]
+    if not hidden:
+        return "Apply this plan?"
+    return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
 async def _offer_state(project: "Project") -> None:
@@ -216,7 +227,7 @@ async def _offer_state(project: "Project") -> None:
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
-        await create_state(project.store, project.actor(), new=True)
+        await create_state(project.store)
 
 
 def _report_refused(

@@ -31,25 +31,21 @@ from reconciler.state.store import State, Store
     is_flag=True,
     help="With --env: hand the state of base over to this environment.",
 )
-@click.option(
-    "--new",
-    is_flag=True,
-    help="This is a new project: nothing was created for it yet, so no create needs --approve-create.",
-)
+@click.option("--new", is_flag=True, hidden=True)
 @output()
 @options.state
 @reports_failures
 def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
-    from reconciler.pipeline.identity import create_state
+    from reconciler.pipeline.identity import NEW_IGNORED, create_state
 
+    if new:
+        click.echo(f"warning: {NEW_IGNORED}", err=True)
     chosen = ChosenState(env, state_url, sandbox)
     environment, taken = chosen.config.env, False
     if take_over:
         if not environment:
             raise click.UsageError("--take-over: name with --env the environment that gets it")
-        if new:
-            raise click.UsageError("--take-over: a state that exists is not --new")
         taken = chosen.use(
             lambda store: maintenance_of(store).take_over(environment, by=str(chosen.by)),
             existing=False,
@@ -57,7 +53,7 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         )
 
     async def work(store: Store) -> tuple[bool, str]:
-        created = await create_state(store, chosen.actor(run=""), new=new)
+        created = await create_state(store)
         return created, (await store.load()).lineage
 
     created, lineage = chosen.use(work, existing=False)

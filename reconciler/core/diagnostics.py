@@ -116,5 +116,10 @@ def refuse_all(diagnostics: Iterable[Diagnostic]) -> bool:
     return has_errors(item for item in diagnostics if item.code not in _HOLD_ONE)
 
 
+def as_warning(problem: Diagnostic) -> Diagnostic:
+    """`problem`, where it refuses nothing."""
+    return replace(problem, severity=Severity.WARNING)
+
+
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(item.severity is Severity.ERROR for item in diagnostics)

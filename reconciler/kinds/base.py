@@ -19,6 +19,7 @@ from reconciler.core.lookup import NOTHING, Lookup
 from reconciler.core.model import (
     Action,
     Address,
+    Deletion,
     FieldChange,
     Impact,
     Lifecycle,
@@ -81,6 +82,11 @@ class Subject(Struct, frozen=True):
     def spec(self) -> Any:
         assert self.resource is not None
         return self.resource.spec
+
+    @property
+    def to_delete(self) -> bool:
+        """Whether the manifest is gone, and the object is to go, too."""
+        return self.resource is None and self.lifecycle.deletion is Deletion.DELETE
 
     def known_id(self) -> str | OutputRef:
         """The platform's id, or a reference to the one that an earlier step will bring."""
@@ -190,7 +196,10 @@ class Kind(ManifestKind):
         return ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """GETs that only tell people more: where one cannot be answered, `extra` lacks it."""
+        """GETs that only tell people more: where one cannot be answered, `extra` lacks it.
+
+        Also of an object without a manifest that is not shown any more.
+        """
         return ()
 
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:

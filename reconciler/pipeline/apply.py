@@ -29,7 +29,8 @@ from reconciler.moves.records import carried_out
 from reconciler.pipeline.create_approvals import (
     creates_to_approve,
     unapproved_creates,
-    with_unknown_approvals,
+    unmatched,
+    use_up_answers,
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
@@ -135,7 +136,6 @@ async def _plan_and_run(
     project.sources.runs_programs = True
     plan = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
@@ -202,16 +202,21 @@ async def refuse_unless_runnable(
 
     Except where the error only holds the addresses that it is about, and there is more to do.
 
-    Returns what became of the approvals that were `given`: those that count also cover the plan's deletes.
+    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
+    `given`: those that count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = await creates_to_approve(project, plan, state, desired.by_address)
+    creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
-    uncovered = _unapproved_deletes(plan, approved_deletes)
+    uncovered = [
+        *_unapproved_deletes(plan, approved_deletes),
+        *unapproved_creates(creates, approved_creates, plan.context.word),
+    ]
+    known = {*desired.by_address, *state.records}
     unapproved = [
         *(judged.problems if has_errors(judged.problems) else ()),
         *(uncovered if not judged.counting else ()),
-        *unapproved_creates(creates, approved_creates),
+        *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
     idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)
     if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
@@ -297,7 +302,7 @@ async def _run_under(
         observed,
         project.capabilities,
         resources,
-        frozenset(approved_deletes),
+        approved_deletes,
         outputs,
     )
     own = OwnCalls(plan, grounds)
@@ -325,6 +330,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await use_up_answers(project, plan, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in approvals])
     executor = Executor(

@@ -46,8 +46,7 @@ class JournalEntry(Struct, frozen=True):
     the used `approvals` (each its `id`, `statement` and `signature`); for RUN_OBSERVED
     answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
     no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
-    has decided since; under `platform` the address of the platform that the state is about; and `new`, where
-    it was made for a project that began with it.
+    has decided since; and under `platform` the address of the platform that the state is about.
     """
 
     run: str
@@ -122,7 +121,7 @@ class Lease(Struct, frozen=True):
 
 
 def no_state(place: object) -> StoreError:
-    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
         help=f"`{init}` creates one for a new project; if there was one, check --state and "
@@ -165,7 +164,6 @@ class State:
     `serials`: by scope, the highest serial that a record of it ever had.
     `heads`: by scope, the hash of its newest journal entry (`state.chain`).
     `platform`: the address of the platform that this state is about; "" while none was recorded.
-    `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
     `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
     Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
@@ -184,7 +182,6 @@ class State:
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
-    new: bool = False
     remembered: Mapping[str, StateRecord] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -257,10 +254,6 @@ class Store(Protocol):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
-        ...
-
-    async def knows(self, kind: str) -> bool:
-        """Whether anything of this kind was ever recorded: a journal entry or a record is about one."""
         ...
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:

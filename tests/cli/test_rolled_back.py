@@ -48,13 +48,13 @@ def test_init_makes_no_new_state_where_this_user_had_one(
     project.write(volume(app))
     project.apply()
     shutil.rmtree(project.root / ".reconcile")
-    refused = project.run("state", "init", "--new", code=1)
+    refused = project.run("state", "init", code=1)
     assert "there was a state" in refused.err
     assert "reconcile state restore FILE" in refused.err
     (mark,) = (home / ".local/state/reconciler").iterdir()
     assert str(mark) in refused.err
     mark.unlink()
-    project.run("state", "init", "--new")
+    project.run("state", "init")
 
 
 def test_the_variable_names_another_folder_and_the_sandbox_leaves_no_mark(

@@ -292,11 +292,12 @@ def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
     old = project.root / "old.db"
     project.run("state", "backup", str(old))
     project.write(volume(app) + cluster(f"db-{app}"))
-    project.apply()
+    creating = project.creating(f"PostgresCluster/db-{app}")
+    project.apply(*creating)
     shutil.rmtree(project.root / ".reconcile" / "state.db.backups")
     state_file(project).write_bytes(b"no database any more")
     project.run("state", "restore", str(old), "--auto-approve")
-    asked = project.apply(code=3)
+    asked = project.apply(*creating, code=3)
     (question,) = [item for item in asked.json["diagnostics"] if item["code"] == "unknown-outcome"]
     assert f"PostgresCluster/db-{app}" in question["message"]
     assert len(sandbox.clusters(f"db-{app}")) == 1

@@ -19,7 +19,7 @@ def forgetful(project: Project, app: str) -> Project:
         + cluster(f"db-{app}")
         + secret(app, "HOST", f"template: '${{PostgresCluster/db-{app}:id}}'")
     )
-    project.apply()
+    project.apply(*project.creating(f"PostgresCluster/db-{app}"))
     shutil.rmtree(project.root / ".reconcile")
     return project
 

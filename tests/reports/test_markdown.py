@@ -93,7 +93,7 @@ def test_the_verdict_comes_after_what_the_report_is_about() -> None:
     partial = PlanReport(plan=replace(EMPTY, diagnostics=(problem,)), diagnostics=(problem,))
     assert FORMAT.render(partial).splitlines()[0] == f"{ABOUT} **Plan incomplete: see the errors.**"
     drift = FORMAT.render(DriftReport(plan=EMPTY))
-    assert drift.splitlines()[0] == f"{ABOUT} **No drift: 3 objects are as recorded.**"
+    assert drift.splitlines()[0] == f"{ABOUT} **No drift in 3 recorded objects.**"
 
 
 def test_the_verdict_says_what_hurts_and_what_has_to_be_approved() -> None:
@@ -103,7 +103,7 @@ def test_the_verdict_says_what_hurts_and_what_has_to_be_approved() -> None:
     first = html.unescape(FORMAT.render(PlanReport(plan=plan)).splitlines()[0])
     assert "Impact: data loss 1, downtime 2, restart 2." in first
     assert "<code>--approve-delete Volume/shop/unwanted</code>" in first
-    assert "<code>--approve-create PostgresCluster/copy</code>" in first
+    assert "<code>--approve-create PostgresCluster/copy@lineage-</code>" in first
     quiet = replace(PLAN, changes=PLAN.changes[:3], steps=())
     assert "Impact: none" in FORMAT.render(PlanReport(plan=quiet)).splitlines()[0]
 

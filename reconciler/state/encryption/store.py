@@ -99,11 +99,6 @@ class Encrypting(Passing):
             self._plain_key = self._plain_key or await self.inner.fingerprint_key()
         return state
 
-    async def knows(self, kind: str) -> bool:
-        cipher = await self._cipher()
-        with _revealing(cipher):
-            return await self.inner.knows(kind if cipher is None else cipher.kind(kind))
-
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         cipher = await self._cipher()
         with _revealing(cipher):

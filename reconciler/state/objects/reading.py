@@ -92,7 +92,6 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
             heads=_heads(marks, trunk),
             version=_version(lineage, marks),
             platform=_platform(marks),
-            new=any(view.new for view in views),
         )
     )
 

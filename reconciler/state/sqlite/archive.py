@@ -60,9 +60,8 @@ def end(connection: sqlite3.Connection, current: Checks) -> tuple[Chains, Foldin
         unclaimed=found["unclaimed"],
         half_moved=found["half_moved"],
         platform=found["platform"],
-        new=found["new"],
     )
-    return chains, Folding(view, found["kinds"])
+    return chains, Folding(view)
 
 
 def rows(connection: sqlite3.Connection) -> Iterator[Row]:
@@ -175,8 +174,6 @@ def _end(chains: Chains, folding: Folding[int]) -> list[tuple[str, str]]:
         "unclaimed": view.unclaimed,
         "half_moved": view.half_moved,
         "platform": view.platform,
-        "new": view.new,
-        "kinds": sorted(folding.kinds),
     }
     return [(name, json.dumps(value)) for name, value in values.items()]
 

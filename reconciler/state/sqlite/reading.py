@@ -31,7 +31,6 @@ def state(connection: sqlite3.Connection, current: Checks) -> State:
                 heads=heads.hashes(ends, current),
                 version=current.heads,
                 platform=journal.platform(connection),
-                new=journal.is_new(connection),
             )
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -26,7 +26,6 @@ from reconciler.state.sqlite import (
     checks,
     commits,
     files,
-    journal,
     leases,
     reading,
     restore,
@@ -91,9 +90,6 @@ class SqliteStore:
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._in_thread(self._load)).of(scopes)
-
-    async def knows(self, kind: str) -> bool:
-        return await self._in_thread(lambda: self._knows(kind))
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         return await self._in_thread(lambda: self._journal(since))
@@ -230,15 +226,6 @@ class SqliteStore:
                 self._loaded = reading.state(connection, current)
         self._file.verify_key(current)
         return self._loaded
-
-    def _knows(self, kind: str) -> bool:
-        if any(address.kind == kind for address in self._load().records):
-            return True
-        connection = self._file.readable()
-        if connection is None:
-            return False
-        with transaction(connection, "DEFERRED"):
-            return journal.knows(connection, checks.read(connection), kind)
 
     def _journal(self, since: datetime | None) -> Sequence[tuple[str, JournalEntry]]:
         connection = self._file.readable()
