@@ -80,7 +80,7 @@ def test_plan_warns_about_a_source_that_is_not_readable_here_and_apply_leaves_it
     with sandbox.recording() as requests:
         failed = project.apply(code=1)
     assert [path for method, path in requests if method != "GET"] == [f"/v1/apps/{app}/volumes"]
-    assert "SHOP_PASSWORD" in failed.err
+    assert "SHOP_PASSWORD" in failed.out
 
 
 def test_the_state_is_readable_by_its_owner_only(project: Project, sandbox: Sandbox, app: str) -> None:
