@@ -55,6 +55,7 @@ from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
+from reconciler.state import files_of, has_files
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -133,6 +134,8 @@ async def _plan_and_run(
     tell: Callable[[Plan], None],
 ) -> Applied:
     state = await require_state(project)
+    if has_files(project.store):
+        await files_of(project.store).migrate()
     project.sources.runs_programs = True
     plan = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
