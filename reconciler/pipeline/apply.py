@@ -11,7 +11,6 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.approvals.statement import Approval
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
@@ -34,10 +33,12 @@ from reconciler.pipeline.create_approvals import (
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
+    Overtaken,
     reads_again,
     refuse_foreign,
     refuse_moved,
@@ -116,7 +117,7 @@ async def apply(
                 tell=tell,
             )
             return await with_head(project, applied)
-        except Moved as moved:
+        except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
@@ -137,9 +138,11 @@ async def _plan_and_run(
     if has_files(project.store):
         await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan = await _settled_plan(project, desired, state, approved_deletes)
+    plan, before = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
+    terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -150,20 +153,30 @@ async def _plan_and_run(
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+            await remember_ended(project, desired, terms, state, ())
             return Applied(plan, owed=plan.owed, budget=project.budget)
-    return await run_plan(
-        project,
-        plan,
-        approved_deletes=approved_deletes,
-        resources=desired.by_address,
-        on_executor=on_executor,
-    )
+    try:
+        applied = await run_plan(
+            project,
+            plan,
+            approved_deletes=approved_deletes,
+            resources=desired.by_address,
+            on_executor=on_executor,
+        )
+    except Moved:
+        now = (await project.store.load()).heads
+        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        if changed:
+            raise Overtaken(changed[-1]) from None
+        raise
+    await remember_ended(project, desired, terms, state, applied.results)
+    return applied
 
 
 async def _settled_plan(
     project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
-) -> Plan:
-    """A plan that knows what became of the calls before it. `state`: as it stands.
+) -> tuple[Plan, State]:
+    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -182,11 +195,14 @@ async def _settled_plan(
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
+        before = await project.store.load()
         plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan
+            return plan, before
         if not again:
+            for held in holders.values():
+                raise held
             raise Moved("other runs send calls while this one plans", under_way)
         state = await project.store.load()
     raise AssertionError("the last attempt returns or raises")
@@ -203,9 +219,7 @@ async def refuse_unless_runnable(
 ) -> Judged:
     """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
 
-    Except where the error only holds the addresses that it is about, and there is more to do.
-
-    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
+    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one with an approval that matches nothing. Returns what became of the approvals that were
     `given`: those that count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
@@ -257,13 +271,13 @@ async def run_plan(
     plan: Plan,
     *,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval] = (),
+    given: Given = NOTHING,
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
+    And if it would send what is not its own (see `OwnCalls`). `given`: approvals that it uses up.
     `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
@@ -274,7 +288,7 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, given, resources, on_executor)
 
 
 async def _run_under(
@@ -282,13 +296,17 @@ async def _run_under(
     plan: Plan,
     lease: Lease,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval],
+    given: Given,
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     refuse_unless_current(plan, state)
-    refuse_spent(approvals, state, project)
+    judged = await judge(project, plan, state, resources, given)
+    if has_errors(judged.problems):
+        raise Refused(
+            "an approval does not count any more, or is missing; nothing was changed", judged.problems
+        )
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
@@ -333,9 +351,10 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in approvals])
+    await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
     executor = Executor(
         Run(
             plan,
