@@ -219,8 +219,9 @@ async def refuse_unless_runnable(
 ) -> Judged:
     """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
 
-    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one with an approval that matches nothing. Returns what became of the approvals that were
-    `given`: those that count also cover the plan's deletes and creates.
+    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one
+    with an approval that matches nothing. Returns what became of the approvals that were `given`: those that
+    count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
