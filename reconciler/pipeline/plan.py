@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -86,15 +86,13 @@ async def make_plan(
     )
     await read_all(project, planner.reads(), planner.answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
-    fingerprints, problems = dict[Address, str](), list[Diagnostic]()
-    missing: Mapping[Address, Diagnostic] = {}
+    fingerprints, problems, unread = dict[Address, str](), list[Diagnostic](), list[Address]()
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
     else:
-        fingerprints, missing = await _fingerprint_secrets(
+        fingerprints, problems, unread = await _fingerprint_secrets(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
-        problems += missing.values()
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
@@ -103,7 +101,7 @@ async def make_plan(
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     found = (*desired.diagnostics, *followed.diagnostics, *problems)
-    plan = planner.finish(fingerprints, found, missing if undecided is not None else ())
+    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}
@@ -121,6 +119,7 @@ async def make_plan(
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,
+        unread=tuple(unread),
     )
 
 
@@ -159,7 +158,7 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if resource.address not in changed]
 
 
-def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Iterable[Address]) -> Diagnostic:
+def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
     `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
@@ -221,14 +220,17 @@ async def _fingerprint_secrets(
     live: Mapping[Address, Any],
     *,
     need_secrets: bool,
-) -> tuple[dict[Address, str], dict[Address, Diagnostic]]:
-    """The fingerprints of all secret values that can be read now; what to say of each other one."""
+) -> tuple[dict[Address, str], list[Diagnostic], list[Address]]:
+    """The fingerprints of all secret values that can be read now; what else is missing is reported.
+
+    Last: the addresses whose source gives no value here.
+    """
     kinds = find_kinds()
     outputs = Outputs()
     for address, item in live.items():
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
-    problems: dict[Address, Diagnostic] = {}
+    problems, unread = [], []
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
         (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
@@ -252,13 +254,15 @@ async def _fingerprint_secrets(
             value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
             report = error if need_secrets else warning
-            problems[resource.address] = report(
+            problem = report(
                 "secret-source",
                 f"`{resource.address}`: the source cannot be read here: {missing.message}",
                 resource.span("spec", "value_from"),
                 help=missing.help or PROVIDE_HELP,
                 advice=missing.advice,
             )
+            problems.append(problem)
+            unread.append(resource.address)
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
@@ -266,4 +270,4 @@ async def _fingerprint_secrets(
             recorded = record.applied.get("fingerprint")
             now = fingerprint(key, resource.address, value)
             fingerprints[resource.address] = recorded if recorded in known else now
-    return fingerprints, problems
+    return fingerprints, problems, unread
