@@ -103,7 +103,8 @@ def pin_lines(place: str, lineage: str, environment: str) -> str:
 def record_page(record: StateRecord) -> Page:
     """All that is recorded of one address."""
     found = record_document(record)
-    return Page(document={"record": found}, text=_lines(f"{name}: {value}" for name, value in found.items()))
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    return Page(document={"record": found}, text=_lines(f"{name}: {text}" for name, text in texts.items()))
 
 
 def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:

@@ -99,6 +99,11 @@ def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project
     plan = applied.json("plan").json
     assert plan["steps"] == []
     assert applied.json("state", "show", f"Volume/{app}/files").json["record"]["id"] == id
+    shown = dict(
+        line.split(": ", 1) for line in applied.run("state", "show", f"Volume/{app}/files").out.splitlines()
+    )
+    assert json.loads(shown["applied"])["size_gb"] == 10
+    assert shown["inferred"] == "false"
 
 
 def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
@@ -181,7 +181,8 @@ def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Add
             code(each.reason),
         ]
         if not is_drift:
-            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), verdict.spoken(each.impact)]
+            impact = verdict.spoken(each.impact) if each.action is not Action.REFUSED else ""
+            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), impact]
         elif each.address in unmanaged:
             cells[2] = f"not managed: {cells[2]}"
         rows.append(cells)
