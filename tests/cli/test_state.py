@@ -1,6 +1,7 @@
 """`reconcile state`: what a person does about the record, its holder and its file."""
 
 import getpass
+import json
 import os
 import shlex
 import shutil
@@ -99,9 +100,8 @@ def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project
     plan = applied.json("plan").json
     assert plan["steps"] == []
     assert applied.json("state", "show", f"Volume/{app}/files").json["record"]["id"] == id
-    shown = dict(
-        line.split(": ", 1) for line in applied.run("state", "show", f"Volume/{app}/files").out.splitlines()
-    )
+    lines = applied.run("state", "show", f"Volume/{app}/files").out.splitlines()
+    shown = dict(line.split(": ", 1) for line in lines)
     assert json.loads(shown["applied"])["size_gb"] == 10
     assert shown["inferred"] == "false"
 

@@ -107,9 +107,7 @@ def test_each_rule_of_sarif_has_what_code_scanning_requires_and_each_run_the_too
         assert driver["version"]
         assert driver["informationUri"].startswith("https://")
         for rule in driver["rules"]:
-            assert (
-                rule["shortDescription"]["text"] and rule["fullDescription"]["text"] and rule["help"]["text"]
-            )
+            assert all(rule[each]["text"] for each in ("shortDescription", "fullDescription", "help"))
 
 
 def test_no_text_becomes_a_link_of_sarif() -> None:
