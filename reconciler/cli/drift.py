@@ -1,8 +1,9 @@
 """`reconcile drift`: what changed on the platform without us, and into the manifests with what is right."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -26,8 +27,12 @@ from reconciler.core.plural import counted
 from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
+    from reconciler.core.reporter import Reporter
     from reconciler.drift.find import Drift
     from reconciler.pipeline.declared import Desired
+    from reconciler.pipeline.project import Project
+
+T = TypeVar("T")
 
 
 @click.command("drift", short_help="Show what changed on the platform without us.")
@@ -60,21 +65,24 @@ def command(
 ) -> int:
     """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 
-    With --accept, only manifests change; exit 0 once nothing drifts any more, 1 when a value cannot be
-    accepted: then no file was changed. An ADDRESS is taken with --accept only.
+    With --accept, only manifests change, and the records of objects that no manifest names; exit 0 once
+    nothing drifts any more, 1 when a value cannot be accepted: then nothing was changed. An ADDRESS is taken
+    with --accept only.
     """
     if accept + only_new + save_baseline > 1:
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
     from reconciler.cli.progress import make_reporter
     from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.drift.find import find_drift
     from reconciler.pipeline.desired import load_desired
 
     found, reporter = settings_here(env), make_reporter()
     desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-    drift = _look(found, reporter, desired, sandbox, state_url)
+    look = partial(_in_project, found, reporter, desired, sandbox, state_url)
+    drift = look(lambda project: find_drift(project, desired))
     if accept:
-        return _accept(drift, desired, found, paths, addresses)
+        return _accept(drift, desired, found, paths, addresses, look)
     if save_baseline:
         return _save(drift, desired if paths or targets else None, found)
     code = _only_new(drift, found) if only_new else _report(drift)
@@ -107,18 +115,22 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _look(
-    config: ProjectSettings, reporter: Any, desired: "Desired", sandbox: bool, state_url: str | None
-) -> "Drift":
-    from reconciler.drift.find import Drift, find_drift
+def _in_project(
+    config: ProjectSettings,
+    reporter: "Reporter",
+    desired: "Desired",
+    sandbox: bool,
+    state_url: str | None,
+    work: "Callable[[Project], Awaitable[T]]",
+) -> T:
     from reconciler.pipeline.open import Options, open_project
 
-    async def work() -> Drift:
+    async def opened() -> T:
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(config, chosen, reporter, desired.resources, desired.policies) as project:
-            return await find_drift(project, desired)
+            return await work(project)
 
-    return run(work)
+    return run(opened)
 
 
 def _report(
@@ -131,6 +143,7 @@ def _report(
     report = DriftReport(
         plan=plan,
         unmanaged=drift.unmanaged,
+        without_manifest=len(drift.without_manifest),
         only_new=only_new,
         note=note,
         more=more or {},
@@ -148,13 +161,16 @@ def _accept(
     config: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
+    look: "Callable[[Callable[[Project], Awaitable[None]]], None]",
 ) -> int:
-    from reconciler.drift.accept import accept
+    from reconciler.drift.accept import accept, keep_records
     from reconciler.drift.sharing import Environments
     from reconciler.reports.drift import acceptance_document, render_acceptance
 
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
+    if done.records:
+        look(lambda project: keep_records(project, done.records))
     plan = done.shown_in(drift.plan)
     shown = replace(drift, plan=plan)
     _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))

@@ -108,5 +108,10 @@ def warning(
     return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
 
 
+def as_warning(problem: Diagnostic) -> Diagnostic:
+    """`problem`, where it refuses nothing."""
+    return replace(problem, severity=Severity.WARNING)
+
+
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     return any(item.severity is Severity.ERROR for item in diagnostics)

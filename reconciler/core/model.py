@@ -197,13 +197,15 @@ def unpack_span(file: str, packed: int) -> Span:
 class Obligation(Struct, frozen=True):
     """Work that a call left owed, kept with the record until it is done.
 
-    `certainty` is "unknown" if the answer that says whether it is owed was lost.
+    `certainty` is "unknown" if the answer that says whether it is owed was lost. `machine`: that owes it,
+    as the answer said; "" where none named one.
     """
 
     work: Literal["restart"]
     because: str
     certainty: Literal["owed", "unknown"]
     since: datetime
+    machine: str = ""
 
 
 class StateRecord(Struct, frozen=True):

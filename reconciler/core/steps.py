@@ -206,11 +206,15 @@ EACH_VALUE = SecretRef("each")
 
 
 class Owes(Saved, frozen=True):
-    """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown."""
+    """The reply's boolean at `when` says whether `work` is now owed; without an answer, this is unknown.
+
+    `machine`: where the reply names the machine that owes it.
+    """
 
     work: Literal["restart"]
     when: str
     because: str
+    machine: str
 
 
 class StepEffect(Saved, frozen=True):
@@ -234,9 +238,9 @@ class StepEffect(Saved, frozen=True):
 
 
 class IfOwed(Saved, frozen=True):
-    """Sent only if one of `addresses` still owes a restart. `settles`: after success none of them does."""
+    """Sent only if `machine` still owes a restart. `settles`: the restart is done with this call."""
 
-    addresses: tuple[Address, ...]
+    machine: str
     settles: bool = False
 
 

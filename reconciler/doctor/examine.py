@@ -7,17 +7,29 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin
+from reconciler.core.diagnostics import Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
+from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
 from reconciler.doctor.capabilities import check_capabilities
 from reconciler.doctor.check import Check, fine, has_problems, suspicious, wrong
 from reconciler.doctor.platform import check_platform, reads_of
-from reconciler.doctor.state import check_backups, check_lock, check_open, check_owed, check_state, unread
+from reconciler.doctor.state import (
+    check_backups,
+    check_lock,
+    check_open,
+    check_owed,
+    check_state,
+    some,
+    unread,
+)
+from reconciler.drift.find import find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.open import Options, open_platform, open_state
+from reconciler.pipeline.open import Options, open_platform, open_project, open_state
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.reports.verdict import of_drift
 from reconciler.state import files_of, has_files
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
@@ -60,7 +72,13 @@ async def examine(
         state.lineage if state is not None else "",
         clock.now(),
     )
-    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:]))
+    looked = not has_problems([manifests, *of_platform[:3], *of_state[:1]])
+    objects = (
+        await _objects(config, desired, state, state_url, sandbox=sandbox)
+        if looked
+        else suspicious("objects", "not compared: see the problems above")
+    )
+    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], objects))
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
@@ -134,6 +152,34 @@ async def _platform(
             ]
     except ReconcilerError as failure:
         return None, _unasked(wrong("address", failure.message, failure.help, *failure.advice))
+
+
+async def _objects(
+    config: ProjectSettings, desired: Desired, state: State | None, url: str | None, *, sandbox: bool
+) -> Check:
+    """What `drift` says of all that is recorded."""
+    if state is None or not state.records:
+        return fine("objects", "none is recorded")
+    see = command("drift")
+    options = Options(sandbox, url, read_only=True)
+    try:
+        async with (
+            open_state(config, url, pinned=False, read_only=True) as store,
+            open_project(config, options, Reporter(), (), desired.policies, store) as project,
+        ):
+            drift = await find_drift(project, desired)
+    except ReconcilerError as failure:
+        return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
+    plan, left = drift.plan, len(drift.without_manifest)
+    verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
+    told = [str(change.address) for change in plan.changes]
+    told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]
+    if told:
+        return wrong("objects", f"{verdict}: {some(told)}", f"`{see}` says more", see)
+    warned = [each.message for each in plan.diagnostics if each.severity is Severity.WARNING]
+    if warned:
+        return suspicious("objects", f"{verdict}; {some(warned)}", f"`{see}` says more", see)
+    return fine("objects", verdict)
 
 
 def _unasked(address: Check) -> Sequence[Check]:

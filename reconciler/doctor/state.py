@@ -66,7 +66,7 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
     unlock = command("state", "unlock", min(holders))
     return suspicious(
         "lock",
-        f"locked: {_some(held)}",
+        f"locked: {some(held)}",
         "wait for that process; if it dies, its locks are released automatically; if it hangs, release them "
         f"with `{unlock}`",
         unlock,
@@ -79,7 +79,7 @@ def check_owed(state: State) -> Check:
         return fine("owed", "nothing")
     told = [f"{each.address}: {each.work} ({each.certainty}), because {each.because}" for each in owed]
     done = owed[0].advice[0]
-    return suspicious("owed", _some(told), f"do this work, then record it, such as with `{done}`", done)
+    return suspicious("owed", some(told), f"do this work, then record it, such as with `{done}`", done)
 
 
 def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
@@ -89,7 +89,7 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     plan, listed = command("plan"), command("state", "list")
     if left:
         help = f"`{plan}` says how each call is settled"
-        return wrong("open calls", f"without an outcome: {_some(left)}", help, plan)
+        return wrong("open calls", f"without an outcome: {some(left)}", help, plan)
     kept = list(_kept(state))
     if kept:
         help = "the next apply of those resources stores these outcomes"
@@ -97,16 +97,16 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     if state.unclaimed:
         found = [str(each.data["unclaimed"]) for each in state.unclaimed]
         help = f"`{listed}` says what to do about them"
-        return suspicious("open calls", f"made by a call, without a record: {_some(found)}", help, listed)
+        return suspicious("open calls", f"made by a call, without a record: {some(found)}", help, listed)
     if under_way:
-        return fine("open calls", f"under way now: {_some(under_way)}")
+        return fine("open calls", f"under way now: {some(under_way)}")
     return fine("open calls", "none")
 
 
 def check_backups(backups: Backups, state: State | None, now: datetime) -> Check:
     make: Command = command("state", "backup")
     if backups.bad:
-        damaged = _some([str(each) for each in backups.bad])
+        damaged = some([str(each) for each in backups.bad])
         since = f"; the newest good one is from {_moment(backups.newest)}" if backups.newest else ""
         return suspicious("backups", f"damaged: {damaged}{since}", f"`{make}` creates a new one", make)
     if backups.newest is not None:
@@ -121,7 +121,7 @@ def check_backups(backups: Backups, state: State | None, now: datetime) -> Check
 
 def _kept(state: State) -> Iterator[str]:
     if state.spooled:
-        scopes = _some([f"`{scope}`" for scope in sorted(state.spooled)])
+        scopes = some([f"`{scope}`" for scope in sorted(state.spooled)])
         yield f"outcomes that could not be stored are in a file beside the state; scopes: {scopes}"
     if state.half_moved:
         yield f"{counted(len(state.half_moved), 'move')} between scopes did not finish"
@@ -136,6 +136,6 @@ def _moment(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at is not None else "never"
 
 
-def _some(texts: Sequence[str]) -> str:
+def some(texts: Sequence[str]) -> str:
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + more

@@ -1,7 +1,8 @@
 """Accepting drift: what the platform shows is written into the manifests. All of it, or nothing.
 
-Only files change. The record still holds what was last applied, so that an edit that is never merged goes on
-being drift; the next apply records the new value, and sends nothing.
+There only files change. The record still holds what was last applied, so that an edit that is never merged
+goes on being drift; the next apply records the new value, and sends nothing. Of an object that no manifest
+names, the record takes the value.
 """
 
 import json
@@ -15,10 +16,9 @@ from pydantic import BaseModel
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
-from reconciler.core.model import Address, Change, FieldChange, Resource
+from reconciler.core.model import Address, Change, FieldChange, Resource, StateRecord
 from reconciler.core.nearest import did_you_mean
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
-from reconciler.drift.compare import drift_of
 from reconciler.drift.find import Drift, Drifted
 from reconciler.drift.sharing import Environments, patch, shared_values
 from reconciler.kinds import find_kinds
@@ -29,6 +29,8 @@ from reconciler.manifests.writing.replace import Replacement, replace_files, rep
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.project import Project
+from reconciler.planning.drift import drift_of
 
 
 def accept(
@@ -44,7 +46,7 @@ def accept(
     all files as they were, when one cannot be written.
     """
     plan = drift.plan
-    unknown = _unknown(desired, addresses)
+    unknown = _unknown(desired, addresses, drift.without_manifest)
     chosen = [change for change in plan.changes if not addresses or change.address in addresses]
     errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
     if errors and (chosen or addresses):
@@ -55,8 +57,13 @@ def accept(
         )
     edits: list[Edit] = []
     refused: list[Refusal] = [Refusal(address, "", why) for address, why in unknown.items()]
+    records: list[StateRecord] = []
     for change in chosen:
         found = drift.drifted[change.address]
+        if found.resource is None and found.live is not None and found.live.present:
+            now = {field.path: field.after for field in change.fields}
+            records.append(replace(found.record, applied={**found.record.applied, **now}))
+            continue
         for field in change.fields:
             made = _edit(found, field, desired.policies)
             if isinstance(made, Diagnostic):
@@ -72,31 +79,55 @@ def accept(
         return Acceptance((), sorted(refused, key=_order), plan.changes, others)
     replace_files(replacements)
     moved = {change.address for change in chosen}
-    accepted.sort(key=lambda item: (item.span.file, item.span.line, item.span.column))
-    resources = {address: found.resource for address, found in drift.drifted.items()}
+    accepted.sort(key=lambda item: item.span or ())
+    resources = {to: found.resource for to, found in drift.drifted.items() if found.resource is not None}
     remarks = list(_unapplied_edits(accepted, chosen))
     if environments is not None:
         remarks += shared_values(accepted, resources, environments)
+    kept = {record.address for record in records}
+    accepted += (
+        Accepted(change.address, field.path, None, field.before, field.after)
+        for change in chosen
+        if change.address in kept
+        for field in change.fields
+    )
     return Acceptance(
         accepted,
         (),
         tuple(change for change in plan.changes if change.address not in moved),
         quiet=[address for address in addresses if address not in moved],
         remarks=remarks,
+        records=records,
     )
+
+
+async def keep_records(project: Project, records: Collection[StateRecord]) -> None:
+    """Store `records`, as `accept` made them. Raises Refused where one has changed meanwhile."""
+    actor = project.actor(project.new_id())
+    for record in records:
+        async with actor.leased(project.store, [record.scope]) as lease:
+            now = (await project.store.load()).records.get(record.address)
+            if now is None or now.serial != record.serial:
+                raise Refused(
+                    f"the record of `{record.address}` has changed meanwhile", (), help="run this again"
+                )
+            entry = actor.decided({"accepted": record.id}, record.address)
+            await project.store.commit(lease, [entry], [record])
 
 
 def _order(refusal: Refusal) -> tuple[str, str]:
     return str(refusal.address), refusal.path
 
 
-def _unknown(desired: Desired, addresses: Collection[Address]) -> Mapping[Address, Diagnostic]:
-    declared = {resource.address for resource in desired.resources}
+def _unknown(
+    desired: Desired, addresses: Collection[Address], without_manifest: Collection[Address]
+) -> Mapping[Address, Diagnostic]:
+    declared = {resource.address for resource in desired.resources} | set(without_manifest)
     names = [str(address) for address in declared] if set(addresses) - declared else []
     drift = command("drift")
     return {
         address: cannot_accept(
-            f"no manifest given declares `{address}`",
+            f"no manifest given declares `{address}`, and no record that was compared has this address",
             None,
             did_you_mean(str(address), names) or f"`{drift}` lists what has drifted",
             (drift,),
@@ -133,6 +164,8 @@ def _edit(
     Or why there is none that leaves nothing to do.
     """
     resource, live = drifted.resource, field.after
+    if resource is None:
+        return _not_there(drifted.record.address, field, None)
     kind = find_kinds()[resource.address.kind]
     path = ("spec", field.path)
     problem = (
@@ -158,18 +191,22 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
             "the next apply meets it again; or change it in the policy that gives it",
         )
     if field.path == "id":
-        forget = command("state", "forget", address)
-        return cannot_accept(
-            f"`{address}` ({field.before}) does not exist on the platform, so there is no value to accept",
-            resource.span("metadata", "name"),
-            f"check the token and the app first; if it was really deleted, remove its manifest and run "
-            f"`{forget}`",
-            (forget,),
-        )
+        return _not_there(address, field, resource.span("metadata", "name"))
     return cannot_accept(
         f"`{address}`: a secret's value cannot be read back, the platform only shows that it has changed",
         resource.span("metadata", "name"),
         "put the new value into its source, or let the next apply set yours again",
+    )
+
+
+def _not_there(address: Address, field: FieldChange, name: Span | None) -> Diagnostic:
+    """`name`: where the manifest names it; None without a manifest."""
+    forget, remove = command("state", "forget", address), "remove its manifest and " if name else ""
+    return cannot_accept(
+        f"`{address}` ({field.before}) does not exist on the platform, so there is no value to accept",
+        name,
+        f"check the token and the app first; if it was really deleted, {remove}run `{forget}`",
+        (forget,),
     )
 
 
@@ -212,6 +249,7 @@ def _another_place(
 def _left_to_do(kind: Kind, drifted: Drifted, field: FieldChange) -> Diagnostic | None:
     """A refusal where drift or plan would go on about a field that the manifest asks for as it is."""
     resource, record, live = drifted.resource, drifted.record, drifted.live
+    assert resource is not None
     change, _ = drift_of(kind, record, resource, live)
     subject = Subject(resource.address, resource, record, live, record.created_at)
     left = [*(change.fields if change is not None else ()), *kind.compare(subject)]

@@ -19,10 +19,10 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Change, Effect, FieldChange
 from reconciler.core.steps import Plan
-from reconciler.drift.compare import change_of
 from reconciler.drift.find import Drift
 from reconciler.kinds import find_kinds
 from reconciler.manifests.writing.replace import Replacement, replace_files
+from reconciler.planning.drift import change_of
 
 FILE_NAME = "drift-baseline.json"
 FORMAT_VERSION = "1"
@@ -113,8 +113,8 @@ def only_new(drift: Drift, baseline: Baseline) -> tuple[Plan, int]:
         if len(new) == len(change.fields):
             changes.append(change)
         elif new:
-            kind = find_kinds()[change.address.kind]
-            changes.append(change_of(kind, drift.drifted[change.address].record, new))
+            kind, found = find_kinds()[change.address.kind], drift.drifted[change.address]
+            changes.append(change_of(kind, found.record, found.resource, new))
     left_out = len(plan.changes) - len(changes)
     return replace(plan, changes=tuple(changes), unchanged=plan.unchanged + left_out), known
 

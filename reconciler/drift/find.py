@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, error
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, as_warning, error
 from reconciler.core.model import (
+    DELETION_SENT,
     Action,
     Address,
     Change,
@@ -21,16 +21,16 @@ from reconciler.core.model import (
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
-from reconciler.drift.compare import change_of, drift_of, unmanaged_change
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, located
+from reconciler.kinds.roles import HasObjectives, is_remade, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
-from reconciler.planning.decide import many_missing, may_be_invisible, recorded_twice
+from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
+from reconciler.planning.drift import change_of, drift_of, unmanaged_change
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
@@ -38,9 +38,12 @@ from reconciler.planning.unread import Unread
 
 
 class Drifted(Struct, frozen=True):
-    """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere)."""
+    """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere).
 
-    resource: Resource
+    `resource`: None where no manifest names it any more.
+    """
+
+    resource: Resource | None
     record: StateRecord
     live: Any
 
@@ -49,16 +52,19 @@ class Drift(Struct, frozen=True):
     """A plan without steps, and behind each of its changes what was compared.
 
     `unmanaged`: what moved of fields that no manifest says; the plan has no change for it.
+    `without_manifest`: the addresses that were compared and that no manifest names.
     """
 
     plan: Plan
     drifted: Mapping[Address, Drifted]
     unmanaged: Sequence[Change] = ()
+    without_manifest: Collection[Address] = ()
 
     @property
     def declared(self) -> Mapping[Address, Span]:
         """Where the names of resources that drifted stand."""
-        spans = {address: each.resource.span("metadata", "name") for address, each in self.drifted.items()}
+        resources = {address: each.resource for address, each in self.drifted.items()}
+        spans = {to: each.span("metadata", "name") for to, each in resources.items() if each is not None}
         return {address: span for address, span in spans.items() if span is not None}
 
 
@@ -78,17 +84,28 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
         wanted[resource.address], expired = in_force(resource, project.clock.now())
         problems += expired
     by_read: dict[Read, list[StateRecord]] = {}
-    unseen: Counter[Kind] = Counter()
+    unseen: Counter[str] = Counter()
     bad = bad_records(kinds, records, wanted)
-    for record in records.values():
-        kind = kinds.get(record.address.kind)
-        if kind is None or record.address not in wanted or record.address in bad:
+
+    def in_focus(address: Address) -> bool:
+        return desired.focus is None or address in desired.focus
+
+    outside = {
+        each.address
+        for each in records.values()
+        if each.address not in wanted and not (in_focus(each.address) and desired.selected(each))
+    }
+    outside |= declared.keys() - wanted.keys()
+    for address, record in records.items():
+        if address in outside or address in bad:
             continue
-        read = located(kind, record.address, record.id, project.capabilities, record=record)
+        kind = kinds.get(address.kind)
+        read = located(kind, address, record.id, project.capabilities, record=record) if kind else None
         if read is not None:
             by_read.setdefault(read, []).append(record)
         else:
-            unseen[kind] += 1
+            why = kind.unreadable if kind else "this version of reconcile does not know the kind"
+            unseen[f"{address.kind}: {{}} recorded, not compared ({why})"] += 1
     owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
@@ -99,14 +116,15 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     missing: list[StateRecord] = []
     unmanaged: list[Change] = []
     unread = Unread()
-    questions = _Objectives(unread)
+    more = _MoreAnswers(unread)
 
-    def judge(found: Drifted, more: Sequence[FieldChange] = ()) -> None:
+    def judge(found: Drifted, missed: Sequence[FieldChange] = ()) -> None:
         kind = kinds[found.record.address.kind]
         change, ignored = drift_of(kind, found.record, found.resource, found.live)
         remarks.extend(ignored)
-        if more:
-            change = change_of(kind, found.record, [*(change.fields if change is not None else ()), *more])
+        if missed:
+            fields = [*(change.fields if change is not None else ()), *missed]
+            change = change_of(kind, found.record, found.resource, fields)
         if change is not None:
             changes.append(change)
             drifted[change.address] = found
@@ -122,26 +140,28 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             return
         by_id = {item.id: item for item in observation.objects}
         for record in by_read[read]:
-            kind, resource = kinds[record.address.kind], wanted[record.address]
+            kind, resource = kinds[record.address.kind], wanted.get(record.address)
             live = by_id.get(record.id)
             if live is None and may_be_invisible(record, project.clock.now()):
                 continue
-            if live is None:
-                missing.append(record)
-            elif (unusable := bad_object(resource, live)) is not None:
-                problems.append(unusable)
-                continue
             found = Drifted(resource, record, live)
-            if live is not None and live.present:
-                if (aside := unmanaged_change(kind, record, resource, live)) is not None:
-                    unmanaged.append(aside)
-                if questions.ask(kind, found, observation.at):
+            subject = Subject(record.address, resource, record, live, observation.at, project.capabilities)
+            if live is None and not (resource is None and not subject.to_delete):
+                missing.append(record)
+            if live is not None and resource is not None:
+                if (unusable := bad_object(resource, live)) is not None:
+                    problems.append(unusable)
                     continue
-            judge(found)
+                if live.present and (aside := unmanaged_change(kind, record, resource, live)) is not None:
+                    unmanaged.append(aside)
+            if not more.ask(kind, found, subject):
+                judge(found)
 
     await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
-    await read_all(project, questions.reads(), questions.answer)
-    for found, missed in questions.answers():
+    await read_all(project, more.reads(), more.answer)
+    absent: list[Diagnostic] = []
+    for found, missed, told in more.answers():
+        absent.extend(told)
         judge(found, missed)
     problems += unread.diagnostics()
     problems += lookalikes.unread()
@@ -152,16 +172,11 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     wave = many_missing(missing, compared)
     if wave is not None:
         problems.append(wave)
+    remarks += (each for each in absent if wave is None or each.code != "object-missing")
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
         problems.insert(0, state_missing(project.state_url, nothing))
 
-    def in_focus(address: Address) -> bool:
-        return desired.focus is None or address in desired.focus
-
-    outside = [
-        each.address for each in records.values() if not in_focus(each.address) or not desired.selected(each)
-    ]
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -175,16 +190,18 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(problem for address, problem in followed.refused.items() if in_focus(address)),
             *followed.diagnostics,
             *recorded_twice(kinds, records, in_focus),
-            *(problem for address, problem in bad.items() if address in wanted),
+            *(problem for address, problem in bad.items() if address not in outside),
             *problems,
             *(await _unrecorded(project, wanted, records, declared) if state.lineage else ()),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
-            *map(_not_compared, unseen.items()),
+            *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
         unchanged=compared - len(changes),
-        outside=len({*declared, *outside} - wanted.keys()),
+        outside=len(outside),
     )
-    return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)))
+    recorded = (record.address for group in by_read.values() for record in group)
+    without = frozenset(address for address in recorded if address not in wanted)
+    return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)), without)
 
 
 async def _unrecorded(
@@ -251,24 +268,27 @@ def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:
     return kind.create(subject).action is not Action.NOOP
 
 
-class _Objectives:
-    """Which objectives are missed. Asked once all objects are known: each may take a read of its own."""
+class _MoreAnswers:
+    """What takes a read of its own, asked once all objects are known: objectives, and what is left of one
+    that is gone.
+    """
 
     def __init__(self, unread: Unread) -> None:
         self._unread = unread
-        self._asked: list[tuple[HasObjectives, Drifted, Subject, Sequence[Read]]] = []
+        self._asked: list[tuple[Kind, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}
 
-    def ask(self, kind: Kind, found: Drifted, at: datetime) -> bool:
-        """Whether there is anything to read first. `at`: the platform's time."""
-        role = kind.role(HasObjectives)
-        if role is None:
-            return False
-        subject = Subject(found.record.address, found.resource, found.record, found.live, at)
-        reads = role.objective_reads(subject)
-        if reads:
-            self._asked.append((role, found, subject, reads))
-        return bool(reads)
+    def ask(self, kind: Kind, found: Drifted, subject: Subject) -> bool:
+        """Whether there is more to be said than the object itself shows."""
+        live, objectives, reads = found.live, kind.role(HasObjectives), list[Read]()
+        if live is not None and live.present:
+            reads += objectives.objective_reads(subject) if objectives is not None else ()
+            if not reads:
+                return False
+        elif live is not None or found.resource is None:
+            reads += kind.hints(subject)
+        self._asked.append((kind, found, subject, reads))
+        return True
 
     def reads(self) -> Sequence[Read]:
         return list(dict.fromkeys(read for *_, reads in self._asked for read in reads))
@@ -277,20 +297,21 @@ class _Objectives:
         self._answers[read] = observation
         self._unread.answered(observation)
 
-    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange]]]:
-        """Each object with what it misses, as far as that can be told."""
-        for role, found, subject, reads in self._asked:
+    def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
+        """Each object with what it misses, and what to say of one that is gone."""
+        for kind, found, subject, reads in self._asked:
             answers = {read: self._answers[read] for read in reads}
+            extra = {read.shape: each.objects for read, each in answers.items() if each.complete}
+            subject = replace(subject, extra=extra)
+            if found.live is None or not found.live.present:
+                again = found.resource is not None and is_remade(kind, subject)
+                if not found.record.applied.get(DELETION_SENT):  # else it was us
+                    yield found, (), () if again else [as_warning(gone(kind, subject))]
+                continue
             for read, observation in answers.items():
                 if not observation.complete:
                     problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
                     self._unread.add(observation.cause, problem, [found.record.address])
             complete = all(observation.complete for observation in answers.values())
-            extra = {read.shape: observation.objects for read, observation in answers.items()}
-            yield found, role.missed(replace(subject, extra=extra)) if complete else ()
-
-
-def _not_compared(unseen: tuple[Kind, int]) -> Diagnostic:
-    kind, count = unseen
-    message = f"{kind.name}: {count} recorded, not compared ({kind.unreadable})"
-    return Diagnostic("not-compared", Severity.INFO, message)
+            objectives = kind.role(HasObjectives)
+            yield found, objectives.missed(subject) if objectives is not None and complete else (), ()

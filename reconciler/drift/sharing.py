@@ -38,7 +38,7 @@ def shared_values(
     own = f"{environments.folder}/{environments.chosen or 'NAME'}"
     alone = f"`{environments.chosen}`" if environments.chosen else "one environment"
     for each in accepted:
-        if environments.shared(each.span.file):
+        if each.span is not None and environments.shared(each.span.file):
             before, after = scalar(each.before), scalar(each.after)
             entry = patch(resources[each.address], ("spec", each.path), each.after)
             yield warning(

@@ -14,6 +14,7 @@ from reconciler.core.model import READY_AFTER, made_at, took_s
 from reconciler.core.steps import Result, Step, UnlessRecorded
 from reconciler.execution.for_each import send_each
 from reconciler.execution.recorder import Unrecorded
+from reconciler.execution.restarts import served_by
 from reconciler.execution.run import Run
 from reconciler.execution.sending import mutate
 from reconciler.execution.traffic import Unsent
@@ -71,10 +72,12 @@ class Executor:
         blocker = next((id for id in step.after if self._run.results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._run.results[blocker].outcome}")
-        if step.if_owed and not any(map(self._run.recorder.owes_restart, step.if_owed.addresses)):
-            return self._run.result(step, "done", "not needed: no restart is owed")
         started = self._run.clock.monotonic()
         try:
+            if step.if_owed and not await self._is_owed(step, step.if_owed.machine):
+                if step.address not in {each.address for each in self._run.recorder.owing(step.address)}:
+                    return self._run.result(step, "done", "not needed: no restart is owed")
+                return self._skip(step, f"{step.if_owed.machine} is not seen to hold what owes it; run again")
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._run.result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
@@ -104,6 +107,13 @@ class Executor:
         elapsed_s = self._run.clock.monotonic() - started
         self._run.reporter.step_finished(step, result.outcome, elapsed_s, result.error or result.id or "")
         return result
+
+    async def _is_owed(self, step: Step, machine: str) -> bool:
+        """Whether `machine` is to be restarted: found out once, before the first call of its restart."""
+        recorder = self._run.recorder
+        if machine not in recorder.served:
+            recorder.served[machine] = await served_by(self._run, machine, recorder.owing(step.address))
+        return bool(recorder.served[machine])
 
     def _is_recorded(self, step: Step, name: str) -> bool:
         record = self._run.recorder.records.get(step.address)

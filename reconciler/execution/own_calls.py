@@ -129,10 +129,8 @@ class OwnCalls:
                 return f"DELETE {path} would delete what was not recorded with certainty before this run"
             if recorded.lifecycle.deletion is not Deletion.DELETE:
                 return f"DELETE {path} would delete what is recorded with lifecycle deletion: retain"
-        sharing = step.if_owed.addresses if step.if_owed is not None else ()
-        for each in dict.fromkeys((address, *sharing)):
-            if not any(self._is(own, step, path) for own in self._own(each, records)):
-                return f"{call.method} {path} is not a call of `{each}`"
+        if not any(self._is(own, step, path) for own in self._own(address, records)):
+            return f"{call.method} {path} is not a call of `{address}`"
         return ""
 
     def reads(self, address: Address, read: Read, records: Records) -> bool:
@@ -168,7 +166,7 @@ class OwnCalls:
         return (
             own.method == call.method
             and _is_at(own, call.service, path)
-            and own.if_owed == (step.if_owed is not None)
+            and own.if_owed == (step.if_owed.machine if step.if_owed is not None else "")
             and all(self._holds(want, body.get(name)) for name, want in own.body.items())
             and (ANY not in own.path or not self._is_anothers(step, path))
         )

@@ -34,6 +34,8 @@ from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
+Served = Mapping[Address, Collection[Obligation]]
+
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
     """`record` with `binding` applied; None if there is neither a record nor an object to record."""
@@ -90,6 +92,8 @@ class Recorder:
         self._by = by
         self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
         self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
+        self._writing: Counter[Address] = Counter()  # records that a commit under way replaces
+        self.served: dict[str, Served] = {}  # by machine, what its restart settles
         self.unrecorded = False
         self.records = dict(records)
         self._ids = Counter(record.id for record in records.values())
@@ -98,8 +102,10 @@ class Recorder:
         """Those of the records as they stand, also later: each create asks for them."""
         return self._ids.keys()
 
-    def owes_restart(self, address: Address) -> bool:
-        return address in self.records and bool(self.records[address].obligations)
+    def owing(self, address: Address) -> Sequence[StateRecord]:
+        """The records of the scope of `address` that owe a restart."""
+        scope = self._lease_of(address).scope
+        return [each for each in self.records.values() if each.obligations and each.scope == scope]
 
     async def start(
         self,
@@ -241,13 +247,20 @@ class Recorder:
         known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
         put = [replace(record, applied={**known, **applied})]
         if step.if_owed is not None and step.if_owed.settles:
-            put = self._settled(put[0], step.if_owed.addresses)
+            put = self._settled(put[0], self.served[step.if_owed.machine])
         await self._outcome(entry, put)
 
-    def _settled(self, record: StateRecord, addresses: Sequence[Address]) -> list[StateRecord]:
-        """`record` and the records at `addresses`, without an owed restart."""
-        others = [self.records[each] for each in addresses if each != record.address and each in self.records]
-        return [replace(each, obligations=()) for each in (record, *others)]
+    def _settled(self, record: StateRecord, served: Served) -> list[StateRecord]:
+        """`record` and the others of `served`, without what they owed when the restart began.
+
+        One that another task is storing goes on owing: one restart too many loses nothing.
+        """
+        free = [self.records[each] for each in served if each in self.records and not self._writing[each]]
+        after = {each.address: each for each in (*free, record)}
+        for address in after.keys() & served.keys():
+            left = [owed for owed in after[address].obligations if owed not in served[address]]
+            after[address] = replace(after[address], obligations=tuple(left))
+        return list(after.values())
 
     async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
         await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))
@@ -366,7 +379,12 @@ class Recorder:
     async def _commit(
         self, entry: JournalEntry, put: Sequence[StateRecord] = (), remove: Sequence[Address] = ()
     ) -> None:
-        self._keep(await self._store.commit(self._lease_for(entry), [entry], put, remove), remove)
+        writing = [record.address for record in put]
+        self._writing.update(writing)
+        try:
+            self._keep(await self._store.commit(self._lease_for(entry), [entry], put, remove), remove)
+        finally:
+            self._writing.subtract(writing)
 
     def _lease_for(self, entry: JournalEntry) -> Lease:
         """The lease of the scope that `entry` belongs to: its record's, or else its intent's."""

@@ -289,13 +289,15 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
 
 def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
     """What the reply says is owed; a lost or silent reply leaves it unknown."""
-    if step.effect.owes is None:
+    owes = step.effect.owes
+    if owes is None:
         return None
-    said = dig(reply, step.effect.owes.when)
+    said = dig(reply, owes.when)
     if said is False:
         return None
     certainty: Literal["owed", "unknown"] = "owed" if said is True else "unknown"
-    return Obligation(step.effect.owes.work, step.effect.owes.because, certainty, run.clock.now())
+    machine = str(dig(reply, owes.machine) or "")
+    return Obligation(owes.work, owes.because, certainty, run.clock.now(), machine)
 
 
 async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -> None:

@@ -19,6 +19,7 @@ from reconciler.core.lookup import NOTHING, Lookup
 from reconciler.core.model import (
     Action,
     Address,
+    Deletion,
     FieldChange,
     Impact,
     Lifecycle,
@@ -82,6 +83,11 @@ class Subject(Struct, frozen=True):
         assert self.resource is not None
         return self.resource.spec
 
+    @property
+    def to_delete(self) -> bool:
+        """Whether the manifest is gone, and the object is to go, too."""
+        return self.resource is None and self.lifecycle.deletion is Deletion.DELETE
+
     def known_id(self) -> str | OutputRef:
         """The platform's id, or a reference to the one that an earlier step will bring."""
         if self.live is not None:
@@ -125,14 +131,14 @@ class OwnCall(Struct, frozen=True):
 
     `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
     and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
-    these of its fields must hold. `if_owed`: it is sent only where a restart is owed.
+    these of its fields must hold. `if_owed`: it is sent only where this machine owes a restart.
     """
 
     method: Method
     path: str
     service: str = PLATFORM
     body: Mapping[str, Any] = field(default_factory=dict)
-    if_owed: bool = False
+    if_owed: str = ""
     query: str = ""
     any_of: str = ""
     never: str = ""
@@ -190,7 +196,10 @@ class Kind(ManifestKind):
         return ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """GETs that only tell people more: where one cannot be answered, `extra` lacks it."""
+        """GETs that only tell people more: where one cannot be answered, `extra` lacks it.
+
+        Also of an object without a manifest that is not shown any more.
+        """
         return ()
 
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:

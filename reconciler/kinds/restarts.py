@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
 from reconciler.core.wire import one
 from reconciler.kinds.base import OwnCall, Subject, segment
@@ -46,7 +47,7 @@ def restart_calls(subject: Subject) -> Iterable[OwnCall]:
     """All that a restart may send and wait by, to the machine that the volume is attached to now."""
     yield OwnCall("GET", _machine_path(subject))
     for verb in ("restart", "stop", "start"):
-        yield OwnCall("POST", f"{_machine_path(subject)}/{verb}", if_owed=True)
+        yield OwnCall("POST", f"{_machine_path(subject)}/{verb}", if_owed=subject.live.attached_machine_id)
 
 
 def settled_by_a_stop(subject: Subject) -> bool:
@@ -61,7 +62,12 @@ def loose_reads(subject: Subject) -> Sequence[Read]:
     """The volume itself, before what it owes is dropped: a list may lag behind an attachment."""
     if not (_owes(subject) and _is_loose(subject.live)):
         return ()
-    return (Read(f"/v1/apps/{subject.address.app}/volumes/{segment(subject.live.id)}", one(Volume)),)
+    return (itself(subject.address, subject.live.id),)
+
+
+def itself(address: Address, id: str) -> Read:
+    """The GET of what owes a restart, which names its machine."""
+    return Read(f"/v1/apps/{address.app}/volumes/{segment(id)}", one(Volume))
 
 
 def _is_seen_loose(subject: Subject) -> bool:
@@ -153,6 +159,6 @@ def _machine_step(
         Call("POST", f"{path}/{verb}"),
         after=after,
         wait=wait if "machine.get" in subject.capabilities else None,
-        guard=IfOwed((subject.address,), settles),
+        guard=IfOwed(subject.live.attached_machine_id, settles),
         note=STALE if settles else "",
     )

@@ -12,6 +12,7 @@ from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.intents import Intent
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.restarts import is_held_by
 from reconciler.execution.settling import candidates, left_of_window
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
@@ -217,7 +218,7 @@ async def settle_restarts(
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
-        chosen = [record for record in owing if await _is_held_by(project, record, machine)]
+        chosen = [record for record in owing if await _is_owed_by(project, record, machine)]
         if not chosen:
             raise ReconcilerError(f"no volume of machine {machine} owes a restart")
     free = [str(address) for address in addresses if records.get(address) not in owing]
@@ -229,11 +230,10 @@ async def settle_restarts(
     return {record.address: "the restart is recorded as done" for record in chosen}
 
 
-async def _is_held_by(project: Project, record: StateRecord, machine: str) -> bool:
-    kind = find_kinds()[record.address.kind]
-    read = located(kind, record.address, record.id, project.capabilities, record=record)
-    live = await _read_one(project, read, record.id)
-    return getattr(live, "attached_machine_id", None) == machine
+async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
+    if all(owed.machine == machine for owed in record.obligations):
+        return True
+    return await is_held_by(project.services, record, machine)
 
 
 async def confirm_inferred(project: Project, addresses: Collection[Address]) -> Mapping[Address, str]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error, warning
 from reconciler.core.model import (
     DELETION_SENT,
     Action,
@@ -20,11 +21,14 @@ from reconciler.core.model import (
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
+from reconciler.planning.drift import moved_fields, shown_state
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
 # A new object may be invisible to reads for a while. Source: DESIGN; platform notes.
 NOT_VISIBLE_YET = timedelta(seconds=180)
+
+_LEFT = "left the manifests"
 
 
 def may_be_invisible(record: StateRecord, now: datetime) -> bool:
@@ -123,24 +127,36 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
     return _compare(kind, subject)
 
 
-def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
-    """What happens to a recorded object that no manifest names any more and whose lifecycle says delete."""
-    record = subject.record
+def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) -> Moves:
+    """What happens to a recorded object that no manifest names any more, from what was seen of it."""
+    record, live = subject.record, subject.live
     assert record is not None
-    if listed and subject.live is None and kind.read_alone and record.applied.get(DELETION_SENT):
-        return Moves(
-            Action.FORGET, reason="left the manifests; its deletion was sent, and it does not exist any more"
-        )
-    if listed and subject.live is None:
-        forget = command("state", "forget", subject.address)
-        return Moves(
-            Action.RETAIN,
-            reason="left the manifests; not visible on the platform, either: if it was deleted, run "
-            f"`{forget}`",
-            advice=(forget,),
-        )
-    if listed and not subject.live.present:
-        return Moves(Action.FORGET, reason="left the manifests; the platform shows it as destroyed")
+    keeps = not subject.to_delete
+    if keeps and not listed:
+        return not_seen(kind.unreadable)
+    if listed and live is None and kind.hides_at_first and may_be_invisible(record, now):
+        return not_seen("created a moment ago, not visible yet")
+    if listed and (live is None or not live.present):
+        if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
+            return Moves(
+                Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
+            )
+        if not keeps and live is not None:
+            left = kind.role(ComesBack)
+            how = f"; {left.how_again(subject)}".removesuffix("; ") if left is not None else ""
+            return Moves(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
+        problem = gone(kind, subject)
+        reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
+        return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
+    moved = moved_fields(kind, record, None, live) if live is not None else []
+    told = "".join(f"; `{each.path}` changed: {each.before} -> {each.after}" for each in moved)
+    if keeps:
+        accept = command("drift", "--accept", subject.address)
+        reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
+        if not moved:
+            return Moves(Action.RETAIN, reason=reason)
+        reason += f"; `{accept}` records what is there"
+        return Moves(Action.RETAIN, reason=reason, advice=(accept,))
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
@@ -150,14 +166,13 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool) -> Moves:
             advice=(adopt,),
         )
         return refuse(problem)
-    return kind.remove(subject)
+    moves = kind.remove(subject)
+    return replace(moves, reason=moves.reason + told)
 
 
-def retained() -> Moves:
-    return Moves(
-        Action.RETAIN,
-        reason=f"left the manifests; kept on the platform (lifecycle deletion: {Deletion.RETAIN})",
-    )
+def not_seen(why: str) -> Moves:
+    """What no manifest names stays as it is; `why` nobody could look at it."""
+    return Moves(Action.RETAIN, reason=f"{_LEFT}; not read: {why}")
 
 
 def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
@@ -202,17 +217,35 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
     return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
 
 
-def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
+def _destroyed(kind: Kind, subject: Subject) -> Moves:
     comes_back = kind.role(ComesBack)
     # Made again under the id that the manifest names, it would be refused by the next plan.
     named = subject.resource is not None and subject.resource.adopt_id is not None
     again = comes_back.again(subject) if comes_back is not None and not named else None
-    if again is not None:
-        return again
+    return again if again is not None else refuse(gone(kind, subject))
+
+
+def gone(kind: Kind, subject: Subject) -> Diagnostic:
+    """An error for a recorded object that the platform shows as destroyed, or does not show."""
+    record, live, resource = subject.record, subject.live, subject.resource
+    assert record is not None
+    forget, span = command("state", "forget", subject.address), subject.span("metadata", "name")
+    if live is None and resource is not None:
+        return error(
+            "object-missing",
+            f"`{subject.address}` ({record.id}) is recorded but not on the platform",
+            span,
+            help="check the token and the app first: it is not created again automatically; if it was really "
+            f"deleted, run `{forget}`",
+            advice=(forget,),
+        )
+    comes_back = kind.role(ComesBack)
     how = comes_back.how_again(subject) if comes_back is not None else ""
-    forget = command("state", "forget", subject.address)
     place = ".".join(map(str, kind.id_path))
-    if not kind.takes_over:
+    if resource is None:
+        check = "check the token first; " if live is None else ""
+        cure = f"{check}{how}to drop its record, run `{forget}`"
+    elif not kind.takes_over:
         cure = (
             f"if another machine exists, run `{forget}` and write its id as `{place}`; otherwise "
             "remove the manifest"
@@ -220,19 +253,24 @@ def _destroyed(kind: Kind, subject: Subject, record: StateRecord) -> Moves:
     else:
         first = (
             f"remove `{place}` from the manifest, because that object does not exist any more; then, "
-            if named
+            if resource.adopt_id is not None
             else ""
         )
         cure = f"{first}{how}to let the next apply create an empty one, run `{forget}`"
-    return refuse(
-        error(
-            "object-destroyed",
-            f"`{subject.address}` ({record.id}) was destroyed outside reconcile: "
-            f"the platform shows it as {getattr(subject.live, 'state', None) or subject.live.status}",
-            subject.span("metadata", "name"),
-            help=cure,
-            advice=(forget,),
-        )
+    return error(
+        "object-destroyed",
+        f"`{subject.address}` ({record.id}) was destroyed outside reconcile: {_seen(live)}",
+        span,
+        help=cure,
+        advice=(forget,),
+    )
+
+
+def _seen(live: Any) -> str:
+    return (
+        f"the platform shows it as {shown_state(live)}"
+        if live is not None
+        else "the platform does not show it"
     )
 
 
@@ -241,20 +279,10 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     assert record is not None
     if is_remade(kind, subject):
         return kind.create(subject)
-    span, forget = subject.span("metadata", "name"), command("state", "forget", subject.address)
     if subject.live is not None:
-        return _destroyed(kind, subject, record)
+        return _destroyed(kind, subject)
     if kind.hides_at_first and may_be_invisible(record, now):
         return Moves(
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
-    return refuse(
-        error(
-            "object-missing",
-            f"`{subject.address}` ({record.id}) is recorded but not on the platform",
-            span,
-            help="check the token and the app first: it is not created again automatically; if it was really "
-            f"deleted, run `{forget}`",
-            advice=(forget,),
-        )
-    )
+    return refuse(gone(kind, subject))

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, error
-from reconciler.core.model import Action, Address, Deletion, Resource, StateRecord, owed_work
+from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, as_warning, error
+from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
 from reconciler.kinds.origins import absent_origins, unknown_origin
@@ -20,9 +20,9 @@ from reconciler.planning.decide import (
     inferred_warning,
     many_missing,
     may_be_invisible,
+    not_seen,
     recorded_twice,
     refuse,
-    retained,
     unprotected,
 )
 from reconciler.planning.ids import bad_records
@@ -121,7 +121,8 @@ class Deciding:
         if not self._subjects.in_focus(address):
             self._take_unplanned(seen)
         elif subject.resource is None:
-            self._add(seen, self._decide_left(seen))
+            left = decide_left(seen.kind, subject, listed=seen.listed, now=self._request.context.at)
+            self._add(seen, left)
         elif not seen.listed or holds_secrets(seen.kind):
             self._last[address] = seen
         else:
@@ -212,13 +213,6 @@ class Deciding:
                 return recorded_elsewhere(seen.kind, resource, id, owner)
         return None
 
-    def _decide_left(self, seen: Seen) -> Moves:
-        record = seen.subject.record
-        assert record is not None
-        if record.lifecycle.deletion is not Deletion.DELETE:
-            return retained()
-        return decide_left(seen.kind, seen.subject, listed=seen.listed)
-
     def _add(self, seen: Seen, moves: Moves) -> None:
         subject = seen.subject
         if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
@@ -247,18 +241,22 @@ class Deciding:
             return
         span = subject.span("metadata", "app" if address.app else "name") if resource is not None else None
         question = error("unreadable", f"cannot read `{address}`: {problem}", span)
-        self._builder.refuse(address, problem, id=record.id if record is not None else None)
+        if resource is None and record is not None and not subject.to_delete:
+            self._builder.keep(record, not_seen(problem).reason)
+            question = as_warning(question)
+        else:
+            self._builder.refuse(address, problem, id=record.id if record is not None else None)
         self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
         record = seen.subject.record
         if record is None or may_be_invisible(record, self._request.context.at):
             return
-        if (
-            seen.subject.resource is None
-            or seen.kind.remake_missing
-            or not is_remade(seen.kind, seen.subject)
-        ):
+        if seen.subject.resource is None:
+            counts = seen.subject.to_delete  # nothing is ever sent about what is kept
+        else:
+            counts = seen.kind.remake_missing or not is_remade(seen.kind, seen.subject)
+        if counts:
             self._missing.append(record)
 
     # --- all of them ---

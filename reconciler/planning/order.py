@@ -29,19 +29,10 @@ def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step
             if keeper is group:
                 continue
             position = next(at for at, each in enumerate(keeper) if each.call == step.call)
-            kept = keeper[position]
             before = [each.id for each in group[: group.index(step)] if not each.if_owed][-1:]
-            keeper[position] = _also_for(kept, step, before)
+            keeper[position] = replace(keeper[position], after=(*keeper[position].after, *before))
             group.remove(step)
     return [group for group in ordered if group]
-
-
-def _also_for(kept: Step, other: Step, before: Sequence[str]) -> Step:
-    """`kept`, sent also where an address of `other`, the same call, owes a restart."""
-    assert kept.if_owed is not None
-    assert other.if_owed is not None
-    guard = replace(kept.if_owed, addresses=(*other.if_owed.addresses, *kept.if_owed.addresses))
-    return replace(kept, after=(*kept.after, *before), guard=guard)
 
 
 def order_steps(

@@ -38,9 +38,11 @@ class Planner:
         self._deciding.unread.answered(observation)
         if self._reading.leaves_unchanged(read, observation):
             self._deciding.pass_over(self._reading.pass_over(read))
+            for seen in self._reading.left(read, observation):
+                self._deciding.take(seen)
             return
-        for seen in self._reading.answer(read, observation):
-            self._deciding.take(seen)
+        for each in self._reading.answer(read, observation):
+            self._deciding.take(each)
 
     def about(self, read: Read) -> Sequence[Address]:
         return self._reading.about(read)

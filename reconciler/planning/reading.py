@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.lookup import Lookup
-from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
+from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
@@ -107,11 +107,9 @@ class Reading:
         if request.focus is not None:
             self._add_companions()
         for record in subjects.left:
-            if record.address in unusable:
+            if record.address in unusable or record.address in refused:
                 continue
-            # A retained object needs no look at the platform.
-            deletes = record.lifecycle.deletion is Deletion.DELETE
-            read = subjects.read_of_left(record) if deletes else None
+            read = subjects.read_of_left(record)
             if read is not None:
                 self._group(read).left.append(record)
             else:
@@ -147,15 +145,20 @@ class Reading:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
 
     def leaves_unchanged(self, read: Read, observation: Observation) -> bool:
-        """Whether it is certain that the answer to one of `reads` leaves all that it is about as it is."""
-        group = self._groups[read]
-        if not group.resources or group.left:
-            return False
-        return self._unchanged.leaves(group.resources, observation)
+        """Whether it is certain that the answer to one of `reads` leaves all that manifests name as it is."""
+        resources = self._groups[read].resources
+        return bool(resources) and self._unchanged.leaves(resources, observation)
 
     def pass_over(self, read: Read) -> int:
-        """Take such an answer: of how many subjects."""
-        return len(self._groups.pop(read).resources)
+        """Take such an answer: of how many resources. `left` shows the rest."""
+        group = self._groups[read]
+        count, group.resources = len(group.resources), []
+        return count
+
+    def left(self, read: Read, observation: Observation) -> Iterator[Seen]:
+        """What an answer that was passed over shows of records without a manifest."""
+        group = self._groups.pop(read)
+        yield from (seen for seen in self._left(group, read, observation) if not self._held_back(seen))
 
     def answer(self, read: Read, observation: Observation) -> Iterator[Seen | Unreadable]:
         """What the answer to one of `reads` shows; subjects that need more answers are held back."""
@@ -179,7 +182,7 @@ class Reading:
         extra, hints, alone = set[Read](), frozenset[Read](), self._read_alone(seen)
         kind, subject = seen.kind, seen.subject
         if self._subjects.in_focus(subject.address):
-            if subject.live is not None:
+            if subject.live is not None or subject.resource is None:
                 extra = set(kind.extra_reads(subject))
                 hints = frozenset(kind.hints(subject)) - extra
             elif subject.record is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.diagnostics import Diagnostic, as_warning, error, has_errors
 from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 
@@ -44,7 +44,7 @@ class Unread:
                 notes=(f"the first one: {problems[0].message}",),
                 help="nothing was changed; run again when it answers",
             )
-            yield replace(problem, addresses=addresses)
+            yield replace(problem if has_errors(problems) else as_warning(problem), addresses=addresses)
 
 
 def _place(problem: Diagnostic) -> tuple[str, int, str]:

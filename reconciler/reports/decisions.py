@@ -19,6 +19,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     "confirmed": lambda data, address: f"{address} is {data.get('id')}",
     "restarted": lambda data, address: f"the restart owed for {address} is done",
     "dismissed": lambda data, address: f"{_listed(data['dismissed'])} may exist beside {address}",
+    "accepted": lambda data, address: f"the changes of {address} ({data['accepted']}) are as they should be",
     "forget": lambda data, address: f"the record of {address} ({data['forget']}) was dropped",
     "claimed": lambda data, address: f"the untracked object {data['claimed']} is not reported any more",
     "unclaimed": lambda data, address: f"{data['unclaimed']} has no record: {data.get('because')}",

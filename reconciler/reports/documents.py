@@ -65,14 +65,17 @@ def drift_document(
     plan: Plan,
     unmanaged: Sequence[Change] = (),
     *,
+    without_manifest: int = 0,
     only_new: bool = False,
     diagnostics: Sequence[Diagnostic] | None = None,
 ) -> dict[str, Any]:
-    """`unmanaged`: what moved of fields that no manifest says. `only_new`: what is known was left out."""
+    """See `DriftReport`."""
     document = plan_document(plan, diagnostics=diagnostics)
     del document["steps"]
     if only_new:
         document["only_new"] = True
+    if without_manifest:
+        document["without_manifest"] = without_manifest
     document["unmanaged"] = [
         {
             "address": str(change.address),
@@ -198,7 +201,7 @@ def _step(step: Step) -> dict[str, Any]:
     if step.effect.owes is not None:
         document["owes"] = {"work": step.effect.owes.work, "when": step.effect.owes.when}
     if step.if_owed:
-        document["if_owed"] = [str(address) for address in step.if_owed.addresses]
+        document["if_owed"] = step.if_owed.machine
     if isinstance(step.guard, UnlessRecorded):
         document["unless_recorded"] = step.guard.field
     if step.lane:

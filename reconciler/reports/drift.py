@@ -37,11 +37,13 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
         return
     for each in acceptance.accepted:
         values = f"{_json(each.before)} -> {_json(each.after)}"
-        yield f"  {each.span.place}: {each.path}: {values}"
-    files = len({each.span.file for each in acceptance.accepted})
+        yield f"  {each.span.place if each.span is not None else each.address}: {each.path}: {values}"
+    files = len({each.span.file for each in acceptance.accepted if each.span is not None})
     if acceptance.accepted:
         objects = len({each.address for each in acceptance.accepted})
-        yield f"Accepted: {counted(objects, 'object')} in {counted(files, 'file')}; {_still(acceptance)}"
+        places = [counted(files, "file")] if files else []
+        places += ["the state"] if acceptance.records else []
+        yield f"Accepted: {counted(objects, 'object')} in {' and '.join(places)}; {_still(acceptance)}"
     elif not acceptance.quiet:
         yield "Nothing to accept."
 
@@ -61,12 +63,13 @@ def _named(addresses: set[Address]) -> str:
 
 
 def _accepted_document(each: Accepted) -> dict[str, Any]:
+    span = each.span
     return {
         "address": str(each.address),
         "path": each.path,
-        "file": each.span.file,
-        "line": each.span.line,
-        "column": each.span.column,
+        "file": span.file if span is not None else None,
+        "line": span.line if span is not None else None,
+        "column": span.column if span is not None else None,
         "before": each.before,
         "after": each.after,
     }

@@ -11,7 +11,7 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import PLATFORM, Call, Method, OutcomeWord, Result, Step
-from reconciler.drift.compare import UNMANAGED
+from reconciler.planning.drift import UNMANAGED
 from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
 
 # What stands in the first line of a report, which is never cut.

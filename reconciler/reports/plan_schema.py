@@ -134,7 +134,7 @@ _STEP_TOO = {
         }
     ),
     "owes": _object({"work": _TEXT, "when": _TEXT}),
-    "if_owed": _texts("Only sent if one of these resources still owes a restart."),
+    "if_owed": {**_TEXT, "description": "Only sent if this machine still owes a restart."},
     "unless_recorded": {**_TEXT, "description": "Not sent if this field is recorded already."},
     "lane": {**_TEXT, "description": "Steps of one lane run one after another."},
 }

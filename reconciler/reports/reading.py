@@ -93,6 +93,7 @@ class _PlanDocument(_Planned):
 class _DriftDocument(_Planned):
     unmanaged: list[UnmanagedPart]
     only_new: bool = False
+    without_manifest: Whole = 0
 
     def value(self) -> Report:
         plan = self.plan()
@@ -102,7 +103,11 @@ class _DriftDocument(_Planned):
             moved[each.address] = replace(known, fields=(*known.fields, *each.fields))
         unmanaged = tuple(moved.values())
         return DriftReport(
-            plan=plan, unmanaged=unmanaged, only_new=self.only_new, diagnostics=plan.diagnostics
+            plan=plan,
+            unmanaged=unmanaged,
+            without_manifest=self.without_manifest,
+            only_new=self.only_new,
+            diagnostics=plan.diagnostics,
         )
 
 

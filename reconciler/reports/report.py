@@ -88,12 +88,14 @@ class PlanReport(Report, frozen=True, kw_only=True):
 class DriftReport(Report, frozen=True, kw_only=True):
     """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get.
 
-    `unmanaged`: what moved of fields that no manifest says.
+    `unmanaged`: what moved of fields that no manifest says. `without_manifest`: how many of the objects that
+    were compared no manifest names.
     """
 
     kind = "drift"
     plan: Plan
     unmanaged: Sequence[Change] = ()
+    without_manifest: int = 0
     only_new: bool = False
     note: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)

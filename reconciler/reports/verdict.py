@@ -24,7 +24,12 @@ def of_report(report: Report) -> str:
         case PlanReport():
             return of_plan(report.plan)
         case DriftReport():
-            return of_drift(report.plan, only_new=report.only_new, unmanaged=report.unmanaged)
+            return of_drift(
+                report.plan,
+                only_new=report.only_new,
+                unmanaged=report.unmanaged,
+                without_manifest=report.without_manifest,
+            )
         case ApplyReport():
             return of_apply(report)
         case ValidationReport():
@@ -69,21 +74,25 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
         yield f"{more}{'; see the warnings' if warned else ''}.", None
 
 
-def of_drift(plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = ()) -> str:
-    """`only_new`: what is known was left out of the plan. `unmanaged`: what moved of other fields."""
-    compared = plan.unchanged + len(plan.changes)
+def of_drift(
+    plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = (), without_manifest: int = 0
+) -> str:
+    """See `DriftReport`."""
+    objects = counted(plan.unchanged + len(plan.changes), "recorded object")
+    if without_manifest:
+        objects += f" ({without_manifest} {'has' if without_manifest == 1 else 'have'} no manifest)"
     outside = f"; {plan.outside} not looked at" if plan.outside else ""
     if plan.changes:
         drift = "New drift" if only_new else "Drift"
-        return f"{drift} in {len(plan.changes)} of {counted(compared, 'object')}{outside}."
+        return f"{drift} in {len(plan.changes)} of {objects}{outside}."
     if has_errors(plan.diagnostics):
         return "Drift incomplete: see the errors."
     if only_new:
-        return f"No new drift in {counted(compared, 'object')}{outside}."
+        return f"No new drift in {objects}{outside}."
     if unmanaged:
         moved = counted(sum(len(change.fields) for change in unmanaged), "other field")
-        return f"No drift in the declared fields of {counted(compared, 'object')}; {moved} changed{outside}."
-    return f"No drift: {_are(compared, 'object')} as recorded{outside}."
+        return f"No drift in the declared fields of {objects}; {moved} changed{outside}."
+    return f"No drift in {objects}{outside}."
 
 
 def of_results(results: Sequence[Result]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
+from msgspec.structs import asdict
 from pydantic_core import from_json
 
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
@@ -40,15 +41,7 @@ def encode_record(record: StateRecord) -> str:
             },
             "created_at": record.created_at.isoformat(),
             "source": record.source,
-            "obligations": [
-                {
-                    "work": owed.work,
-                    "because": owed.because,
-                    "certainty": owed.certainty,
-                    "since": owed.since.isoformat(),
-                }
-                for owed in record.obligations
-            ],
+            "obligations": [asdict(owed) | {"since": owed.since.isoformat()} for owed in record.obligations],
             "inferred": record.inferred,
         }
     )
@@ -122,8 +115,7 @@ def _lifecycle(text: bytes) -> Lifecycle:
 @lru_cache(1000)
 def _obligations(text: bytes) -> tuple[Obligation, ...]:
     return tuple(
-        Obligation(owed["work"], owed["because"], owed["certainty"], datetime.fromisoformat(owed["since"]))
-        for owed in _json(text)
+        Obligation(**{**owed, "since": datetime.fromisoformat(owed["since"])}) for owed in _json(text)
     )
 
 

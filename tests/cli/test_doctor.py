@@ -39,6 +39,7 @@ NAMES = [
     "open calls",
     "backups",
     "capabilities",
+    "objects",
 ]
 
 
@@ -103,7 +104,7 @@ def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
 def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
-    assert outcomes(found) == {"state": "problem"}
+    assert outcomes(found) == {"state": "problem", "objects": "warning"}
     assert {"argv": ["reconcile", "state", "init", "--new"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
@@ -119,7 +120,7 @@ def test_a_token_that_is_not_taken_is_told_apart_from_the_rest(
 ) -> None:
     real.fault("GET", "*", "status", status=status, body={"error": "unauthorized"})
     found = checks(calm, code=1)
-    assert outcomes(found) == {"token": "problem", "capabilities": "warning"}
+    assert outcomes(found) == {"token": "problem", "capabilities": "warning", "objects": "warning"}
     assert why in found["token"]["message"]
     assert "RECONCILE_TOKEN" in found["token"]["message"]
 
@@ -212,7 +213,7 @@ def test_another_state_than_the_pinned_one(calm: Project) -> None:
 def test_a_state_that_is_about_another_platform(calm: Project, real: Sandbox) -> None:
     url = real.url.replace("127.0.0.1", "localhost")
     found = checks(calm, code=1, env={"RECONCILE_BASE_URL": url})
-    assert outcomes(found) == {"state": "problem"}
+    assert outcomes(found) == {"state": "problem", "objects": "warning"}
     assert {"argv": ["reconcile", "state", "set-platform", url]} in found["state"]["advice"]
 
 
@@ -301,7 +302,7 @@ def test_a_move_that_ended_half_way_is_named(calm: Project) -> None:
         await store.release(lease)
 
     in_the_state(calm, move)
-    found = checks(calm, code=0)
+    found = checks(calm, code=1)  # nothing shows an app `elsewhere`
     assert found["open calls"]["outcome"] == "warning"
     assert found["open calls"]["message"] == "1 move between scopes did not finish"
 
@@ -337,7 +338,7 @@ def test_capabilities_that_the_platform_has(extended_project: Project, extended:
 def test_manifests_that_hold_errors_do_not_hide_the_rest(calm: Project) -> None:
     calm.write("kind: Nothing\n", "manifests/broken.yaml")
     found = checks(calm, code=1)
-    assert outcomes(found) == {"manifests": "problem"}
+    assert outcomes(found) == {"manifests": "problem", "objects": "warning"}
     assert found["manifests"]["advice"] == [{"argv": ["reconcile", "validate"]}]
 
 

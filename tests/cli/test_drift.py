@@ -38,7 +38,9 @@ def test_drift_is_accepted_and_both_drift_and_plan_are_quiet(
     assert "Accepted: 1 object in 1 file; nothing drifts any more." in told
     assert file.read_text() == before.replace("size_gb: 10", "size_gb: 20")
     with sandbox.recording() as requests:
-        assert project.run("drift", "--accept").out.splitlines()[1].startswith("No drift: 2 objects")
+        assert (
+            project.run("drift", "--accept").out.splitlines()[1].startswith("No drift in 2 recorded objects")
+        )
         assert project.apply().json["changes"] == []
     assert {method for method, _ in requests} == {"GET"}
 
@@ -135,7 +137,9 @@ def test_drift_sends_nothing_but_get_in_any_mode(tmp_path: Path) -> None:
             assert (new["baseline"]["saved_at"], new["baseline"]["known"]) == (None, 0)
             saved = project.json("drift", "--sandbox", "--save-baseline").json
             assert saved["baseline"]["known"] == 3
-            assert "No new drift in 2 objects." in project.run("drift", "--sandbox", "--only-new").out
+            assert (
+                "No new drift in 2 recorded objects." in project.run("drift", "--sandbox", "--only-new").out
+            )
             secret = project.run("drift", "--sandbox", "--accept", code=1)
             assert "a secret's value cannot be read back" in secret.err
             project.run("drift", "--sandbox", "--accept", "Volume/shop/data", code=2)
@@ -165,3 +169,52 @@ def test_a_misuse_is_told_before_anything_is_read(
     monkeypatch.chdir(tmp_path)
     assert run(["drift", *arguments]) == USAGE
     assert told in capsys.readouterr().err
+
+
+def test_what_no_manifest_names_is_compared_told_and_settled(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    """Also the objects that only the state knows: by every verb and format, until a person has answered."""
+    project.write(volume(app, "new"))
+    left = volume(app) + volume(app, "gone") + volume(app, "same")
+    project.write(left + volume(app, "logs", rest="lifecycle: {deletion: delete}"), "manifests/left.yaml")
+    project.apply()
+    project.remove("manifests/left.yaml")
+    ids = {each["name"]: each["id"] for each in sandbox.volumes(app)}
+    quiet = project.run("drift").out
+    assert "No drift in 5 recorded objects (4 have no manifest)." in quiet
+    assert project.run("doctor").code == 0
+    for name in ("data", "logs"):
+        sandbox.edit_volume(ids[name], size_gb=50)
+    sandbox.call("POST", f"/v1/apps/{app}/volumes/{ids['gone']}/snapshots")
+    sandbox.advance(60)
+    sandbox.call("DELETE", f"/v1/apps/{app}/volumes/{ids['gone']}")
+    drift = project.json("drift", code=2).json
+    assert [change["address"].rpartition("/")[2] for change in drift["changes"]] == ["data", "gone", "logs"]
+    assert drift["without_manifest"] == 4
+    gone = only(drift["diagnostics"])
+    assert (gone["code"], gone["severity"]) == ("object-destroyed", "warning")
+    assert "its newest snapshot is vs_" in gone["help"]
+    assert ", kept until " in gone["help"]
+    assert gone["advice"] == [{"argv": ["reconcile", "state", "forget", f"Volume/{app}/gone"]}]
+    part = project.run("drift", "--target", f"Volume/{app}/new").out
+    assert "No drift in 1 recorded object; 4 not looked at." in part
+    for form in ("markdown", "html", "junit", "sarif", "github"):
+        assert "gone" in project.run("drift", "-o", form, code=2).out
+    reasons = {
+        each["address"].rpartition("/")[2]: each["reason"] for each in project.json("plan").json["changes"]
+    }
+    assert "`size_gb` changed: 10 -> 50" in reasons["data"]
+    assert "`size_gb` changed: 10 -> 50" in reasons["logs"]
+    assert "gone: the platform shows it as pending_destroy" in reasons["gone"]
+    assert reasons["same"].endswith("kept on the platform (lifecycle deletion: retain)")
+    doctor = project.run("doctor", code=1).out
+    assert "Drift in 3 of 5 recorded objects" in doctor
+    refused = project.json("drift", "--accept", code=1).json
+    assert only(refused["refused"])["address"] == f"Volume/{app}/gone"
+    accepted = project.run("drift", "--accept", f"Volume/{app}/data", f"Volume/{app}/logs", code=2).out
+    assert f"Volume/{app}/data: size_gb: 10 -> 50" in accepted
+    assert "Accepted: 2 objects in the state; 1 still drifting." in accepted
+    project.run("state", "forget", f"Volume/{app}/gone")
+    assert "No drift in 4 recorded objects (3 have no manifest)." in project.run("drift").out
+    assert "are as they should be" in project.run("history").out

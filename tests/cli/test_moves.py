@@ -49,7 +49,7 @@ def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
         assert addresses(applied) == [f"Volume/{app}/data"]
         shown = applied.run("show", f"Volume/{app}/files").out
         assert shown.splitlines()[1] == f"Volume/{app}/files {made['id']}"
-        assert applied.run("drift").out.splitlines()[1] == "No drift: 1 object is as recorded."
+        assert applied.run("drift").out.splitlines()[1] == "No drift in 1 recorded object."
         applied.apply()
         assert addresses(applied) == [f"Volume/{app}/files"]
         again = applied.json("plan").json

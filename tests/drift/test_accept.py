@@ -91,6 +91,7 @@ def test_one_value_is_one_line_and_every_other_byte_stays(
     assert (done.refused, done.remaining) == ((), ())
     assert changed_lines(text, file.read_bytes()) == lines
     span = done.accepted[0].span
+    assert span is not None
     line = file.read_bytes().decode("utf-8-sig").splitlines()[span.line - 1]
     assert line[span.column - 1 : span.end_column - 1].endswith("20")
     assert quiet(stage)

@@ -1,8 +1,11 @@
 """A restart that an extend leaves owed: recorded with the outcome that caused it, once, and kept."""
 
+from collections.abc import Callable
+
 import pytest
 
-from reconciler.pipeline.apply import run_plan
+from reconciler.execution.executor import Executor
+from reconciler.pipeline.apply import Applied, run_plan
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -189,3 +192,74 @@ async def test_one_restart_settles_what_all_volumes_of_the_machine_owe(stage: St
     assert [path.rpartition("/")[2] for method, path in stage.line.sent if method == "POST"].count(
         "restart"
     ) == 1
+
+
+async def grow(stage: Stage, manifests: str, while_it_begins: Callable[[], object]) -> Applied:
+    """An apply; something happens after its plan was checked, and before its first call."""
+    planned = await plan(stage, manifests)
+
+    def begin(executor: Executor) -> None:
+        while_it_begins()
+
+    return await run_plan(stage.project(), planned, approved_deletes=(), on_executor=begin)
+
+
+def put_on(stage: Stage, machine: str, *names: str) -> None:
+    """`machine`, which may be a new one, holds these volumes, and no other one does."""
+    chosen = [each["id"] for each in stage.volumes() if each["name"] in names]
+    for each in stage.call("GET", "/_sandbox/world", {})["machines"]:
+        held = [mount["volume"] for mount in each["config"]["mounts"] if mount["volume"] not in chosen]
+        stage.call("POST", "/_sandbox/machines", {"app": "shop", "id": each["id"], "volumes": held})
+    stage.call("POST", "/_sandbox/machines", {"app": "shop", "id": machine, "volumes": chosen})
+
+
+def restarted(stage: Stage) -> list[str]:
+    return [path.split("/")[-2] for _, path in stage.line.sent if path.endswith("/restart")]
+
+
+async def test_the_machine_is_restarted_that_held_the_volume_when_it_grew(stage: Stage) -> None:
+    stage.capabilities = frozenset({"machine.restart"})
+    await stage.apply(volume(rest=AUTO))
+    put_on(stage, "m1", "data")
+    applied = await grow(stage, GROWN_AUTO, lambda: put_on(stage, "m2", "data"))
+    assert outcomes(applied) == {EXTEND: "done", RESTART: "skipped"}
+    assert (restarted(stage), len(applied.owed)) == ([], 1)
+    assert outcomes(await stage.apply(GROWN_AUTO)) == {RESTART: "done"}
+    assert (restarted(stage), await owed(stage)) == (["m2"], [])
+
+
+async def test_a_restart_settles_also_what_a_volume_owes_that_came_to_the_machine_later(stage: Stage) -> None:
+    stage.capabilities = frozenset({"machine.restart"})
+    both = "".join(volume(name, rest=AUTO) for name in ("data", "logs"))
+    await stage.apply(both)
+    put_on(stage, "m1", "logs")
+    both = both.replace("size_gb: 10", "size_gb: 20")
+    applied = await grow(stage, both, lambda: put_on(stage, "m1", "data", "logs"))
+    assert (applied.owed, restarted(stage)) == ((), ["m1"])
+
+
+async def test_a_restart_settles_nothing_of_a_volume_that_left_the_machine(stage: Stage) -> None:
+    stage.capabilities = frozenset({"machine.restart"})
+    both = "".join(volume(name, rest=AUTO) for name in ("data", "logs"))
+    await stage.apply(both)
+    put_on(stage, "m1", "data", "logs")
+    both = both.replace("size_gb: 10", "size_gb: 20")
+    applied = await grow(stage, both, lambda: put_on(stage, "m2", "data"))
+    assert (restarted(stage), [str(each.address) for each in applied.owed]) == (["m1"], ["Volume/shop/data"])
+    await stage.apply(both)
+    assert (restarted(stage), await owed(stage)) == (["m1", "m2"], [])
+
+
+async def test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_seen_on_the_machine(
+    stage: Stage,
+) -> None:
+    stage.capabilities = frozenset({"machine.restart"})
+    await stage.apply(volume(rest=AUTO))
+    put_on(stage, "m1", "data")
+    stage.fault(method="PUT", path=PATH, action="drop_after")
+    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": 422})
+    applied = await grow(stage, GROWN_AUTO, lambda: put_on(stage, "m2", "data"))
+    assert (outcomes(applied)[RESTART], restarted(stage)) == ("skipped", [])
+    assert await owed(stage) == [("extended from 10 to 20 GB", "unknown")]
+    await stage.apply(GROWN_AUTO)
+    assert (restarted(stage), await owed(stage)) == (["m2"], [])

@@ -265,13 +265,11 @@ FORGED: Mapping[str, Callable[[Scene], Step]] = {
         scene.step(RESTART), path="/v1/apps/shop/machines/m2/restart"
     ),
     "a restart that nothing asks for": lambda scene: replace(scene.step(RESTART), guard=None),
-    "a restart that clears what another volume owes": lambda scene: replace(
+    "a restart that clears what another machine owes": lambda scene: replace(
         scene.step(RESTART),
-        guard=IfOwed((Address("Volume", "data", "prod"), scene.step(RESTART).address), True),
+        guard=IfOwed("m3", True),
     ),
-    "an update that clears what is owed": lambda scene: replace(
-        scene.step(UPDATE), guard=IfOwed((scene.step(UPDATE).address,), True)
-    ),
+    "an update that clears what is owed": lambda scene: replace(scene.step(UPDATE), guard=IfOwed("m1", True)),
     "a suspend of another machine": lambda scene: call(
         scene.step("Machine/shop/worker#suspend"), path="/v1/apps/shop/machines/m1/suspend"
     ),

@@ -159,13 +159,15 @@ class Played:
     diagnostics: tuple[Diagnostic, ...]
     platform: LivePlatform
     unmanaged: Sequence[Change] | None = None
+    without_manifest: int = 0
 
     def document(self) -> dict[str, Any]:
         reads = {"reads": sorted(self.platform.asked)}
         if self.plan is None:
             return {"diagnostics": diagnostic_documents(self.diagnostics), **reads}
         if self.unmanaged is not None:
-            return drift_document(self.plan, self.unmanaged) | {"steps": []} | reads
+            drift = drift_document(self.plan, self.unmanaged, without_manifest=self.without_manifest)
+            return drift | {"steps": []} | reads
         return plan_document(self.plan) | reads
 
 
@@ -185,7 +187,9 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     desired = with_targets(desired, [Address.parse(each) for each in case.get("targets", ())])
     if case.get("verb") == "drift":
         drift = anyio.run(find_drift, project, desired)
-        return Played(drift.plan, drift.plan.diagnostics, platform, drift.unmanaged)
+        return Played(
+            drift.plan, drift.plan.diagnostics, platform, drift.unmanaged, len(drift.without_manifest)
+        )
     plan = anyio.run(make_plan, project, desired)
     return Played(plan, plan.diagnostics, platform)
 

@@ -95,7 +95,7 @@ def test_drift_is_told_in_each_format_and_signed(
     assert plain.json["type"] == "reconcile.drift"
     assert data["items"] == [{"address": f"Volume/{app}/data", "what": "snapshot_retention"}]
     assert (data["verb"], data["environment"], data["exit_code"]) == ("drift", "base", 2)
-    assert data["summary"] == "Drift in 1 of 1 object."
+    assert data["summary"] == "Drift in 1 of 1 recorded object."
     assert cloud.headers["content-type"] == "application/cloudevents+json"
     assert cloud.json["data"] == data
     assert cloud.json["id"] == cloud.headers["webhook-id"]

@@ -222,8 +222,17 @@ def test_neither_what_others_own_nor_what_is_gone_stands_in_the_way() -> None:
     theirs = record(Address("Volume", "data", "web"), "vol_9", {"name": "data", LEFT: True})
     gone, owned = volume("vol_8", "data", state="destroyed"), volume("vol_9", "data")
     short, long, passed = outcomes(Parts().add(theirs, gone, owned).world())
+    assert sorted(passed) == [False, True]  # the list of `web` is read for the record alone
+    assert short == long
+
+
+def test_what_left_the_manifests_is_judged_beside_what_is_passed_over() -> None:
+    left = record(Address("Volume", "old", "shop"), "vol_9", {"name": "old", "size_gb": 5})
+    short, long, passed = outcomes(Parts().add(left, volume("vol_9", "old", size_gb=50)).world())
     assert passed == [True]
     assert short == long
+    (kept,) = short[0].changes
+    assert "`size_gb` changed: 5 -> 50" in kept.reason
 
 
 @given(worlds())

@@ -306,9 +306,9 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a machine is restarted although nothing is owed",
-        EXECUTOR,
-        "if step.if_owed and not any(",
-        "if False and not any(",
+        "execution/restarts.py",
+        "return found if is_due else {}",
+        "return found or {run.plan.steps[0].address: ()}",
     ),
     # --- machines ---
     _mutant(
@@ -379,8 +379,24 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "one restart is done for one of its volumes only",
         RECORDER,
-        "put = self._settled(put[0], step.if_owed.addresses)",
-        "put = self._settled(put[0], ())",
+        "put = self._settled(put[0], self.served[step.if_owed.machine])",
+        "put = [replace(put[0], obligations=())]",
+    ),
+    _mutant(
+        "a restart goes to the machine that the plan saw, and settles what another one owes",
+        "execution/restarts.py",
+        " and each.attached_machine_id == machine",
+        "",
+    ),
+    _mutant(
+        "a restart settles only what its plan has listed",
+        "execution/restarts.py",
+        "    for record in owing:\n",
+        "    steps = [each for each in run.plan.steps if each.if_owed or each.effect.owes]\n"
+        "    seen = [item for read in run.observed for item in run.observed[read].objects]\n"
+        "    on = {each.id for each in seen if getattr(each, 'attached_machine_id', None) == machine}\n"
+        "    for record in [each for each in owing if each.id in on and each.address in\n"
+        "                   {step.address for step in steps}]:\n",
     ),
     _mutant(
         "a resume does what is owed",

@@ -41,7 +41,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 ORDERS = Address("PostgresCluster", "orders")
 COPY = Address("PostgresCluster", "copy")
 KEY = Address("Secret", "API_KEY", "shop")
-RESTART = Owes("restart", "needs_restart", "extended from 10 to 20 GB")
+RESTART = Owes("restart", "needs_restart", "extended from 10 to 20 GB", "volume.attached_machine_id")
 
 
 def volume(name: str, ordinal: int = 0) -> Address:

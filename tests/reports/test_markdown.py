@@ -93,7 +93,7 @@ def test_the_verdict_comes_after_what_the_report_is_about() -> None:
     partial = PlanReport(plan=replace(EMPTY, diagnostics=(problem,)), diagnostics=(problem,))
     assert FORMAT.render(partial).splitlines()[0] == f"{ABOUT} **Plan incomplete: see the errors.**"
     drift = FORMAT.render(DriftReport(plan=EMPTY))
-    assert drift.splitlines()[0] == f"{ABOUT} **No drift: 3 objects are as recorded.**"
+    assert drift.splitlines()[0] == f"{ABOUT} **No drift in 3 recorded objects.**"
 
 
 def test_the_verdict_says_what_hurts_and_what_has_to_be_approved() -> None:

@@ -26,7 +26,7 @@ DATA = Address("Volume", "data", "shop")
 RARE = replace(
     plans.EMPTY,
     steps=(
-        Step("a", DATA, Call("PUT", "/a", service="pg"), guard=IfOwed((DATA,)), lane="one"),
+        Step("a", DATA, Call("PUT", "/a", service="pg"), guard=IfOwed("m_1"), lane="one"),
         Step("b", DATA, Call("PUT", "/b"), guard=UnlessRecorded("value")),
         Step("c", DATA, Call("PUT", "/c"), for_each=ForEach(OutputRef("a", "config"), ".*", "kept ")),
     ),

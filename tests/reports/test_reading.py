@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
-from reconciler.drift.compare import UNMANAGED
+from reconciler.planning.drift import UNMANAGED
 from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
 from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT

@@ -53,7 +53,7 @@ def test_a_plan_that_could_not_see_everything_does_not_say_that_all_is_as_declar
 
 
 def test_no_drift_is_one_line() -> None:
-    assert render_drift(EMPTY) == "No drift: 3 objects are as recorded.\n"
+    assert render_drift(EMPTY) == "No drift in 3 recorded objects.\n"
 
 
 def test_a_run_without_steps_wrote_records_only() -> None:
@@ -135,10 +135,10 @@ def test_one_resource_is_no_plural() -> None:
 def test_one_object_is_counted_in_the_singular() -> None:
     one = replace(EMPTY, unchanged=1)
     assert render_plan(one) == "No changes: 1 resource is as declared.\n"
-    assert render_drift(one) == "No drift: 1 object is as recorded.\n"
-    assert render_drift(one, only_new=True) == "No new drift in 1 object.\n"
+    assert render_drift(one) == "No drift in 1 recorded object.\n"
+    assert render_drift(one, only_new=True) == "No new drift in 1 recorded object.\n"
     assert render_drift(replace(DRIFT, unchanged=0, changes=DRIFT.changes[:1])).startswith(
-        "Drift in 1 of 1 object.\n"
+        "Drift in 1 of 1 recorded object.\n"
     )
     assert verdict.of_plan(one) == "No changes: 1 resource is as declared."
 

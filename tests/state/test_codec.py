@@ -43,7 +43,7 @@ def test_a_name_of_a_file_that_is_not_text_comes_back() -> None:
 
 
 def test_all_that_a_record_owes_comes_back() -> None:
-    owed = Obligation("restart", "extended from 1 to 2 GB", "unknown", AT)
+    owed = Obligation("restart", "extended from 1 to 2 GB", "unknown", AT, "m1")
     lifecycle = Lifecycle(Deletion.DELETE, ("extend",), 60, "auto")
     written = StateRecord(
         ADDRESS, "vol_1", "shop", {}, lifecycle, AT, obligations=(owed,), inferred=True, serial=7
@@ -55,6 +55,13 @@ def test_a_record_of_an_earlier_version_has_no_word_on_restarts() -> None:
     body = json.loads(encode_record(record({})))
     del body["lifecycle"]["restart"]
     assert decode_record(ADDRESS, 7, json.dumps(body).encode()) == record({})
+
+
+def test_an_obligation_of_an_earlier_version_names_no_machine() -> None:
+    owing = record({}, obligations=(Obligation("restart", "extended from 1 to 2 GB", "owed", AT),))
+    body = json.loads(encode_record(owing))
+    del body["obligations"][0]["machine"]
+    assert decode_record(ADDRESS, 7, json.dumps(body).encode()) == owing
 
 
 def test_records_that_hold_the_same_share_it() -> None:

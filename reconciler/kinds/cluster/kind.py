@@ -143,8 +143,9 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The backups of a cluster that is to be deleted: plans say what is left then."""
-        left = subject.resource is None and {"postgres.delete", "postgres.backups"} <= subject.capabilities
-        return [backups_read(subject.live.id)] if left and subject.live.present else []
+        able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
+        there = subject.live is not None and subject.live.present
+        return [backups_read(subject.live.id)] if able and there and subject.to_delete else []
 
     # --- importing ---
 

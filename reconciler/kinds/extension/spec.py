@@ -51,7 +51,7 @@ class ExtensionSpec(Spec):
     )
     config_ignore: list[IgnoredKey] | None = Describe(
         None,
-        description="Keys of the answer's `config` that are passed over, whatever else is said of them: names "
+        description="Keys of the answer's `config` that are passed over, whatever they are: names "
         "or patterns with `*`. Default: none.",
         examples=[["DEBUG_*"]],
     )

@@ -38,12 +38,13 @@ def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
 def extend_step(subject: Subject, grow: FieldChange) -> Step:
     path = volume_path(subject.address, subject.known_id())
     extend = volume_path(subject.address, subject.known_id(), "/extend")
+    because = f"extended from {grow.before} to {grow.after} GB"
     return absolute(
         subject,
         "extend",
         Call("PUT", extend, {"size_gb": grow.after}),
         applied={"size_gb": grow.after, "snapshot": None},
-        owes=Owes("restart", "needs_restart", f"extended from {grow.before} to {grow.after} GB"),
+        owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
         wait=Wait(
             Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
         ),

@@ -15,7 +15,13 @@ from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
 from reconciler.kinds.volume.calls import settled, volumes_read
 from reconciler.kinds.volume.origins import size_not_given, size_of_source
-from reconciler.kinds.volume.snapshots import listed_snapshots, newest_usable, volume_path
+from reconciler.kinds.volume.snapshots import (
+    described,
+    lifetime,
+    listed_snapshots,
+    newest_usable,
+    volume_path,
+)
 from reconciler.kinds.volume.spec import VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 
@@ -91,7 +97,13 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
 
 
 def how_again(subject: Subject) -> str:
-    newest, first = newest_usable(subject), _not_its_own(subject)
+    newest = newest_usable(subject)
+    if subject.resource is None:
+        read = many(Snapshot) in subject.extra
+        none = "no usable snapshot is listed; " if read else "its snapshots cannot be read; "
+        from_it = f"a new Volume manifest with `from: {{snapshot_id: {newest.id}}}`" if newest else ""
+        return f"its newest snapshot is {described(newest)}: {from_it} restores it; " if newest else none
+    first = _not_its_own(subject)
     if newest is None:
         return first
     spec: VolumeSpec = subject.spec
@@ -99,7 +111,7 @@ def how_again(subject: Subject) -> str:
     if spec.region is None:
         lines.append(f"`region: {subject.live.region}`")
     instead = " instead of its origin" if spec.origin is not None else ""
-    made = f" (created {newest.created_at})" if newest.created_at else ""
+    made = f" (created {lifetime(newest)})" if newest.created_at else ""
     others = "; remove it again before you increase `count`" if spec.count is not None else ""
     return (
         f"{first}to restore its newest snapshot{made} at this address, write "

@@ -153,7 +153,9 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
 
         And the machine, where an owed restart depends on it.
         """
-        if not subject.live.present:
+        if subject.live is None or not subject.live.present:
+            return ()
+        if subject.resource is None and not subject.to_delete:
             return ()
         took = subject.record is not None and subject.record.applied.get("snapshot") is not None
         again = took and (subject.resource is None or "extend" in subject.lifecycle.snapshot_before)
@@ -166,9 +168,9 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
-        deletes = subject.resource is None and subject.live.present and not holder_of(subject)
-        destroyed = subject.resource is not None and not subject.live.present
-        return [snapshots_read(subject)] if deletes or destroyed else []
+        if subject.live is None or not subject.live.present:
+            return [snapshots_read(subject)]
+        return [snapshots_read(subject)] if subject.to_delete and not holder_of(subject) else []
 
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
         wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives

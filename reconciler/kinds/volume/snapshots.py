@@ -66,12 +66,19 @@ def left_after_delete(subject: Subject) -> str:
 
 
 def described(snapshot: Snapshot) -> str:
-    """Its id, and when it was made, if anybody says."""
-    return f"{snapshot.id} from {snapshot.created_at}" if snapshot.created_at else snapshot.id
+    """Its id, when it was made, and until when the platform keeps it, as far as anybody says."""
+    return f"{snapshot.id} from {lifetime(snapshot)}" if snapshot.created_at else snapshot.id
+
+
+def lifetime(snapshot: Snapshot) -> str:
+    """When it was made, and until when the platform keeps it, if anybody says."""
+    made_at, days = parse_time(snapshot.created_at), snapshot.retention_days
+    until = made_at + timedelta(days=days) if made_at is not None and days is not None else None
+    return f"{snapshot.created_at}{f', kept until {until:%Y-%m-%dT%H:%M:%SZ}' if until else ''}"
 
 
 def snapshots_read(subject: Subject) -> Read:
-    return Read(volume_path(subject.address, subject.live.id, "/snapshots"), many(Snapshot))
+    return Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot))
 
 
 def listed_snapshots(subject: Subject) -> Sequence[Any]:

@@ -47,7 +47,11 @@ def document(report: Report) -> dict[str, Any]:
             return plan | budget_document(report.budget)
         case DriftReport():
             drift = drift_document(
-                report.plan, report.unmanaged, only_new=report.only_new, diagnostics=report.diagnostics
+                report.plan,
+                report.unmanaged,
+                without_manifest=report.without_manifest,
+                only_new=report.only_new,
+                diagnostics=report.diagnostics,
             )
             return drift | dict(report.more)
         case ApplyReport():

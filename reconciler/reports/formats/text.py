@@ -108,9 +108,14 @@ def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] 
 
 
 def render_drift(
-    plan: Plan, look: Look = PLAIN, *, only_new: bool = False, unmanaged: Sequence[Change] = ()
+    plan: Plan,
+    look: Look = PLAIN,
+    *,
+    only_new: bool = False,
+    unmanaged: Sequence[Change] = (),
+    without_manifest: int = 0,
 ) -> str:
-    """`only_new`: what is known was left out of the plan. `unmanaged`: what moved of other fields."""
+    """See `DriftReport`."""
     groups: Group = {}
     for change in plan.changes:
         gone = any(field.path == "id" and field.after is None for field in change.fields)
@@ -124,7 +129,9 @@ def render_drift(
         lines = _group_of(groups, change.address)
         lines += _with_reason(look, head, change.reason, "  ", Tone.NEW)
         lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
-    summary = verdict.of_drift(plan, only_new=only_new, unmanaged=unmanaged)
+    summary = verdict.of_drift(
+        plan, only_new=only_new, unmanaged=unmanaged, without_manifest=without_manifest
+    )
     return _framed(look, ((summary, Tone.STRONG),), groups, plan.owed)
 
 
@@ -287,7 +294,11 @@ def _body(report: Report) -> str:
             return "\n".join(parts)
         case DriftReport():
             drift = render_drift(
-                report.plan, report.look, only_new=report.only_new, unmanaged=report.unmanaged
+                report.plan,
+                report.look,
+                only_new=report.only_new,
+                unmanaged=report.unmanaged,
+                without_manifest=report.without_manifest,
             )
             return drift + report.note
         case ApplyReport():

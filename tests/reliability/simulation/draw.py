@@ -93,6 +93,7 @@ def draw(seed: int, state: State = "sqlite") -> Scenario:
     if "machine.stop" in scenario.capabilities:
         _stopped(Random(f"stopped {seed}"), scenario)
     _spells(Random(f"spells {seed}"), scenario)
+    _moves(Random(f"moves {seed}"), scenario)
     if state != "sqlite":
         scenario.state = state
         _runners(Random(f"runners {seed}"), scenario)
@@ -165,6 +166,18 @@ def _stopped(rng: Random, scenario: Scenario) -> None:
                 stopped[id] = stopped.get(id, False) != (rng.random() < 0.4)
                 if stopped[id]:
                     document["spec"]["power"] = "stopped"
+
+
+def _moves(rng: Random, scenario: Scenario) -> None:
+    """Machines that hold volumes are replaced, also between the check of a plan and its calls."""
+    if not scenario.machines or rng.random() < 0.4:
+        return
+    for each in scenario.rounds[1:]:
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            begins_s = min((run.after_s for run in each.runs), default=0.0)
+            at_s = begins_s + rng.choice((rng.uniform(0.0, 0.4), rng.uniform(0.0, 20.0)))
+            kind, name = rng.choice(("move", "move", "mount")), rng.choice(("data", "data", "copy"))
+            each.edits.append(Edit(kind, name, "shop", rng.randrange(3), at_s))
 
 
 # --- spells ---

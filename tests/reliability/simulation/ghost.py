@@ -276,7 +276,8 @@ class Ghost:
         if entry.event is Event.DONE and opened.address.kind == "Volume" and "/machines/" in path:
             machine, verb = path.split("/")[-2:]
             if verb in ("restart", "start") and not opened.process.deceived:
-                self.restarted_at[machine] = opened.at_s
+                begun = [each.at_s for each in self.intents.values() if _restarts(each, opened, machine)]
+                self.restarted_at[machine] = min(begun)
 
     def take_in(
         self,
@@ -335,6 +336,12 @@ class Ghost:
         self.serials_before = dict(self.serials)
         for record in put:
             self.serials[record.scope] = max(self.serials.get(record.scope, 0), record.serial)
+
+
+def _restarts(each: Opened, last: Opened, machine: str) -> bool:
+    """Whether `each` belongs to the restart of `machine` that ends with `last`."""
+    alike = each.key[0] == last.key[0] and each.address.kind == last.address.kind
+    return alike and f"/machines/{machine}/" in each.data["path"]
 
 
 def _how(data: Mapping[str, Any]) -> str:

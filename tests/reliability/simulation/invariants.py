@@ -161,16 +161,23 @@ def nothing_that_moved_is_touched(ghost: Ghost, sending: Sending) -> Problems:
 
 
 def no_restart_without_need(ghost: Ghost, sending: Sending) -> Problems:
-    """One restart does all that was owed by the volumes of a machine when it was sent."""
+    """One restart does all that was owed by the volumes of a machine when it was sent.
+
+    One of them is on that machine, or somebody moved it after the last look at it.
+    """
     machine, verb = _of_machine(sending)
     if verb not in ("restart", "stop") or _is_for_power(sending):
         return
+    looked_s = sending.process.looked_s
     # A volume that came to the machine after that restart was not served by it.
     since = [
         max(ghost.owed_at[obligation], ghost.attached_since(record.id) or 0.0)
         for record in ghost.records.values()
         for obligation in record.obligations
         if ghost.holder(record.id) in (machine, None)
+        or any(
+            each.at_s >= looked_s.get(record.id, sending.at_s) for each in ghost.touched.get(record.id, ())
+        )
     ]
     if not since:
         yield f"{sending.path} was sent, and nothing is owed"

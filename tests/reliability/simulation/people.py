@@ -69,6 +69,8 @@ def _edit_volume(ghost: Ghost, wish: Edit) -> bool:
                 _hold(ghost, volume, ghost.managed[wish.pick % len(ghost.managed)])
         return True
     volume = there[wish.pick % len(there)]
+    if wish.kind == "move":
+        return _move(ghost, volume, wish.pick)
     VOLUME_EDITS[wish.kind](ghost, volume)
     return True
 
@@ -104,6 +106,18 @@ def _hold(ghost: Ghost, volume: Volume, machine: str) -> None:
     if _call(ghost, "POST", "/_sandbox/machines", body) is not None:
         ghost.attached_at[volume.id] = ghost.timeline.time()
         _touch(ghost, volume.id, "attached_machine_id")
+
+
+def _move(ghost: Ghost, volume: Volume, pick: int) -> bool:
+    """Somebody replaces the machine of a volume: another one, which may be new, holds it from now on."""
+    before = volume.attached_machine_id
+    others = [id for id in (*ghost.managed, f"n{volume.id[-6:]}") if id != before]
+    if before is None:
+        return False
+    left = [id for id in _held(ghost, before) if id != volume.id]
+    _call(ghost, "POST", "/_sandbox/machines", {"app": volume.app, "id": before, "volumes": left})
+    _hold(ghost, volume, others[pick % len(others)])
+    return True
 
 
 def _held(ghost: Ghost, machine: str) -> list[str]:

@@ -43,7 +43,10 @@ _EVERYWHERE = frozenset(
         *(f"action {word}" for word in ("create", "adopt", "extend", "update", "set", "snapshot", "delete")),
         *(f"action {word}" for word in ("suspend", "start", "restart")),
         *(f"machine {word}" for word in ("suspend", "start", "restart", "stop")),
-        *(f"edit {word}" for word in ("mount", "suspend", "start", "stop", "deploy", "lose_snapshot")),
+        *(
+            f"edit {word}"
+            for word in ("mount", "move", "suspend", "start", "stop", "deploy", "lose_snapshot")
+        ),
         "crash in flight",
         "locked out",
         "signal",

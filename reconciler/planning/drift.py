@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.kinds.base import Kind
@@ -23,17 +24,33 @@ def drift_of(
     manifest no longer says, nor a value that it now asks for: the next apply only records that one.
     """
     if live is None or not live.present:
-        state = "not on the platform" if live is None else (getattr(live, "state", None) or live.status)
+        state = "not on the platform" if live is None else shown_state(live)
         gone = FieldChange("id", record.id, None, Effect.REFUSED)
-        return Change(record.address, Action.REFUSED, (gone,), reason=f"{state}", id=record.id), []
-    fields, remarks = split_ignored(resource, _moved(kind, record, resource, live))
+        return Change(record.address, Action.REFUSED, (gone,), reason=state, id=record.id), []
+    fields, remarks = split_ignored(resource, moved_fields(kind, record, resource, live))
     if not fields:
         return None, remarks
-    return change_of(kind, record, fields), remarks
+    return change_of(kind, record, resource, fields), remarks
 
 
-def change_of(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> Change:
-    """The change that puts `fields` back, among them objectives that are missed."""
+def shown_state(live: Any) -> str:
+    """What the platform calls the state of an object that it does show."""
+    return str(getattr(live, "state", None) or live.status)
+
+
+def change_of(
+    kind: Kind, record: StateRecord, resource: Resource | None, fields: Sequence[FieldChange]
+) -> Change:
+    """The change that puts `fields` back, among them objectives that are missed.
+
+    Nothing puts them back where no manifest names the object.
+    """
+    if resource is None:
+        accept = command("drift", "--accept", record.address)
+        reason = f"changed on the platform, not by us; no manifest names it: `{accept}` records what is there"
+        return Change(
+            record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=(accept,)
+        )
     actions = {_undoing(kind, change) for change in fields}
     action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
     missed = [each for each in fields if each.path in _objectives(kind)]
@@ -83,7 +100,8 @@ def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping
     return {name: value for name, value in record.applied.items() if name in managed}
 
 
-def _moved(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
+def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
+    """The recorded fields that show another value, in the order of the kind's `fields`."""
     fields = []
     held = _held(kind, record, resource)
     for field in kind.fields:
