@@ -113,7 +113,7 @@ def _blocks(report: Report) -> Iterator[str]:
 def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
     about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
-    parts = [code(about.rstrip(":"))]
+    parts = [code(about.removesuffix(":"))]
     parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
