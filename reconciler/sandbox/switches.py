@@ -91,8 +91,8 @@ SWITCHES: Mapping[str, Switch] = {
         (422, 400, 200),
     ),
     "fork_size": Switch(
-        "the size of a fork without `size_gb`: its source's, or the default of 3 GB, which is refused where the "
-        "source is larger",
+        "the size of a fork without `size_gb`: its source's, or the default of 3 GB, which is refused where "
+        "the source is larger",
         "always send `size_gb`",
         ("source", "default"),
         documented="default",

@@ -309,7 +309,9 @@ def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
     adopted = cluster(f"db-{app}").replace(f"name: db-{app}", f"name: db-{app}, id: {id}")
     project.write(volume(app) + adopted)
     assert "state-incomplete" in {item["code"] for item in project.apply().json["diagnostics"]}
-    assert "lost-rows: " in project.run("state", "list").err
+    listed = project.run("state", "list").err
+    assert "lost-rows: " in listed
+    assert "metadata.id" not in listed
     project.run("state", "forget", "--unclaimed", "lost-rows")
     assert project.apply().json["diagnostics"] == []
     assert len(sandbox.clusters(f"db-{app}")) == 1
