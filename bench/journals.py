@@ -54,7 +54,7 @@ def _filled(stage: Stage, entries: int, place: Place) -> Project:
     write_manifests(root, _WORLD)
     place.prepare(root.name)
     project = place.project(stage, root, stage.enter(stage.sandbox(root, _WORLD.apps)))
-    project.run("state", "init", "--new")
+    project.run("state", "init")
     project.run("apply", "--auto-approve", expect=f"Applied: {_WORLD.size} done.")
     anyio.run(_fill, project, entries, _WORLD)
     change_retention(root, 20)

@@ -99,7 +99,7 @@ class Apply(Program):
         write_manifests(root, self.world)
         with stage.sandbox(root, self.world.apps) as platform:
             project = stage.project(root, platform, "sandbox")
-            project.run("state", "init", "--new")
+            project.run("state", "init")
             done = f"Applied: {self.world.size} done."
             cost = project.run("apply", "--auto-approve", expect=done, cold=True)
             with urlopen(f"{platform}/_sandbox/world") as answer:

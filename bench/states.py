@@ -78,7 +78,7 @@ def _create_s(stage: Stage, place: Place, size: int) -> float:
     place.prepare(root.name)
     with stage.sandbox(root, world.apps) as platform:
         project = place.project(stage, root, platform)
-        project.run("state", "init", "--new")
+        project.run("state", "init")
         return project.run("apply", "--auto-approve", expect=f"Applied: {size} done.").wall_s
 
 

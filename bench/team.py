@@ -43,7 +43,7 @@ def _create_s(stage: Stage, place: Place, runners: int, creates: int) -> float:
             app: place.project(stage, _checked_out(root / app, apps, creates), platform, root.name)
             for app in apps
         }
-        projects[apps[0]].run("state", "init", "--new")
+        projects[apps[0]].run("state", "init")
         _slow_down(platform)
         done = f"Applied: {creates} done."
 

@@ -138,13 +138,12 @@ def _refuse_untrusted(project: OpenProject) -> None:
 async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     """Make the state that `apply` needs; False where there is one already.
 
-    `new`: for a new project with it, so that nothing can have been made before, and no create needs
-    approval. Raises StoreError where traces of an older state are visible, Refused for `new` where something
-    is recorded already.
+    `new` changes nothing any more. Raises StoreError where traces of an older state are visible.
     """
     _refuse_untrusted(project)
-    inner = project.project
-    return await identity.create_state(inner.store, inner.actor(), new=new)
+    if new:
+        project.project.reporter.note(identity.NEW_IGNORED)
+    return await identity.create_state(project.project.store)
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
@@ -179,8 +178,8 @@ async def apply(
 
     `approve` gets the plan when there is anything to send or to adopt; its False ends the apply with
     `Applied.declined`. `approved_deletes`: the addresses that may be deleted, such as Volume/shop/old.
-    `approved_creates`: those that may be created although nothing shows whether they are there already.
-    `targets`: as in `plan`; nothing else is changed or deleted.
+    `approved_creates`: as ADDRESS@WORD, what may be created although no list shows whether it exists; the
+    word is the plan's `context.word`. `targets`: as in `plan`; nothing else is changed or deleted.
 
     Raises Refused, before any call, when there is no state (`create_state`), when the plan holds errors or
     lacks an approval, or is not true any more; Locked when somebody else applies. What became of

@@ -73,6 +73,19 @@ class DeclarableType(AddressType):
         return address
 
 
+class CreateType(AddressType):
+    """ADDRESS@WORD. Whether it is the word of the state, the state says."""
+
+    name = "address@word"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        address, at, word = value.partition("@")
+        return f"{super().convert(address, param, ctx)}{at}{word}"
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [each.strip() for each in rv.split(",") if each.strip()]
+
+
 class PathOrAddressType(AddressType):
     """A path or, with --accept, an address. Which of the two, the verb finds out."""
 
@@ -150,6 +163,7 @@ def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 ADDRESS = AddressType()
+CREATE = CreateType()
 target = click.option(
     "--target",
     "targets",

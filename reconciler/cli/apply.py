@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS, target
+from reconciler.cli.addresses import ADDRESS, CREATE, target
 from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import (
     DONE,
@@ -25,7 +25,7 @@ from reconciler.cli.failures import (
 from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address
+from reconciler.core.model import TO_APPROVE, Address
 from reconciler.core.steps import ManifestSet, Plan
 
 if TYPE_CHECKING:
@@ -69,9 +69,11 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     "--approve-create",
     "approved_creates",
     multiple=True,
-    metavar="ADDRESS",
-    type=ADDRESS,
-    help="Allow this resource to be created although nothing shows whether it exists; may be repeated.",
+    envvar="RECONCILE_APPROVE_CREATE",
+    metavar="ADDRESS@WORD",
+    type=CREATE,
+    help="Allow this resource to be created although no list shows whether it exists, in the state that the "
+    "plan calls WORD; may be repeated.",
 )
 @click.option(
     "--spool-to",
@@ -94,7 +96,7 @@ def command(
     base: str,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
-    approved_creates: Sequence[Address],
+    approved_creates: Sequence[str],
     spool_to: Path | None,
     lock_timeout: float,
     reason: str,
@@ -110,6 +112,7 @@ def command(
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
+    from reconciler.pipeline.create_approvals import Everything
     from reconciler.pipeline.desired import load_again, load_desired
     from reconciler.pipeline.judge_approvals import Given, read_approvals
     from reconciler.pipeline.open import Options, open_project
@@ -124,7 +127,7 @@ def command(
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
-    deletes, creates = ([str(each) for each in given] for given in (approved_deletes, approved_creates))
+    deletes = [str(each) for each in approved_deletes]
     found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
     chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
     desired: Desired | None = None  # of a saved plan: not known before it is read
@@ -156,7 +159,7 @@ def command(
                     again,
                     saved.plan,
                     deletes,
-                    creates,
+                    approved_creates,
                     given=Given(approvals, rehearsal),
                     on_executor=watch.follow,
                     tell=show,
@@ -173,7 +176,7 @@ def command(
                 desired,
                 approve=_approver(show, auto_approve=auto_approve),
                 approved_deletes=deletes,
-                approved_creates=creates,
+                approved_creates=approved_creates if auto_approve else Everything(approved_creates),
                 on_executor=watch.follow,
                 tell=show,
             )
@@ -202,9 +205,17 @@ def exit_code(applied: "Applied") -> int:
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
     def approve(plan: Plan) -> bool:
         show(plan)
-        return auto_approve or confirmed("Apply this plan?")
+        return auto_approve or confirmed(_question(plan))
 
     return approve
+
+
+def _question(plan: Plan) -> str:
+    """It names what no list can show: a yes approves its creation."""
+    hidden = [str(each.address) for each in plan.changes if each.reason.startswith(TO_APPROVE)]
+    if not hidden:
+        return "Apply this plan?"
+    return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
 async def _offer_state(project: "Project") -> None:
@@ -213,7 +224,7 @@ async def _offer_state(project: "Project") -> None:
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
-        await create_state(project.store, project.actor(), new=True)
+        await create_state(project.store)
 
 
 def _report_refused(

@@ -48,3 +48,8 @@ class Context(Saved, frozen=True):
     dirty: bool | None
     version: str
     at: datetime
+
+    @property
+    def word(self) -> str:
+        """What an approval of a create names besides its address: the beginning of the state's lineage."""
+        return (self.lineage or "")[:8]

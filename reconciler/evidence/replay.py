@@ -26,6 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import apply
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.project import Project
 from reconciler.rehearsal.line import LATENCY_S, TwinLine, answer_of
 from reconciler.rehearsal.placeholders import placeholder
@@ -81,14 +82,14 @@ def replay(case: Case) -> dict[str, Any]:
 async def _played(twin: Twin, case: Case) -> dict[str, Any]:
     process = Process()
     project = _project(twin, process, case.entries)
-    deletes = {each["step"].partition("#")[0] for each in case.trace["calls"] if each["method"] == "DELETE"}
     desired, refused = twin.original.desired(), list[str]()
     try:
         plan = await apply(
             project,
             desired,
             approve=lambda plan: True,
-            approved_deletes=deletes | _left(twin.original),
+            approved_deletes=Everything(),
+            approved_creates=Everything(),
         )
         if not plan.results:
             refused = ["there is nothing to do"]
@@ -105,12 +106,6 @@ async def _played(twin: Twin, case: Case) -> dict[str, Any]:
         return {"refused": refused or ["no call was sent"]}
     of_run = [each for each in journal if each[1].run == runs[-1]]
     return trace_of(run_calls(of_run, settled_later=False))
-
-
-def _left(original: Original) -> set[str]:
-    """The addresses of the case whose manifests have left."""
-    wanted = {each.address for each in original.resources}
-    return {str(address) for address in original.records if address not in wanted}
 
 
 def _project(twin: Twin, process: Process, entries: int | None) -> Project:

@@ -6,7 +6,7 @@ approvals decide. Each kind declares its requests (`Kind.own_calls`).
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -42,7 +42,7 @@ class Grounds(Struct, frozen=True):
     observed: Mapping[Read, Observation]
     capabilities: frozenset[str]
     resources: Mapping[Address, Resource]
-    approved_deletes: Collection[str]
+    approved_deletes: Container[str]
     outputs: Outputs
 
 

@@ -29,7 +29,8 @@ from reconciler.moves.records import carried_out
 from reconciler.pipeline.create_approvals import (
     creates_to_approve,
     unapproved_creates,
-    with_unknown_approvals,
+    unmatched,
+    use_up_answers,
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
@@ -54,6 +55,7 @@ from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
+from reconciler.state import files_of, has_files
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -133,10 +135,11 @@ async def _plan_and_run(
     tell: Callable[[Plan], None],
 ) -> Applied:
     state = await require_state(project)
+    if has_files(project.store):
+        await files_of(project.store).migrate()
     project.sources.runs_programs = True
     plan = await _settled_plan(project, desired, state)
     state = await project.store.load()
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
@@ -199,16 +202,21 @@ async def refuse_unless_runnable(
 ) -> Judged:
     """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
 
-    Returns what became of the approvals that were `given`: those that count also cover the plan's deletes.
+    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
+    `given`: those that count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = await creates_to_approve(project, plan, state, desired.by_address)
+    creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
-    uncovered = _unapproved_deletes(plan, approved_deletes)
+    uncovered = [
+        *_unapproved_deletes(plan, approved_deletes),
+        *unapproved_creates(creates, approved_creates, plan.context.word),
+    ]
+    known = {*desired.by_address, *state.records}
     unapproved = [
         *(judged.problems if has_errors(judged.problems) else ()),
         *(uncovered if not judged.counting else ()),
-        *unapproved_creates(creates, approved_creates),
+        *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
     if unapproved or has_errors(plan.diagnostics):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
@@ -293,7 +301,7 @@ async def _run_under(
         observed,
         project.capabilities,
         resources,
-        frozenset(approved_deletes),
+        approved_deletes,
         outputs,
     )
     own = OwnCalls(plan, grounds)
@@ -321,6 +329,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await use_up_answers(project, plan, state)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in approvals])

@@ -22,7 +22,7 @@ from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
     """What to say where there is no state at `place`. `because`: what follows from it."""
-    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
     report = error if refused else warning
     return report(
         "state-missing",
@@ -33,29 +33,17 @@ def state_missing(place: str, because: str = "", *, refused: bool = True) -> Dia
     )
 
 
-async def create_state(store: Store, actor: Actor, *, new: bool) -> bool:
+NEW_IGNORED = "--new changes nothing any more: what no list shows is created only with --approve-create"
+
+
+async def create_state(store: Store) -> bool:
     """Make the state, in a store that keeps its word; False where there is one already.
 
-    `new`: for a new project with it. That is recorded, and it can be said later as well, while nothing else
-    is recorded. Raises Refused when it is too late, StoreError where traces of an older state are visible.
+    Raises StoreError where traces of an older state are visible.
     """
     if not (await store.load()).lineage:
         await prove(store)
-    created = await store.create()
-    state = await store.load()
-    if not new:
-        return created
-    if state.records or state.plans_run or state.open_intents:
-        raise Refused(
-            "this state is not new: it already has records; nothing was changed",
-            help="if they are this project's, run it without --new; `apply` then says which creates need "
-            "approval; if they are another project's, name another place for this one",
-        )
-    if state.new:
-        return created
-    async with actor.for_a_note(store).leased(store, {WHOLE_STATE}) as lease:
-        await store.commit(lease, [actor.decided({"new": True})])
-    return created
+    return await store.create()
 
 
 def refuse_other_state(state: State, pin: str, place: str) -> None:

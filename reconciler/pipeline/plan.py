@@ -97,7 +97,7 @@ async def make_plan(
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
-    plan = with_reasons(plan, await creates_to_approve(project, plan, state, declared))
+    plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
     known = project.providers

@@ -18,8 +18,10 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
+from reconciler.pipeline.create_approvals import NOT_CREATED
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.remember import remember
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
 
@@ -49,6 +51,7 @@ async def resolve_unknown(
             if not force:
                 await _must_be_over(project, state, opened, intent)
             await recorder.settle(opened, {"landed": False, **said})
+            await _approve_next_create(project, intent, address)
             return "recorded as not created; the next apply may create it"
         live = await _must_be_possible(project, state, opened, intent, adopt)
         if not force:
@@ -57,6 +60,15 @@ async def resolve_unknown(
         put = [replace(made, inferred=False)] if made is not None else []
         await recorder.settle(opened, {"id": adopt, **said}, put)
         return f"recorded as {adopt}"
+
+
+async def _approve_next_create(project: Project, intent: Intent, address: Address) -> None:
+    """Where nothing but a person can say that a create did not land, saying so approves the next one."""
+    if intent.creates and intent.if_unknown == "ask":
+        now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        await remember(
+            project.store, project.actor(), NOT_CREATED, lambda known: {**known, str(address): now}
+        )
 
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:

@@ -14,7 +14,6 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.executor import Executor
 from reconciler.pipeline.apply import Applied, refuse_unless_runnable, run_plan, with_head
-from reconciler.pipeline.create_approvals import with_unknown_approvals
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.identity import require_state
@@ -90,7 +89,6 @@ async def run_saved(
     refuse_unless_current(plan, state)
     told = tuple(each for each in plan.diagnostics if each.code != APPROVAL_NEEDED)  # judged anew, below
     plan = replace(plan, context=project.context(desired.origin, state.lineage), diagnostics=told)
-    plan = with_unknown_approvals(plan, desired, state.records, approved_deletes, approved_creates)
     judged = await refuse_unless_runnable(
         project, desired, plan, state, approved_deletes, approved_creates, given
     )
@@ -191,7 +189,7 @@ async def key_of(store: Store) -> bytes:
 
 async def _key(store: Store, what: str) -> bytes:
     if not (await store.load()).lineage:
-        init = command("state", "init", "--new")
+        init = command("state", "init")
         raise ReconcilerError(
             f"there is no state, but {what} only with one: its key signs the plan",
             help=f"check --state, or, for a new project, make one with `{init}`",

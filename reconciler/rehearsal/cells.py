@@ -14,6 +14,7 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.moves.compare import only_left
 from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
 from reconciler.rehearsal.twin import Original, Twin
@@ -102,20 +103,19 @@ async def _run(twin: Twin, process: Process) -> Applied:
     return await run_plan(
         twin.project(process),
         plan,
-        approved_deletes=_deletes(plan),
+        approved_deletes=Everything(),
         resources=desired.by_address,
     )
 
 
 async def _apply(twin: Twin, process: Process) -> Applied:
-    deletes = _deletes(twin.original.plan)
     return await apply(
-        twin.project(process), twin.original.desired(), approve=lambda plan: True, approved_deletes=deletes
+        twin.project(process),
+        twin.original.desired(),
+        approve=lambda plan: True,
+        approved_deletes=Everything(),
+        approved_creates=Everything(),
     )
-
-
-def _deletes(plan: Plan) -> frozenset[str]:
-    return frozenset(map(str, plan.deletes))
 
 
 def _errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -26,7 +26,6 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
 from reconciler.services.machines.service import platform_client
 from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.rules import View
 
 T = TypeVar("T")
 
@@ -106,7 +105,6 @@ class Twin:
             key=KEY,
             records=dict(original.records),
             serials=serials,
-            view=View(new=True),
         )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

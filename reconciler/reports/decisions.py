@@ -26,7 +26,6 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     "moved_from": lambda data, address: f"{data['moved_from']} is recorded as {address} in another scope",
     "moved_away": lambda data, address: f"{data['moved_away']} has moved to {data.get('moved_to')}",
     "platform": lambda data, address: f"the state is about the platform at {data['platform']}",
-    "new": lambda data, address: "the state is that of a new project",
     "unlock": lambda data, address: (
         f"{data['unlock'] or 'the whole state'} was unlocked, held by {data.get('holder')}"
     ),

@@ -147,12 +147,12 @@ def spoken(word: StrEnum) -> str:
 
 
 def approvals(plan: Plan) -> list[str]:
-    """The options that an apply of `plan` must be given, one for each approval; files cover its deletes."""
+    """The options that an apply of `plan` must be given, one for each approval; files cover all."""
     signed = any(each.code == APPROVAL_NEEDED for each in plan.diagnostics)
     deletes = [f"--approve-delete {address.quoted}" for address in plan.deletes]
     creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
-    created = [f"--approve-create {address.quoted}" for address in creates]
-    return (["--approval FILE"] if signed else deletes) + created
+    created = [f"--approve-create {address.quoted}@{plan.context.word}" for address in creates]
+    return ["--approval FILE"] if signed else deletes + created
 
 
 def _are(number: int, noun: str) -> str:

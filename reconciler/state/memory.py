@@ -96,16 +96,11 @@ class MemoryStore:
             half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
             heads=known.heads,
+            lengths={scope: seq for scope, (seq, _) in known.ends.items()},
             version=str(known.version),
             platform=known.view.platform,
-            new=known.view.new,
         )
         return rules.as_moved(state).of(scopes)
-
-    async def knows(self, kind: str) -> bool:
-        named = {row.columns[3] for row in self._state.rows}
-        named.update(map(str, (await self.load()).records))
-        return any(address is not None and address.startswith(f"{kind}/") for address in named)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         await checkpoint()
@@ -251,7 +246,6 @@ class MemoryStore:
             {id: entries[index] for id, index in view.unclaimed.items()},
             {source: entries[index] for source, index in view.half_moved.items()},
             view.platform,
-            view.new,
         )
         heads = contents.heads.items()
         known.ends = {scope: (head.seq, head.hash) for scope, head in heads}

@@ -17,9 +17,6 @@ class Passing:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return await self.inner.load(scopes)
 
-    async def knows(self, kind: str) -> bool:
-        return await self.inner.knows(kind)
-
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         return await self.inner.journal(since=since)
 

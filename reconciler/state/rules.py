@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
@@ -17,7 +17,7 @@ IntentKey = tuple[str, str, int]  # run, step, attempt
 # PENDING closes too: the call succeeded, and only its wait is not over.
 CLOSING = frozenset({Event.DONE, Event.FAILED, Event.SETTLED, Event.PENDING})
 
-DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform", "new")
+DECISIONS = ("unclaimed", "claimed", "moved_from", "moved_away", "platform")
 
 Ref = TypeVar("Ref")
 
@@ -26,8 +26,8 @@ class Effect(Struct, frozen=True):
     """What one entry does.
 
     `plans`: the id of one that is run from now on, and those of the approvals that it uses. `platform`: its
-    address, from now on. `new`: the project began with this state. `unclaimed`: the id of an object that no
-    record tracks; `claimed`: of one about which a person has decided. Of these two, `claimed` comes second.
+    address, from now on. `unclaimed`: the id of an object that no record tracks; `claimed`: of one about
+    which a person has decided. Of these two, `claimed` comes second.
     `moved_from`: the address whose record is in another scope from now on, where this entry put it;
     `moved_away`: the one that was removed in its own scope after that.
     """
@@ -40,7 +40,6 @@ class Effect(Struct, frozen=True):
     moved_from: str = ""
     moved_away: str = ""
     platform: str = ""
-    new: bool = False
 
 
 class View(Struct, Generic[Ref], frozen=True):
@@ -54,7 +53,6 @@ class View(Struct, Generic[Ref], frozen=True):
     unclaimed: Mapping[str, Ref] = field(default_factory=dict)
     half_moved: Mapping[str, Ref] = field(default_factory=dict)
     platform: str = ""
-    new: bool = False
 
 
 def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
@@ -82,21 +80,18 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
         view = replace(view, half_moved=_without(view.half_moved, effect.moved_away))
     if effect.platform:
         view = replace(view, platform=effect.platform)
-    if effect.new:
-        view = replace(view, new=True)
     return view
 
 
 class Folding(Generic[Ref]):
-    """The entries of a journal, taken in one by one. `kinds`: those that any of them is about.
+    """The entries of a journal, taken in one by one.
 
     Plans are a set that grows: `after` would copy all of them for each run.
     """
 
-    def __init__(self, view: View[Ref] | None = None, kinds: Iterable[str] = ()) -> None:
+    def __init__(self, view: View[Ref] | None = None) -> None:
         self._view: View[Ref] = view or View()
         self._plans = set(self._view.plans_run)
-        self.kinds = set(kinds)
 
     def take(self, columns: EntryColumns | RowColumns, entry: Ref) -> None:
         """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
@@ -105,8 +100,6 @@ class Folding(Generic[Ref]):
             self._plans.update(effect.plans)
         else:
             self._view = after(self._view, effect, entry)
-        if columns[3]:
-            self.kinds.add(columns[3].partition("/")[0])
 
     @property
     def view(self) -> View[Ref]:

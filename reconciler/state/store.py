@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -46,8 +46,7 @@ class JournalEntry(Struct, frozen=True):
     the used `approvals` (each its `id`, `statement` and `signature`); for RUN_OBSERVED
     answers that the run planned with. A DECIDED entry may hold the id of an object that a call made and
     no record tracks under `unclaimed` (with its `scope`), and under `claimed` one about which a person
-    has decided since; under `platform` the address of the platform that the state is about; and `new`, where
-    it was made for a project that began with it.
+    has decided since; and under `platform` the address of the platform that the state is about.
     """
 
     run: str
@@ -122,7 +121,7 @@ class Lease(Struct, frozen=True):
 
 
 def no_state(place: object) -> StoreError:
-    init, restore = command("state", "init", "--new"), command("state", "restore", "FILE")
+    init, restore = command("state", "init"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
         help=f"`{init}` creates one for a new project; if there was one, check --state and "
@@ -163,9 +162,8 @@ class State:
     does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
-    `heads`: by scope, the hash of its newest journal entry (`state.chain`).
+    `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
-    `new`: it was made for a project that began with it, so that nothing was made before.
     `version`: two states of one store with the same version are equal.
     `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
     Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
@@ -182,9 +180,9 @@ class State:
     elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
     serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
-    new: bool = False
     remembered: Mapping[str, StateRecord] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -242,6 +240,13 @@ class Restored(Struct, frozen=True):
     key: Literal["kept", "restored", "new"]
 
 
+RowsSeen = Callable[[str], int | None]  # by lineage, how many journal rows of a state were seen
+
+
+def nobody_knows(lineage: str) -> None:
+    pass
+
+
 class Backups(Struct, frozen=True):
     """`newest`: when the newest good one was made; None: there is none. `bad`: those that are newer."""
 
@@ -257,10 +262,6 @@ class Store(Protocol):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
-        ...
-
-    async def knows(self, kind: str) -> bool:
-        """Whether anything of this kind was ever recorded: a journal entry or a record is about one."""
         ...
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
@@ -377,7 +378,16 @@ class Files(Protocol):
         """What there is to go back to. Reads files only, also where the state itself is damaged."""
         ...
 
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+    async def migrate(self) -> bool:
+        """Bring a state of an older version to the newest, once it was copied; False where it has that.
+
+        Whatever writes does so, too; what only reads leaves it as it is.
+        """
+        ...
+
+    async def restore(
+        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
+    ) -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 
         The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the

@@ -49,9 +49,7 @@ class Team:
         self.project.write(".reconcile/\n", ".gitignore")
         self.grow("data", 10)
         self.grow("logs", 5)
-        line = next(
-            line for line in self.project.run("state", "init", "--new").out.splitlines() if "lineage:" in line
-        )
+        line = next(line for line in self.project.run("state", "init").out.splitlines() if "lineage:" in line)
         self.project.write(f"{line.strip()}\n", "reconcile.yaml")
         self.project.apply()
         commit(self.root)

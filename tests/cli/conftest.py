@@ -75,7 +75,7 @@ def still_project(still: Sandbox, tmp_path: Path) -> Project:
 
 
 def project_at(root: Path, url: str) -> Project:
-    (root / "manifests").mkdir()
+    (root / "manifests").mkdir(parents=True)
     (root / "reconcile.yaml").write_text("manifests: [manifests]\n", encoding="utf-8")
     make_state(root)
     return Project(root, environment(url))

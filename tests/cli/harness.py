@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.cli.warm import run_warm
+from tests.state.doubles import word_of
 
 TOKEN = "sandbox"
 PATIENCE_S = 60  # for a process that should end by itself; only a bug uses it up
@@ -236,6 +237,16 @@ class Project:
 
     def apply(self, *arguments: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
         return self.json("apply", "--auto-approve", *arguments, code=code, env=env)
+
+    def creating(self, *addresses: str) -> Sequence[str]:
+        """The options of an apply that approve the creation of these."""
+        word = word_of(self.root)
+        return [f"--approve-create={each}@{word}" for each in addresses]
+
+    def approve(self, *addresses: str) -> None:
+        """From now on, applies may create these."""
+        word = word_of(self.root)
+        self.env["RECONCILE_APPROVE_CREATE"] = ",".join(f"{each}@{word}" for each in addresses)
 
     @contextmanager
     def started(self, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:

@@ -221,7 +221,7 @@ def test_no_verb_and_no_log_tells_a_secret(case: str, places: Places, project: P
     told = [
         project.json("plan", code=1, env=place.env),
         project.run("-vv", "drift", code=1, env=place.env),
-        project.run("state", "init", "--new", code=1, env=place.env),
+        project.run("state", "init", code=1, env=place.env),
         project.run("state", "doctor", code=1, env=place.env),
         project.run("history", code=1, env=place.env),
         project.run("doctor", code=1, env=place.env),
@@ -265,18 +265,3 @@ def test_a_url_with_a_typo_is_told_without_what_may_be_a_password(
     assert help in applied.err
     no_secrets(project, applied)
     assert sandbox.mutations_of(app) == []
-
-
-def test_a_second_project_is_not_begun_where_another_ones_records_are(
-    project: Project, app: str, places: Places, sandbox: Sandbox
-) -> None:
-    place = places.s3_at()
-    project.write(volume(app))
-    project.env |= {**place.env, "RECONCILE_STATE": place.url}
-    project.run("state", "init", "--new")
-    project.run("state", "init", "--new")  # nothing is recorded yet
-    project.apply()
-    refused = project.run("state", "init", "--new", code=1)
-    assert "this state is not new: it already has records" in refused.err
-    assert "if they are another project's, name another place for this one" in refused.err
-    assert "exists already" in project.run("state", "init").out

@@ -105,11 +105,11 @@ def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
     assert outcomes(found) == {"state": "problem", "objects": "warning"}
-    assert {"argv": ["reconcile", "state", "init", "--new"]} in found["state"]["advice"]
+    assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a new project, run `reconcile state init --new`" in text
+    assert "= help: for a new project, run `reconcile state init`" in text
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_state_of_an_older_version_stays_as_it_is(calm: Project) -> None:
     before = files_below(calm.root)
     found = checks(calm, code=1)  # a call in it has no outcome
     assert found["state"]["outcome"] == "warning"
-    assert "its version is 3: the next command migrates it" in found["state"]["message"]
+    assert "the state has version 3, of an older program: `reconcile apply`" in found["state"]["message"]
     assert files_below(calm.root) == before
 
 
@@ -258,7 +258,7 @@ def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:
 def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) -> None:
     calm.write(cluster("doctored"), "manifests/cluster.yaml")
     real.fault("POST", "/v1/postgres", "drop_after")
-    calm.apply(code=3)
+    calm.apply(*calm.creating("PostgresCluster/doctored"), code=3)
     found = checks(calm, code=1)
     assert outcomes(found) == {"open calls": "problem"}
     assert "POST /v1/postgres for PostgresCluster/doctored, sent at " in found["open calls"]["message"]

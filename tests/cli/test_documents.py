@@ -62,6 +62,7 @@ def test_plan_drift_and_apply_have_the_documented_shape(project: Project, sandbo
     assert steps[f"Secret/{app}/HOST#set"]["body"] == {"value": "(sensitive)"}
     assert steps[f"PostgresCluster/orders-{app}#create"]["wait"]["until"] == ["ready"]
 
+    project.approve(f"PostgresCluster/orders-{app}")
     applied = project.apply(env=env).json
     assert_plan(applied, PLAN | {"results", "head"})
     assert {result["step"] for result in applied["results"]} == set(steps)

@@ -45,7 +45,7 @@ def test_every_verb_works_on_an_encrypted_state(
     app: str,
     elsewhere: Path,
 ) -> None:
-    assert "created" in team.run("state", "init", "--new").out
+    assert "created" in team.run("state", "init").out
     team.apply()
     other = runner(team, elsewhere / "runner-2")
     assert "No changes" in other.run("plan").out
@@ -73,7 +73,7 @@ def test_a_backup_stays_encrypted_and_goes_back(
     elsewhere: Path,
     app: str,
 ) -> None:
-    team.run("state", "init", "--new")
+    team.run("state", "init")
     team.apply()
     file = elsewhere / "state.backup"
     team.run("state", "backup", str(file))
@@ -93,7 +93,7 @@ def test_a_backup_stays_encrypted_and_goes_back(
 
 @pytest.mark.parametrize("shared", ["postgres"], indirect=True)
 def test_who_has_no_identity_or_another_one_is_told(team: Project, shared: Shared) -> None:
-    team.run("state", "init", "--new")
+    team.run("state", "init")
     for verb in (["plan"], ["state", "doctor"], ["apply", "--auto-approve"]):
         del team.env["STATE_IDENTITY"]
         refused = team.run(*verb, code=1).err
@@ -112,7 +112,7 @@ def test_a_plain_state_is_encrypted_rotated_and_decrypted_by_rekey(
     shared: Shared,
 ) -> None:
     team.write(settings(shared.url), "reconcile.yaml")
-    team.run("state", "init", "--new")
+    team.run("state", "init")
     team.apply()
     team.write(settings(shared.url, ANA), "reconcile.yaml")
     for verb in (["plan"], ["state", "list"]):
@@ -148,7 +148,7 @@ def test_nobody_encrypts_a_state_so_that_he_cannot_read_it_himself(
     team.write(for_ben, "reconcile.yaml")
     assert unreadable in team.run("state", "init", code=1).err
     team.write(for_ana, "reconcile.yaml")
-    assert "created" in team.run("state", "init", "--new").out, "nothing was made before"
+    assert "created" in team.run("state", "init").out, "nothing was made before"
     team.apply()
     team.write(for_ben, "reconcile.yaml")
     refused = team.run("state", "rekey", code=1).err

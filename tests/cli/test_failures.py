@@ -15,6 +15,7 @@ def test_other_branches_go_on_and_dependants_are_skipped_by_name(
         + volume(app, "copy", spec="region: ams, size_gb: 10, from: {volume: data}")
         + volume(app, "copy-of-copy", spec="region: ams, size_gb: 10, from: {volume: copy}")
     )
+    project.approve(f"PostgresCluster/orders-{app}")
     sandbox.fault("POST", "/v1/postgres", "status", status=422, body={"error": "no capacity for clusters"})
     failed = project.apply(code=1)
     assert failed.outcomes() == {

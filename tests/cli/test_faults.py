@@ -73,6 +73,7 @@ def test_a_lost_cluster_create_is_never_repeated_before_a_person_decides(
 ) -> None:
     name = f"db-{app}"
     project.write(cluster(name) + volume(app))
+    project.approve(f"PostgresCluster/{name}")
     sandbox.fault("POST", "/v1/postgres", "drop_after")
     first = project.apply(code=3)
     assert first.outcomes() == {
@@ -100,12 +101,14 @@ def test_a_cluster_that_a_person_says_was_not_made_is_made_once(
 ) -> None:
     name = f"db-{app}"
     project.write(cluster(name))
+    project.approve(f"PostgresCluster/{name}")
     sandbox.fault("POST", "/v1/postgres", "drop_before")
     told = project.run("apply", "--auto-approve", code=3)
     assert sandbox.clusters(name) == []
     assert f"reconcile resolve PostgresCluster/{name} --adopt ID" in told.out + told.err
     assert f"reconcile resolve PostgresCluster/{name} --not-created" in told.out + told.err
     project.run("resolve", f"PostgresCluster/{name}", "--not-created", "--force")
+    del project.env["RECONCILE_APPROVE_CREATE"]  # saying so approves it
     project.apply()
     assert len(sandbox.clusters(name)) == 1
     project.run("resolve", f"PostgresCluster/{name}", "--not-created", code=1)
@@ -195,12 +198,14 @@ def test_a_lost_snapshot_is_found_or_taken_and_only_one_is_used(
 
 def test_a_lost_restore_is_a_question_to_a_person(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(cluster(f"db-{app}"))
+    project.approve(f"PostgresCluster/db-{app}")
     project.apply()
     source = only(sandbox.clusters(f"db-{app}"))
     moment = sandbox.call("GET", "/_sandbox/clock")["now"]
     sandbox.advance(3600)
     spec = f"restore: {{from: db-{app}, pitr_time: '{moment}'}}"
     project.write(cluster(f"db-{app}") + cluster(f"back-{app}", spec))
+    project.approve(f"PostgresCluster/back-{app}")
     sandbox.fault("POST", f"/v1/postgres/{source['id']}/restore", "drop_after")
     project.apply(code=3)
     with sandbox.recording() as requests:

@@ -132,7 +132,7 @@ def test_forgetting_leaves_the_object_and_the_next_apply_adopts_it(
 
 def test_a_create_only_field_cannot_change(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(cluster(f"db-{app}"))
-    project.apply()
+    project.apply(*project.creating(f"PostgresCluster/db-{app}"))
     project.write(cluster(f"db-{app}", "org_slug: personal, plan: launch, region: ams"))
     refused = project.json("apply", "--auto-approve", code=1)
     assert only(only(refused.json["changes"])["fields"]) == {

@@ -112,6 +112,7 @@ def test_while_a_cluster_is_created(
 ) -> None:
     name = f"db-{app}"
     project.write(cluster(name))
+    project.approve(f"PostgresCluster/{name}")
     killed_in(project, sandbox, app, Hold("POST", "/v1/postgres", landed))
     asked = project.run("apply", "--auto-approve", code=3)
     assert f"reconcile resolve PostgresCluster/{name} --adopt ID" in asked.err
@@ -123,6 +124,7 @@ def test_while_a_cluster_is_created(
 
 def test_while_a_cluster_is_waited_for(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(cluster(f"db-{app}"))
+    project.approve(f"PostgresCluster/db-{app}")
     killed_in(project, sandbox, app, Hold("GET", "/v1/postgres/*"))
     project.apply()
     assert len(sandbox.clusters(f"db-{app}")) == 1
@@ -214,6 +216,7 @@ def test_a_create_that_lands_after_the_kill_is_found(project: Project, sandbox: 
 
 def test_plan_after_a_kill_asks_and_sends_nothing(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(cluster(f"db-{app}") + volume(app))
+    project.approve(f"PostgresCluster/db-{app}")
     killed_in(project, sandbox, app, Hold("POST", "/v1/postgres"))
     with sandbox.recording() as requests:
         plan = project.json("plan", code=3)

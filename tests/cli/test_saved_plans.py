@@ -132,6 +132,7 @@ def test_a_saved_create_is_refused_while_another_ones_outcome_is_unknown(
     project.write(cluster(f"db-{app}"))
     project.run("plan", "--out", "saved.plan")
     sandbox.fault("POST", "/v1/postgres", "drop_after")
+    project.approve(f"PostgresCluster/db-{app}")
     project.apply(code=3)
     refused = project.run("apply", "--plan", "saved.plan", code=3)
     assert f"reconcile resolve PostgresCluster/db-{app} --adopt ID" in refused.err

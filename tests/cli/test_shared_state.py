@@ -53,7 +53,7 @@ def team(project: Project, app: str, shared: Shared) -> Project:
     project.env.update(shared.env)
     project.write(f"state: '{shared.url}'\n", "reconcile.yaml")
     project.write(volume(app))
-    assert "created" in project.run("state", "init", "--new").out
+    assert "created" in project.run("state", "init").out
     return project
 
 

@@ -62,6 +62,7 @@ def test_the_second_signal_ends_at_once_and_the_next_run_settles(
 
 def test_a_signal_while_waiting_leaves_it_to_the_next_run(still_project: Project, still: Sandbox) -> None:
     still_project.write(cluster("interrupted"))
+    still_project.approve("PostgresCluster/interrupted")
     with still_project.started_apply() as running:
         running.until(lambda: bool(still.clusters("interrupted")) and still.seen("GET", "/v1/postgres/"))
         running.signal(signal.SIGTERM)

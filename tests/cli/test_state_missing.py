@@ -19,7 +19,7 @@ def forgetful(project: Project, app: str) -> Project:
         + cluster(f"db-{app}")
         + secret(app, "HOST", f"template: '${{PostgresCluster/db-{app}:id}}'")
     )
-    project.apply()
+    project.apply(*project.creating(f"PostgresCluster/db-{app}"))
     shutil.rmtree(project.root / ".reconcile")
     return project
 
@@ -67,6 +67,7 @@ def test_a_plan_of_the_state_that_was_is_not_applied_without_it(project: Project
     shutil.rmtree(project.root / ".reconcile")
     lost = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
     assert "there is no state, but a saved plan runs only with one" in lost.err
+    project.env["XDG_STATE_HOME"] = str(project.root / "another user")  # who has seen no state here
     project.run("state", "init")
     project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
 

@@ -20,6 +20,7 @@ def several(project: Project, app: str) -> Project:
         + cluster(f"db-{app}")
         + secret(app, "HOST", f"template: '${{PostgresCluster/db-{app}:id}}'")
     )
+    project.approve(f"PostgresCluster/db-{app}")
     return project
 
 
@@ -128,6 +129,7 @@ def test_an_unknown_target_names_a_near_one(several: Project, sandbox: Sandbox, 
 
 
 def test_a_saved_plan_has_its_targets(several: Project, sandbox: Sandbox, app: str) -> None:
+    del several.env["RECONCILE_APPROVE_CREATE"]
     several.run("plan", "--target", f"Volume/{app}/data", "--out", "saved.plan")
     assert several.run("apply", "--plan", "saved.plan", "--target", f"Volume/{app}/data", code=64)
     saved = json.loads((several.root / "saved.plan").read_text())["plan"]
@@ -175,6 +177,7 @@ def test_the_lock_of_another_app_does_not_matter(several: Project, sandbox: Sand
         store = open_store("sqlite:.reconcile/state.db", root=several.root, clock=SystemClock())
         lease = await store.lease([other], "somebody else")
         several.apply(code=5)
+        del several.env["RECONCILE_APPROVE_CREATE"]
         several.apply("--target", f"Volume/{app}/data")
         await store.release(lease)
         await store.close()

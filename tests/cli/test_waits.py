@@ -11,6 +11,7 @@ def test_a_cluster_that_is_not_ready_in_time_is_pending_and_the_next_run_goes_on
     still_project: Project, still: Sandbox
 ) -> None:
     still_project.write(cluster("slow", rest=SOON))
+    still_project.approve("PostgresCluster/slow")
     pending = still_project.apply(code=4)
     assert pending.outcomes() == {"PostgresCluster/slow#create": "pending"}
     (made,) = still.clusters("slow")
@@ -32,6 +33,7 @@ def test_a_cluster_that_fails_keeps_its_id_and_is_never_made_again(
 ) -> None:
     sandbox.switch(cluster_outcome=outcome)
     project.write(cluster(f"db-{app}"))
+    project.approve(f"PostgresCluster/db-{app}")
     failed = project.apply(code=1)
     sandbox.switch(cluster_outcome="ready")
     (made,) = sandbox.clusters(f"db-{app}")

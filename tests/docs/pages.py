@@ -20,6 +20,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PORT = "8099"  # in the text; each run takes a free one in its place
+WORD = "@6c1e0a52"  # in the text; each state has another one
+_ASKED = """word() { reconcile state list -o json | python -c '
+import json, sys; print(json.load(sys.stdin)["context"]["lineage"][:8])'; }"""
 _ENDED = re.compile(r"--- command ended with (\d+) ---\n", re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (?P<verb>run|file): (?P<what>.*?) -->")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
@@ -151,7 +154,7 @@ def run(
     if page.name == "README.md":
         shutil.copytree(ROOT / "manifests", directory / "manifests")
     ended = 'echo "--- command ended with $? ---"'
-    script = "\n".join(f"{_replace(step.command, replaced)}\n{ended}" for step in todo)
+    script = "\n".join(f"{_replace(step.command, {**replaced, WORD: '@$(word)'})}\n{ended}" for step in todo)
     # A background job's first line and its end are awaited, as a reader would.
     script = re.sub(r" &\n", " &\nuntil_it_listens\n", script)
     script = re.sub(r"^kill (%\d)$", r"kill \1; wait \1", script, flags=re.MULTILINE)
@@ -161,7 +164,7 @@ def run(
     )
     with (directory / ".printed").open("w+b") as output:  # a pipe would stay open with the jobs of the page
         process = subprocess.Popen(
-            ["bash", "-c", f"set -m\n{waiting}\n{script}"],
+            ["bash", "-c", f"set -m\n{waiting}\n{_ASKED}\n{script}"],
             cwd=directory,
             env={**_environment(directory), **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -181,7 +184,11 @@ def run(
     return [
         f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
         for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
-        if (problem := _problem(step, [_replace(line, replaced) for line in step.shown], output, code))
+        if (
+            problem := _problem(
+                step, [_replace(line, {**replaced, WORD: "@…"}) for line in step.shown], output, code
+            )
+        )
     ]
 
 

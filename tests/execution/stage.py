@@ -1,7 +1,7 @@
 """A whole apply in one process and in simulated time: the sandbox's core behind a Transport."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
@@ -115,6 +116,22 @@ class Line:
         return [method for method, _ in self.sent if method != "GET"]
 
 
+class Permitted(Collection[str]):
+    """Approvals of these addresses by somebody who does not know which of them a plan is about."""
+
+    def __init__(self, addresses: Collection[object]) -> None:
+        self._addresses = frozenset(map(str, addresses))
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._addresses
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
 @dataclass
 class Stage:
     """One app `shop` on one platform, one project, one state."""
@@ -164,7 +181,7 @@ class Stage:
         self,
         manifests: str,
         on_executor: Callable[[Executor], None] = lambda executor: None,
-        approved_deletes: Sequence[str] = (),
+        approved_deletes: Collection[str] = (),
         selected: Callable[[StateRecord], bool] = lambda record: True,
         approve: Callable[[Plan], bool] = lambda plan: True,
     ) -> Applied:
@@ -173,6 +190,7 @@ class Stage:
             Desired(loaded(self, manifests), selected=selected),
             approve=approve,
             approved_deletes=approved_deletes,
+            approved_creates=Everything(),
             on_executor=on_executor,
         )
 

@@ -16,6 +16,7 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
@@ -93,7 +94,10 @@ def project_with(stage: Stage, acme: Acme) -> Project:
 
 async def applied_with(stage: Stage, acme: Acme, manifests: str = MANIFESTS) -> Applied:
     return await apply(
-        project_with(stage, acme), Desired(loaded(stage, manifests)), approve=lambda plan: True
+        project_with(stage, acme),
+        Desired(loaded(stage, manifests)),
+        approve=lambda plan: True,
+        approved_creates=Everything(),
     )
 
 

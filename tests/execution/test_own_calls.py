@@ -32,6 +32,7 @@ from reconciler.core.steps import (
 from reconciler.core.wire import many, one
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.own_calls import Grounds, OwnCalls
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.saved import run_saved
@@ -41,7 +42,7 @@ from reconciler.services.machines.wire.volume import Volume
 from tests.execution.stage import Stage, loaded, outcomes
 
 OLD = "Volume/shop/old"
-APPROVED = (OLD, "Volume/shop/kept", "Volume/shop/data", "Volume/prod/data", "PostgresCluster/orders")
+APPROVED = Everything()
 
 MUTATIONS = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -172,7 +173,8 @@ class Scene:
         desired = Desired(loaded(self.stage, manifests) if manifests else ())
         self.problems, self.outcomes = (), {}
         try:
-            self.outcomes = outcomes(await run_saved(self.stage.project(), desired, plan, approved))
+            applied = await run_saved(self.stage.project(), desired, plan, approved, Everything())
+            self.outcomes = outcomes(applied)
         except Refused as refused:
             self.problems = refused.diagnostics
         return [request for request in self.stage.line.sent if request[0] != "GET"]

@@ -12,7 +12,6 @@ from reconciler.moves.carry_out import moved_records
 from reconciler.moves.compare import LEFT
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
-from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry, Lease
 from tests.contexts import context
 from tests.execution.stage import START, Stage, cluster, left_open, outcomes, plan, volume
@@ -172,7 +171,7 @@ async def test_a_call_under_way_for_what_has_left_is_the_business_of_who_sends_i
 
 
 async def _made(stage: Stage, manifests: str) -> MemoryState:
-    known = MemoryState(stage.time, lineage="lineage-1", key=bytes(32), view=View(new=True))
+    known = MemoryState(stage.time, lineage="lineage-1", key=bytes(32))
     stage.store = spooling(MemoryStore(known), stage.time, stage.root)
     await stage.apply(manifests)
     return known

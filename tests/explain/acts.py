@@ -33,6 +33,7 @@ from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
 from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.judge_approvals import Given
@@ -177,8 +178,9 @@ def apply_of(
             Unwritable(holding(anyio.run(project.store.load), project.clock)), project.clock, folder
         )
         (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
+        creates = () if code == "create-not-approved" else Everything()
         with pytest.raises(Refused) as refused:
-            anyio.run(run_saved, replace(project, store=store), Desired(()), forged(plan), ())
+            anyio.run(run_saved, replace(project, store=store), Desired(()), forged(plan), (), creates)
         return refused.value.diagnostics
 
     return act

@@ -16,7 +16,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address
 from reconciler.manifests.load import load
-from reconciler.pipeline.create_approvals import with_unknown_approvals
+from reconciler.pipeline.create_approvals import unmatched
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.missing_sources import missing_sources
@@ -121,7 +121,7 @@ def of_approval(approved: str) -> Act:
         live: Mapping[str, Any] = {volumes("shop"): []}
         project = project_of({"live": live}, folder, (), LivePlatform(live, datetime.fromisoformat(NOW)))
         plan = anyio.run(make_plan, project, desired)
-        return with_unknown_approvals(plan, desired, (), [approved], ()).diagnostics
+        return anyio.run(unmatched, project, plan, desired.by_address, [approved], ())
 
     return act
 

@@ -76,7 +76,6 @@ _KNOWN = {
         "files",
         "literals",
         "records",
-        "new",
         "intents",
         "at_work",
         "live",
@@ -233,7 +232,6 @@ def _state(case: Mapping[str, Any]) -> State:
         {record.address: record for record in records},
         tuple(map(_intent, case.get("intents", ()))),
         frozenset(),
-        new=case.get("new", True),
     )
 
 

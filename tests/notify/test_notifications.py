@@ -10,6 +10,7 @@ import pytest
 from tests.cli.harness import TOKEN, Sandbox, cluster, serving
 from tests.inprocess import Command, secret, volume
 from tests.notify.receiver import SECRET, Receiver, receiving
+from tests.state.doubles import word_of
 
 RETENTION = ", snapshot_retention: 5"
 SLACK_PATH = "/services/T000/B000/very-secret-path"
@@ -49,7 +50,7 @@ def project(
         "SLACK_URL": f"{receiver.url}{SLACK_PATH}",
     }
     command.write("manifests/data.yaml", volume("data", app, more=RETENTION))
-    command("state init --new")
+    command("state init")
     command("apply --auto-approve")
     events = "on: [drift, failed, owed, question]"
     command.write(
@@ -133,7 +134,8 @@ def test_an_apply_tells_a_question_with_the_commands_to_type(
     name = f"db-{project.variables['APP']}"
     project.write("manifests/db.yaml", cluster(name))
     sandbox.fault("POST", "/v1/postgres", "drop_after")
-    project("apply --auto-approve", code=3)
+    approved = f"PostgresCluster/{name}@{word_of(project.root)}"
+    project(f"apply --auto-approve --approve-create {approved}", code=3)
     (question,) = [
         got.json for got in receiver.got if got.path == "/json" and got.json["type"] == "reconcile.question"
     ]

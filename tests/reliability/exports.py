@@ -41,7 +41,7 @@ from reconciler.services.transport import Answer
 from reconciler.state.passing import Passing
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event, JournalEntry, Store
-from tests.execution.stage import START, Line, Stage, Time, loaded
+from tests.execution.stage import START, Line, Permitted, Stage, Time, loaded
 from tests.reliability.rehearsals import Killed, Mortal, World, drawn, stage_of
 from tests.reliability.simulation.history import SHELF
 
@@ -184,7 +184,7 @@ async def _apply(stage: Stage, world: World) -> None:
     wanted = {each.address for each in loaded(stage, world.after)}
     gone = [str(each.address) for each in loaded(stage, world.before) if each.address not in wanted]
     with suppress(ReconcilerError, Killed, BaseExceptionGroup):
-        await stage.apply(world.after, approved_deletes=gone)
+        await stage.apply(world.after, approved_deletes=Permitted(gone))
 
 
 @dataclass(frozen=True, slots=True)

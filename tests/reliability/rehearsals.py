@@ -32,6 +32,7 @@ from reconciler.core.model import Action, Address, Observation, Owed, StateRecor
 from reconciler.core.steps import Plan, Read
 from reconciler.moves.compare import only_left
 from reconciler.pipeline.apply import Applied, apply, run_plan
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.rehearsal.cells import play
@@ -41,7 +42,7 @@ from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
 from reconciler.state.passing import Passing
 from reconciler.state.store import JournalEntry, Lease
-from tests.execution.stage import Line, Stage, Time, loaded
+from tests.execution.stage import Line, Permitted, Stage, Time, loaded
 from tests.reliability.simulation.history import SHELF
 from tests.state.doubles import spooling
 
@@ -253,7 +254,13 @@ async def really(world: World, root: Path, step: str, fault: str, *, must_strike
         await stage.time.sleep(BETWEEN_S)
         await stage.store.close()  # as an operating system does for a process that is gone
         stage.store = spooling(mortal.inner, stage.time, root)
-        again = apply(stage.project(), desired, approve=lambda plan: True, approved_deletes=deletes)
+        again = apply(
+            stage.project(),
+            desired,
+            approve=lambda plan: True,
+            approved_deletes=Permitted(deletes),
+            approved_creates=Everything(),
+        )
         ended = await _ended(again)
         if ended.is_rest:
             break

@@ -103,7 +103,7 @@ def test_the_verdict_says_what_hurts_and_what_has_to_be_approved() -> None:
     first = html.unescape(FORMAT.render(PlanReport(plan=plan)).splitlines()[0])
     assert "Impact: data loss 1, downtime 2, restart 2." in first
     assert "<code>--approve-delete Volume/shop/unwanted</code>" in first
-    assert "<code>--approve-create PostgresCluster/copy</code>" in first
+    assert "<code>--approve-create PostgresCluster/copy@lineage-</code>" in first
     quiet = replace(PLAN, changes=PLAN.changes[:3], steps=())
     assert "Impact: none" in FORMAT.render(PlanReport(plan=quiet)).splitlines()[0]
 

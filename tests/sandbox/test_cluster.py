@@ -205,9 +205,8 @@ def test_the_documented_profile_knows_only_documented_endpoints() -> None:
 
 def test_what_the_document_leaves_open_can_be_switched(platform: Platform) -> None:
     platform.switch(cluster_create="failed")
-    refused = platform.call(
-        "POST", "/v1/postgres", {"org_slug": "personal", "plan": "basic", "region": "ams"}
-    )
+    wish = {"org_slug": "personal", "plan": "basic", "region": "ams"}
+    refused = platform.call("POST", "/v1/postgres", wish)
     assert (refused.status, refused.json()) == (400, {"error": "creation failed"})
     platform.switch(cluster_create="ok", cluster_defaults="other")
     other = platform.cluster(plan="basic")

@@ -351,26 +351,6 @@ class StoreContract:
             await store.commit(lease, [JournalEntry("", Event.DECIDED, NOON, data={"platform": url})])
         assert (await backend.open().load()).platform == "https://b.example"
 
-    async def test_what_a_project_began_with_stays_new(self, backend: Backend, store: Store) -> None:
-        lease = await store.lease([WHOLE_STATE], "me")
-        assert not (await store.load()).new
-        for data in ({"new": True}, {"platform": "https://a.example"}):
-            await store.commit(lease, [JournalEntry("", Event.DECIDED, NOON, data=data)])
-            assert (await backend.open().load()).new
-
-    async def test_a_kind_is_known_from_its_first_entry_or_record_on(
-        self, backend: Backend, store: Store
-    ) -> None:
-        lease = await store.lease(["shop"], "me")
-        await store.commit(lease, [JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"})])
-        assert not await store.knows("Volume")
-        (stored,) = await store.commit(lease, [], [record()])
-        assert await backend.open().knows("Volume")
-        await store.commit(lease, [entry(Event.DECIDED, "", forget=True)], remove=[stored.address])
-        assert await store.knows("Volume")
-        assert not await store.knows("Volum")
-        assert not await store.knows("Secret")
-
     async def test_an_object_without_a_record_is_told_until_a_person_decides(self, store: Store) -> None:
         lease = await store.lease(["shop"], "me")
         told = [entry(Event.DECIDED, "", unclaimed=id) for id in ("vol_8", "vol_9")]

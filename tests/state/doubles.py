@@ -19,21 +19,34 @@ from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
 def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
-    """A store of an empty state that was made on purpose, for a new project."""
-    known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)), view=View(new=True))
+    """A store of an empty state that was made on purpose."""
+    known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)))
     return MemoryStore(known)
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:
-    """What `reconcile state init --new` does in the project `root`, for tests of what comes after it."""
+    """What `reconcile state init` does in the project `root`, for tests of what comes after it."""
 
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await create_state(store, Actor(SystemClock(), "test"), new=True)
+        await create_state(store)
         await store.close()
 
     anyio.run(make)
+
+
+def word_of(root: Path, environment: str = "") -> str:
+    """What approvals of creates name besides the address, in the project `root`."""
+
+    async def ask() -> str:
+        path = root / ".reconcile" / environment / "state.db"
+        store = SqliteStore(path, SystemClock(), environment=environment, read_only=True)
+        lineage = (await store.load()).lineage
+        await store.close()
+        return lineage[:8]
+
+    return anyio.run(ask)
 
 
 def move_platform(root: Path, url: str) -> None:
@@ -55,7 +68,6 @@ def holding(
         {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents},
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
-        new=state.new,
     )
     known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
     store = MemoryStore(known)

@@ -33,10 +33,10 @@ class Filled:
 
 
 async def filled(store: Store) -> Filled:
-    """Two scopes with records, an open intent, a half move, an unclaimed object, a plan and two facts."""
+    """Two scopes with records, an open intent, a half move, an unclaimed object, a plan and a fact."""
     await store.create()
     whole = await store.lease([WHOLE_STATE], "me")
-    facts = {"new": True, "platform": "https://platform"}
+    facts = {"platform": "https://platform"}
     await store.commit(whole, [JournalEntry("", Event.DECIDED, NOON, data=facts)])
     await store.release(whole)
     lease = await store.lease(["blog", "shop"], "me")
@@ -150,7 +150,6 @@ class MovableContract:
                 each.journal,
                 lambda each=each: each.lease(["new"], "ben"),
                 lambda each=each: each.lease(["shop"], "ben"),
-                lambda each=each: each.knows("Volume"),
                 lambda each=each: each.holders(["shop"]),
             ]
         for attempt in attempts:

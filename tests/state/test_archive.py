@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Address
 from reconciler.state import archive as packing
 from reconciler.state import contents
 from reconciler.state.sqlite import backups, schema
@@ -85,21 +84,7 @@ async def test_a_packed_journal_says_what_it_said_before(
     assert (await reader.journal())[:-3] == journal
     assert (await reader.export()).rows[:-3] == exported.rows
     contents.verify(await reader.export())
-    assert await reader.knows("Volume")
-    assert not await reader.knows("Secret")
     await reader.verify()
-
-
-async def test_a_kind_whose_rows_are_all_packed_and_whose_record_is_gone_is_known(
-    store: SqliteStore, another: OpenStore
-) -> None:
-    lease = await store.lease(["shop"], "anna")
-    secret = Address("Secret", "token", "shop")
-    (known,) = await store.commit(lease, [replace(entry(Event.INTENT), address=secret)], [record(secret)])
-    await store.commit(lease, [replace(entry(Event.DONE), address=secret)], remove=[known.address])
-    await store.release(lease)
-    await grow(store, range(30))
-    assert await another().knows("Secret")
 
 
 async def test_what_is_packed_can_still_be_closed_and_claimed(store: SqliteStore, another: OpenStore) -> None:
@@ -140,7 +125,7 @@ async def test_a_file_that_an_older_program_made_gives_back_space_too(
     opened: SqliteStore, path: Path
 ) -> None:
     left_by(4, path)
-    await opened.load()
+    await opened.migrate()
     with closing(sqlite3.connect(path)) as connection:
         (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
         assert (mode, schema.version_of(connection)) == (2, schema.VERSION)

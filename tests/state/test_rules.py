@@ -19,7 +19,7 @@ from tests.state.worlds import NOON, entry
 names = st.sampled_from(["a", "b"])
 ids = st.sampled_from(["vol_1", "vol_2"])
 decisions = st.dictionaries(
-    st.sampled_from(["claimed", "unclaimed", "forget", "platform", "new", "moved_from", "moved_away"]), ids
+    st.sampled_from(["claimed", "unclaimed", "forget", "platform", "moved_from", "moved_away"]), ids
 )
 entries = st.one_of(
     st.builds(
@@ -70,7 +70,6 @@ def test_the_tables_hold_what_the_fold_over_the_journal_says(wanted: list[Journa
         assert journal.open_intents(connection, current) == tuple(view.open_intents.values())
         assert journal.plans_run(connection) == view.plans_run
         assert journal.platform(connection) == view.platform
-        assert journal.is_new(connection) == view.new
         assert journal.half_moved(connection, current) == tuple(view.half_moved.values())
         assert journal.unclaimed(connection, current) == tuple(view.unclaimed.values())
         journal.verify(connection, current, heads.read(connection, current))

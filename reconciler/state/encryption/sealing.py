@@ -147,8 +147,6 @@ def _hints(cipher: Cipher, entry: JournalEntry) -> Mapping[str, Any]:
 
 
 def _hint(cipher: Cipher, name: str, value: Any) -> Any:
-    if name == "new":
-        return True
     if name in ("moved_from", "moved_away"):
         return str(cipher.address(Address.parse(value)))
     return cipher.token(str(value))

@@ -99,11 +99,6 @@ class Encrypting(Passing):
             self._plain_key = self._plain_key or await self.inner.fingerprint_key()
         return state
 
-    async def knows(self, kind: str) -> bool:
-        cipher = await self._cipher()
-        with _revealing(cipher):
-            return await self.inner.knows(kind if cipher is None else cipher.kind(kind))
-
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         cipher = await self._cipher()
         with _revealing(cipher):
@@ -345,6 +340,7 @@ class Encrypting(Passing):
                 },
                 serials={cipher.name(scope): serial for scope, serial in state.serials.items()},
                 heads={cipher.name(scope): hash for scope, hash in state.heads.items()},
+                lengths={cipher.name(scope): length for scope, length in state.lengths.items()},
                 platform=cipher.name(state.platform),
             )
         self._records = records

@@ -24,13 +24,11 @@ def encode(folded: Folded) -> str:
         "plans_run": sorted(marks.plans | view.plans_run),
         "unclaimed": [encode_entry(entry) for entry in view.unclaimed.values()],
         "platform": view.platform,
-        "new": view.new,
         "arrived": {
             source: [times, encode_entry(entry)] for source, (times, entry) in departures.arrived.items()
         },
         "left": departures.left,
         "claimed": sorted(marks.claimed),
-        "kinds": sorted(marks.kinds),
     }
     records = sorted((stored.to_json() for stored in folded.stored.values()), key=lambda each: str(each[:4]))
     return f"{json.dumps(first)}\n{json.dumps(records, separators=(',', ':'))}\n"
@@ -55,7 +53,6 @@ def decode(text: str, scope: str) -> Folded:
                 fields["left"],
             ),
             frozenset(fields["claimed"]),
-            frozenset(fields["kinds"]),
             frozenset(fields["plans_run"]),
         )
         decoded = {
@@ -73,7 +70,6 @@ def _view(fields: dict[str, Any]) -> View[JournalEntry]:
         {(entry.run, entry.step, entry.attempt): entry for entry in intents},
         unclaimed={entry.data["unclaimed"]: entry for entry in unclaimed},
         platform=fields["platform"],
-        new=fields["new"],
     )
 
 

@@ -33,8 +33,8 @@ class Departures(Struct, frozen=True):
 class Marks(Struct, frozen=True):
     """All but the records. `changes`: how many there were; `seq` and `hash`: the end of the journal's chain.
 
-    `serial`: the highest of any record; `sum`: over the digests of the records there are. `kinds`: those that
-    any entry or record was ever about. Plans that ran stand in two sets, because one is copied with each run.
+    `serial`: the highest of any record; `sum`: over the digests of the records there are.
+    Plans that ran stand in two sets, because one is copied with each run.
     """
 
     hash: str  # a chain begins with the lineage
@@ -46,7 +46,6 @@ class Marks(Struct, frozen=True):
     view: View[JournalEntry] = field(default_factory=View)
     departures: Departures = field(default_factory=Departures)
     claimed: frozenset[str] = frozenset()  # untracked objects that were decided about here
-    kinds: frozenset[str] = frozenset()
     plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
 
 
@@ -147,7 +146,7 @@ def _append(marks: Marks, scope: str, entries: Iterable[EntryColumns]) -> tuple[
 
 def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, Row]:
     row = Row(columns, row_hash(marks.hash, marks.seq + 1, columns[:-1], columns[-1].encode(), scope))
-    marks = replace(marks, seq=marks.seq + 1, hash=row.hash, kinds=_with(marks.kinds, columns[3] or ""))
+    marks = replace(marks, seq=marks.seq + 1, hash=row.hash)
     effect = rules.effect_of_row(columns)
     if effect == _NONE:
         return marks, row
@@ -161,11 +160,6 @@ def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, R
         ),
         row,
     )
-
-
-def _with(kinds: frozenset[str], address: str) -> frozenset[str]:
-    kind = address.partition("/")[0]
-    return kinds | {kind} if kind and kind not in kinds else kinds
 
 
 def without_chain(marks: Marks, entries: Iterable[EntryColumns]) -> Marks:
@@ -192,13 +186,13 @@ def _departing(departures: Departures, effect: rules.Effect, entry: JournalEntry
 
 
 def _replaced(marks: Marks, before: Stored | None, after: Stored | None) -> Marks:
-    total, count, serial, kinds = marks.sum, marks.records, marks.serial, marks.kinds
+    total, count, serial = marks.sum, marks.records, marks.serial
     if before is not None:
         total, count = total - before.digest, count - 1
     if after is not None:
         total, count = total + after.digest, count + 1
-        serial, kinds = max(serial, after.serial), _with(kinds, after.address.kind)
-    return replace(marks, sum=total % (1 << _BITS), records=count, serial=serial, kinds=kinds)
+        serial = max(serial, after.serial)
+    return replace(marks, sum=total % (1 << _BITS), records=count, serial=serial)
 
 
 def _not_of(scope: str | None, address: Address) -> None:

@@ -71,9 +71,6 @@ class ObjectStore:
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._in_thread(self._load)).of(scopes)
 
-    async def knows(self, kind: str) -> bool:
-        return await self._in_thread(lambda: self._knows(kind))
-
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
 
@@ -232,12 +229,6 @@ class ObjectStore:
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
         return self._loaded
-
-    def _knows(self, kind: str) -> bool:
-        state = self._load()
-        return self._opened is not None and any(
-            kind in self._opened.scopes.of(name).folded.marks.kinds for name in state.serials
-        )
 
     def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
         if self._root() is None:

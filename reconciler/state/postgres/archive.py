@@ -33,14 +33,13 @@ def beside(scope: str, seq: str) -> str:
 
 
 class Segment(Struct, frozen=True):
-    """What `lists` says of one. `hash`: of its last row; `plans`, `kinds`: what its rows began and name."""
+    """What `lists` says of one. `hash`: of its last row; `plans`: those that its rows began."""
 
     scope: str
     first: int
     last: int
     hash: str
     plans: Sequence[str]
-    kinds: Sequence[str]
 
     @property
     def key(self) -> str:
@@ -48,17 +47,16 @@ class Segment(Struct, frozen=True):
 
     @property
     def value(self) -> str:
-        return json.dumps({"hash": self.hash, "plans": self.plans, "kinds": self.kinds})
+        return json.dumps({"hash": self.hash, "plans": self.plans})
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Segment":
         """Of rows of `journal.COLUMNS`, all of one scope."""
-        plans, kinds = set[str](), set[str]()
+        plans = set[str]()
         for row in rows:
             plans.update(rules.effect_of_row(journal.entry_of(row)).plans)
-            kinds.add((row[8] or "").partition("/")[0])
         (_, scope, first, *_), (_, _, last, _, hash, *_) = rows[0], rows[-1]
-        return cls(scope, first, last, hash, sorted(plans), sorted(kinds - {""}))
+        return cls(scope, first, last, hash, sorted(plans))
 
     @classmethod
     def listed(cls, key: str, last: int, value: str) -> "Segment":

@@ -85,8 +85,6 @@ def _changes(effect: Effect) -> Iterator[tuple[Key, str | None]]:
         yield (HALF_MOVED, effect.moved_away), None
     if effect.platform:
         yield (FACTS, "platform"), effect.platform
-    if effect.new:
-        yield (FACTS, "new"), "yes"
 
 
 def intent_key(key: IntentKey) -> str:
@@ -129,7 +127,6 @@ def read(rows: Sequence[Row], heads: Mapping[str, Head], lineage: str) -> State:
         unclaimed=_entries(found[UNCLAIMED]),
         half_moved=_entries(found[HALF_MOVED]),
         platform=facts.get("platform", ""),
-        new="new" in facts,
     )
 
 

@@ -35,9 +35,6 @@ _KEY_BYTES = 32
 _POLL_S = 0.2  # how often a held lease is asked for again
 # How many rows of earlier runs a release packs at most beside as many as it wrote: a moment's work.
 _PACKED_BESIDE = 5_000
-_KNOWS = """SELECT EXISTS (SELECT FROM reconcile.journal WHERE state = %s AND starts_with(address, %s))
-    OR EXISTS (SELECT FROM reconcile.lists WHERE state = %s AND list = 'archived'
-        AND value::jsonb -> 'kinds' @> to_jsonb(%s::text))"""
 
 T = TypeVar("T")
 
@@ -81,17 +78,6 @@ class PostgresStore:
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         return (await self._run(lambda: self._load(scopes), shield=False)).of(scopes)
-
-    async def knows(self, kind: str) -> bool:
-        async def ask() -> bool:
-            known = (await self._known()).identity
-            if known is None:
-                return False
-            (((found,),),) = await self._line.ask((_KNOWS, [known.id, f"{kind}/", known.id, kind]))
-            return bool(found)
-
-        state = await self.load()
-        return any(address.kind == kind for address in state.records) or await self._run(ask, shield=False)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         async def ask() -> Sequence[tuple[str, JournalEntry]]:

@@ -78,19 +78,6 @@ def platform(connection: sqlite3.Connection) -> str:
     return found[0] if found is not None else ""
 
 
-def is_new(connection: sqlite3.Connection) -> bool:
-    """Whether the project began with this state."""
-    return connection.execute("SELECT value FROM facts WHERE name = 'new'").fetchone() is not None
-
-
-def knows(connection: sqlite3.Connection, checks: Checks, kind: str) -> bool:
-    """Whether any entry is about an address of this kind. Reads the whole table where none is."""
-    if kind in archive.end(connection, checks)[1].kinds:
-        return True
-    found = connection.execute("SELECT 1 FROM journal WHERE address GLOB ? LIMIT 1", (f"{kind}/*",))
-    return found.fetchone() is not None
-
-
 def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head]) -> None:
     """Raises Damaged when the newest row of a chain was changed, is missing, or does not follow its head."""
     before = archive.last_row(connection)
@@ -186,12 +173,7 @@ def _verify_archive_end(
 ) -> None:
     known, stored = archive.end(connection, checks)
     view = replace(stored.view, plans_run=archive.plans_run(connection))
-    if (known.trunk, known.ends, view, stored.kinds) != (
-        chains.trunk,
-        chains.ends,
-        folding.view,
-        folding.kinds,
-    ):
+    if (known.trunk, known.ends, view) != (chains.trunk, chains.ends, folding.view):
         raise Damaged("the end of the archive is not what its rows say")
 
 
@@ -207,8 +189,6 @@ def _verify_lists(connection: sqlite3.Connection, view: View[int]) -> None:
         raise Damaged("the list of moves to another scope is not what the journal says")
     if view.platform != platform(connection):
         raise Damaged("the platform's address is not what the journal says")
-    if view.new != is_new(connection):
-        raise Damaged("whether the project began with it is not what the journal says")
 
 
 def keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
@@ -234,8 +214,6 @@ def keep_up(connection: sqlite3.Connection, effect: Effect, row: int) -> None:
         connection.execute("DELETE FROM half_moved WHERE source = ?", (effect.moved_away,))
     if effect.platform:
         connection.execute("INSERT OR REPLACE INTO facts VALUES ('platform', ?)", (effect.platform,))
-    if effect.new:
-        connection.execute("INSERT OR REPLACE INTO facts VALUES ('new', 'yes')")
 
 
 def _listed(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cli.harness import Project, Sandbox, cluster, environment, secret, serving, volume
 from tests.reliability.shared import Server
-from tests.state.doubles import make_state
+from tests.state.doubles import make_state, word_of
 
 # 400 times: a cluster is ready after four looks, and a snapshot serves for 9 real seconds.
 CLOCK = "x400"
@@ -81,8 +81,14 @@ class Template:
 
     def environment(self, sandbox: Sandbox) -> dict[str, str]:
         capabilities = {"RECONCILE_CAPABILITIES": "extended"} if self.extended else {}
+        word = word_of(self.root / "project")
+        created = ",".join(f"PostgresCluster/{name}@{word}" for name in ("fresh", "orders-copy"))
         return environment(
-            sandbox.url, SHOP_PASSWORD=_PASSWORD, SHOP_ROTATED=_ROTATED["after"], **capabilities
+            sandbox.url,
+            SHOP_PASSWORD=_PASSWORD,
+            SHOP_ROTATED=_ROTATED["after"],
+            RECONCILE_APPROVE_CREATE=created,
+            **capabilities,
         )
 
     def copied(self, root: Path) -> tuple[Path, Path]:
@@ -102,7 +108,7 @@ def prepared(root: Path, *, extended: bool = False) -> Template:
         project.env |= environment(sandbox.url, SHOP_ROTATED=_ROTATED["before"])
         sandbox.app(APP)
         project.write(_first_manifests())
-        project.apply()
+        project.apply(*project.creating("PostgresCluster/orders"))
         # Every age that the apply compares with is behind it, and the policy asks for a snapshot.
         sandbox.advance(72 * 3600)
         ids = {each["name"]: each["id"] for each in sandbox.volumes(APP)}

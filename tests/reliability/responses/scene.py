@@ -15,6 +15,7 @@ from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.project import Project
@@ -25,7 +26,7 @@ from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
-from tests.execution.stage import BASE_URL, START, TOKEN, Time
+from tests.execution.stage import BASE_URL, START, TOKEN, Permitted, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
 from tests.state.doubles import spooling
 
@@ -110,7 +111,8 @@ class Scene:
             self.project,
             self.desired(manifests),
             approve=lambda plan: True,
-            approved_deletes=approved_deletes,
+            approved_deletes=Permitted(approved_deletes),
+            approved_creates=Everything(),
         )
 
     @property
@@ -176,7 +178,7 @@ async def make_templates(folder: Path) -> None:
     """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
     (folder / "empty").mkdir()
     begun = open_scene(folder / "empty")
-    await create_state(begun.project.store, begun.project.actor(), new=True)
+    await create_state(begun.project.store)
     await leave(begun)
     shutil.copytree(folder / "empty", folder / "converged")
     scene = open_scene(folder / "converged")

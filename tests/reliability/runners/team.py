@@ -53,7 +53,7 @@ class Team:
         for app in APPS:
             self.sandbox.app(app)
         self.sandbox.fault("*", "/v1/*", "delay", delay_s=HELD_BACK_S, before=True, times=None)
-        self._look("state", "init", "--new")
+        self._look("state", "init")
 
     def round(self, harms: Sequence[Harm]) -> None:
         """All runners apply the next revision at once, and `harms` happen; then jobs that nothing harms."""

@@ -25,7 +25,6 @@ from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
 from reconciler.core.clock import SystemClock
-from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import probing
 from reconciler.state.postgres.store import PostgresStore
@@ -133,7 +132,7 @@ class Database:
 
         async def make() -> None:
             store = PostgresStore(self.url, SystemClock(), Random("the state").randbytes)
-            await create_state(store, Actor(SystemClock(), "the state"), new=True)
+            await create_state(store)
             await store.close()
 
         with patch.object(probing, "_TIMES", 1):

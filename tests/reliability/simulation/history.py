@@ -23,8 +23,8 @@ from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
+from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.plan import make_plan
@@ -38,6 +38,7 @@ from reconciler.state import batching, spooling
 from reconciler.state.sqlite import store as sqlite_store
 from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
+from tests.execution.stage import Permitted
 from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
@@ -206,12 +207,12 @@ class History:
         if self._shared is not None:
             process = self._process("the state", Run())
             with acting(process):
-                await create_state(process.store, Actor(process.project.clock, process.name), new=True)
+                await create_state(process.store)
             return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
             store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
-            await create_state(store, Actor(SystemClock(), "the state"), new=True)
+            await create_state(store)
             await store.close()
             _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
         for name, content in _NEW_STATE.items():
@@ -336,7 +337,8 @@ class History:
                     project,
                     desired,
                     approve=process.show,
-                    approved_deletes=process.approved_deletes,
+                    approved_deletes=Permitted(process.approved_deletes),
+                    approved_creates=Everything(),
                     on_executor=process.follow,
                 )
                 return _Ended(applied)
@@ -355,7 +357,12 @@ class History:
             return _Ended()
         return _Ended(
             await run_saved(
-                process.project, process.desired, plan, process.approved_deletes, on_executor=process.follow
+                process.project,
+                process.desired,
+                plan,
+                Permitted(process.approved_deletes),
+                Everything(),
+                on_executor=process.follow,
             )
         )
 

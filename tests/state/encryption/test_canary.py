@@ -39,7 +39,7 @@ async def write_all(store: Spooling) -> None:
     """Everything that a run, a person or a failure leaves behind."""
     await store.create()
     whole = await store.lease([WHOLE_STATE], "ana@canary-host")
-    facts = {"new": True, "platform": "https://platform.example.com", "by": "ana@canary-host"}
+    facts = {"platform": "https://platform.example.com", "by": "ana@canary-host"}
     await store.commit(whole, [JournalEntry("", Event.DECIDED, NOON, data=facts)])
     await store.release(whole)
     lease = await store.lease([APP, OTHER], "ana@canary-host")

@@ -123,7 +123,6 @@ async def test_a_key_that_may_only_read_is_enough_to_load_and_is_told_when_it_wr
     reader = through()
     assert (await reader.load()).lineage
     assert await reader.fingerprint_key()
-    assert not await reader.knows("Volume")
     assert set(await reader.holders(["shop"])) == {"shop"}
     for attempt in (reader.lease(["blog"], "me"), store.commit(lease, [entry(Event.INTENT)])):
         with pytest.raises(StoreError, match="these credentials may not write the state"):

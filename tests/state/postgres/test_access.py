@@ -12,6 +12,7 @@ from psycopg import errors
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
+from reconciler.pipeline.remember import recall, remember
 from reconciler.state.postgres import schema
 from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.place import Place
@@ -54,7 +55,6 @@ async def test_a_role_that_may_only_read_is_enough_to_look(handles: Handles, dat
     assert await looking.load() == await store.load()
     assert await looking.fingerprint_key() == await store.fingerprint_key()
     assert set(await looking.holders(["shop"])) == {"shop"}
-    assert await looking.knows("Volume")
     assert len(await looking.journal()) == 1
     await looking.verify()
 
@@ -138,8 +138,8 @@ async def test_a_process_that_died_while_it_held_the_whole_state_keeps_nobody_ou
     store = handles.open()
     with pytest.raises(Locked, match="the whole state has been locked by the dead for"):
         await store.lease([WHOLE_STATE], "me")
-    await create_state(store, Actor(handles.clock, "me"), new=True)
-    assert (await store.load()).new
+    await remember(store, Actor(handles.clock, "me"), "fact", lambda known: {"known": True})
+    assert recall(await store.load(), "fact") == {"known": True}
     assert handles.lease_s <= handles.clock.elapsed_s < handles.lease_s + 10
 
 
@@ -245,7 +245,7 @@ async def test_a_part_of_a_state_or_another_programs_tables_are_no_place_for_a_n
             await attempt()
     store = handles.open()
     with pytest.raises(StoreError, match=told):
-        await create_state(store, Actor(handles.clock, "me"), new=True)
+        await create_state(store)
 
 
 async def test_an_empty_schema_is_a_place_for_a_state(handles: Handles, database: Postgres) -> None:

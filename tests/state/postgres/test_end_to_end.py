@@ -50,7 +50,7 @@ def test_three_runners_in_empty_folders_work_on_one_volume(
 ) -> None:
     first = runner()
     assert "state-missing" in first.json("plan").out
-    told = [first.run("state", "init", "--new")]
+    told = [first.run("state", "init")]
     first.apply()
     second = runner(size_gb=20)
     told += [second.run("plan"), second.apply()]
@@ -77,7 +77,7 @@ def test_three_runners_in_empty_folders_work_on_one_volume(
 
 def test_two_applies_of_different_apps_run_at_once(runner: Callable[..., Project], sandbox: Sandbox) -> None:
     """The first of all, too, which record what platform the state is about."""
-    runner().run("state", "init", "--new")
+    runner().run("state", "init")
     shop, blog = runner(*APPS), runner(*APPS)
     for app in ("blog", "shop"):
         sandbox.fault("POST", f"/v1/apps/{app}/volumes", "delay", delay_s=1)
@@ -96,7 +96,7 @@ def test_runners_that_have_the_manifests_of_one_app_each_leave_each_other_alone(
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
     """To each of them, the other's records have left the manifests: that is told, and not its business."""
-    runner().run("state", "init", "--new")
+    runner().run("state", "init")
     ((lineage,),) = database.rows("SELECT lineage FROM reconcile.states")
 
     def of_app(app: str, size_gb: int = 10) -> Project:
@@ -135,7 +135,7 @@ def locks(database: Postgres) -> list[str]:
 def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unlock(
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
-    runner().run("state", "init", "--new")
+    runner().run("state", "init")
     sandbox.fault("POST", "/v1/apps/shop/volumes", "delay", delay_s=20)
     with runner().started_apply() as dying:
         dying.until(lambda: sandbox.seen("POST", "/v1/apps/shop/volumes"))
@@ -150,7 +150,7 @@ def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unloc
 def test_a_first_apply_that_was_killed_while_it_recorded_the_platform_holds_up_others_for_its_lease_only(
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
-    runner().run("state", "init", "--new")
+    runner().run("state", "init")
     with psycopg.connect(database.url) as blocking:  # which keeps the first one there
         blocking.execute("SELECT FROM reconcile.heads WHERE scope = '' FOR UPDATE")
         with runner("shop").started_apply() as dying:
@@ -173,7 +173,7 @@ def test_a_database_that_is_gone_sends_nothing(
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
     project = runner()
-    project.run("state", "init", "--new")
+    project.run("state", "init")
     project.write(f"manifests: [manifests]\nstate: {database.url}x\n", "reconcile.yaml")
     ran = project.apply(code=1)
     assert "does not exist" in ran.out + ran.err

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Address
 from reconciler.state import archive as packing
 from reconciler.state import contents
 from reconciler.state.memory import MemoryState, MemoryStore
@@ -102,21 +101,7 @@ async def test_a_packed_journal_says_what_it_said_before(
     assert (await other.journal())[:-4] == journal
     assert (await other.export()).rows[:-4] == exported.rows
     contents.verify(await other.export())
-    assert await other.knows("Volume")
-    assert not await other.knows("Secret")
     await other.verify()
-
-
-async def test_a_kind_whose_rows_are_all_packed_and_whose_record_is_gone_is_known(handles: Handles) -> None:
-    store = handles.open()
-    await store.create()
-    lease = await store.lease(["shop"], "anna")
-    secret = Address("Secret", "token", "shop")
-    (known,) = await store.commit(lease, [replace(entry(Event.INTENT), address=secret)], [record(secret)])
-    await store.commit(lease, [replace(entry(Event.DONE), address=secret)], remove=[known.address])
-    await store.release(lease)
-    await grow(store, range(1, 30))
-    assert await handles.open().knows("Secret")
 
 
 async def test_what_is_packed_can_still_be_closed_and_claimed(handles: Handles) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import probing
 from reconciler.state.postgres.line import (
@@ -165,7 +164,7 @@ def project(tmp_path: Path) -> Project:
 
 def test_a_pooler_that_keeps_transactions_whole_is_proven(database: Postgres, project: Project) -> None:
     with pooled(database, "transaction") as url:
-        project.run("state", "init", "--new", "--state", url)
+        project.run("state", "init", "--state", url)
         assert "kept its word" in project.run("state", "doctor", "--state", url).out
     assert left_behind(database) == []
 
@@ -200,7 +199,7 @@ def refusing(request: pytest.FixtureRequest, database: Postgres) -> Iterator[str
 def test_who_takes_no_changes_is_named_at_init_and_by_the_doctor(
     refusing: str, told: str, database: Postgres, project: Project
 ) -> None:
-    for verb in (("init", "--new"), ("doctor",)):
+    for verb in (("init",), ("doctor",)):
         ran = project.run("state", *verb, "--state", refusing, code=1)
         assert told in ran.err
         assert refusing.partition("@")[0].rpartition(":")[2] not in ran.out + ran.err
@@ -216,5 +215,5 @@ async def test_a_state_is_not_made_where_changes_get_lost(
 
     monkeypatch.setattr(probing, "probe", lost)
     with pytest.raises(StoreError, match="cannot be kept"):
-        await create_state(handles.open(), Actor(handles.clock, "me"), new=True)
+        await create_state(handles.open())
     assert (await handles.open().load()).lineage == ""
