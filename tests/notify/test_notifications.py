@@ -154,7 +154,7 @@ def test_a_run_that_cannot_begin_is_told(project: Command, receiver: Receiver) -
     (failed,) = [got.json for got in receiver.got if got.path == "/json"]
     (item,) = failed["data"]["items"]
     assert item["what"].startswith("error[yaml-syntax]: ")
-    assert item["place"] == "manifests/broken.yaml:2:1"
+    assert item["place"] == "manifests/broken.yaml:1:8"
 
 
 def test_a_refused_plan_is_told_with_its_object_its_sentence_and_its_place(
