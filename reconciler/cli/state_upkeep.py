@@ -229,7 +229,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     state, proven = chosen.use(work, existing=False)
     emit(state_doctor_page(chosen.place, state, proven=proven))
-    return DONE
+    return DONE if state.lineage else FAILED
 
 
 @click.command("ingest")

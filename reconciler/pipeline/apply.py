@@ -38,6 +38,7 @@ from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, r
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
+    Overtaken,
     reads_again,
     refuse_foreign,
     refuse_moved,
@@ -117,7 +118,7 @@ async def apply(
                 tell=tell,
             )
             return await with_head(project, applied)
-        except Moved as moved:
+        except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
@@ -138,7 +139,7 @@ async def _plan_and_run(
     if has_files(project.store):
         await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan = await _settled_plan(project, desired, state)
+    plan, before = await _settled_plan(project, desired, state)
     state = await project.store.load()
     await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
@@ -152,17 +153,24 @@ async def _plan_and_run(
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
             return Applied(plan, owed=plan.owed, budget=project.budget)
-    return await run_plan(
-        project,
-        plan,
-        approved_deletes=approved_deletes,
-        resources=desired.by_address,
-        on_executor=on_executor,
-    )
+    try:
+        return await run_plan(
+            project,
+            plan,
+            approved_deletes=approved_deletes,
+            resources=desired.by_address,
+            on_executor=on_executor,
+        )
+    except Moved:
+        now = (await project.store.load()).heads
+        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        if changed:
+            raise Overtaken(changed[-1]) from None
+        raise
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> Plan:
-    """A plan that knows what became of the calls before it. `state`: as it stands.
+async def _settled_plan(project: Project, desired: Desired, state: State) -> tuple[Plan, State]:
+    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -181,11 +189,14 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
+        before = await project.store.load()
         plan = await make_plan(project, desired, undecided=undecided)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan
+            return plan, before
         if not again:
+            for held in holders.values():
+                raise held
             raise Moved("other runs send calls while this one plans", under_way)
         state = await project.store.load()
     raise AssertionError("the last attempt returns or raises")

@@ -79,6 +79,10 @@ def test_drift_is_not_green_because_nothing_is_recorded(forgetful: Project) -> N
     assert problem["message"].endswith("3 declared, nothing recorded")
 
 
+def test_a_state_that_is_missing_is_not_sound(forgetful: Project) -> None:
+    assert "there is no state yet" in forgetful.run("state", "doctor", code=1).out
+
+
 def test_what_needs_records_refuses_without_a_state(forgetful: Project, app: str) -> None:
     data = f"Volume/{app}/data"
     for verb in (
