@@ -24,7 +24,7 @@ from reconciler.doctor.state import (
     some,
     unread,
 )
-from reconciler.drift.find import find_drift
+from reconciler.drift.find import Drift, find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state
@@ -157,20 +157,24 @@ async def _platform(
 async def _objects(
     config: ProjectSettings, desired: Desired, state: State | None, url: str | None, *, sandbox: bool
 ) -> Check:
-    """What `drift` says of all that is recorded."""
     if state is None or not state.records:
         return fine("objects", "none is recorded")
-    see = command("drift")
     options = Options(sandbox, url, read_only=True)
     try:
         async with (
             open_state(config, url, pinned=False, read_only=True) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
-            drift = await find_drift(project, desired)
+            return check_objects(await find_drift(project, desired))
     except ReconcilerError as failure:
         return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
-    plan, left = drift.plan, len(drift.without_manifest)
+    except ValueError:  # of an open call that an older version wrote
+        return suspicious("objects", "not compared: not all that the state holds can be understood")
+
+
+def check_objects(drift: Drift) -> Check:
+    """What `drift` says of all that is recorded."""
+    plan, left, see = drift.plan, len(drift.without_manifest), command("drift")
     verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
     told = [str(change.address) for change in plan.changes]
     told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]

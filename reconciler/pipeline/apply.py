@@ -11,7 +11,6 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.approvals.statement import Approval
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
@@ -34,7 +33,8 @@ from reconciler.pipeline.create_approvals import (
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -141,7 +141,9 @@ async def _plan_and_run(
     project.sources.runs_programs = True
     plan, before = await _settled_plan(project, desired, state)
     state = await project.store.load()
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
+    terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -152,9 +154,10 @@ async def _plan_and_run(
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+            await remember_ended(project, desired, terms, state, ())
             return Applied(plan, owed=plan.owed, budget=project.budget)
     try:
-        return await run_plan(
+        applied = await run_plan(
             project,
             plan,
             approved_deletes=approved_deletes,
@@ -167,6 +170,8 @@ async def _plan_and_run(
         if changed:
             raise Overtaken(changed[-1]) from None
         raise
+    await remember_ended(project, desired, terms, state, applied.results)
+    return applied
 
 
 async def _settled_plan(project: Project, desired: Desired, state: State) -> tuple[Plan, State]:
@@ -264,13 +269,13 @@ async def run_plan(
     plan: Plan,
     *,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval] = (),
+    given: Given = NOTHING,
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
+    And if it would send what is not its own (see `OwnCalls`). `given`: approvals that it uses up.
     `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
@@ -281,7 +286,7 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, given, resources, on_executor)
 
 
 async def _run_under(
@@ -289,13 +294,17 @@ async def _run_under(
     plan: Plan,
     lease: Lease,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval],
+    given: Given,
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     refuse_unless_current(plan, state)
-    refuse_spent(approvals, state, project)
+    judged = await judge(project, plan, state, resources, given)
+    if has_errors(judged.problems):
+        raise Refused(
+            "an approval does not count any more, or is missing; nothing was changed", judged.problems
+        )
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
@@ -340,10 +349,11 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in approvals])
+    await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
     executor = Executor(
         Run(
             plan,

@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,8 +18,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
-from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.project import Project, read_all
@@ -99,7 +100,9 @@ async def make_plan(
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
-    unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
+    makes = {step.address for step in plan.steps if step.effect.id_path is not None}
+    asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}
+    unclaimed = [no_record_of(entry, makes, asks) for entry in state.unclaimed]
     known = project.providers
     return replace(
         plan,
@@ -118,8 +121,8 @@ async def make_plan(
 def _asked(
     project: Project, plan: Plan, state: State, declared: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
-    """The approvals that its apply will ask for."""
-    if not project.authority.rules:
+    """The approvals that its apply will ask for, and rules that get weaker."""
+    if not project.authority.now.rules and APPROVALS not in state.remembered:
         return []
     from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 
@@ -150,16 +153,16 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if resource.address not in changed]
 
 
-def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
+def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Iterable[Address]) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
-    Rows that a restore could not read concern all that no list can show.
+    `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
+    whose object no list can show.
     """
     id = entry.data["unclaimed"]
     forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
-        asks = [step for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)]
-        made = [f"`{step.address}`" for step in asks]
+        made = [f"`{address}`" for address in sorted(asks)]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
@@ -168,7 +171,7 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
             help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
             advice=(forget,),
         )
-    again = any(step.address == entry.address and step.effect.id_path is not None for step in plan.steps)
+    again = entry.address in makes
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
@@ -203,11 +206,6 @@ def concerned_scopes(
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
-
-
-def declared_scopes(resources: Iterable[Resource]) -> set[str]:
-    kinds = find_kinds()
-    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 async def _fingerprint_secrets(
