@@ -153,7 +153,7 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if resource.address not in changed]
 
 
-def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Iterable[Address]) -> Diagnostic:
+def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
     `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
