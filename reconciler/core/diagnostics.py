@@ -109,6 +109,14 @@ def warning(
     return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
 
 
+_HOLD_ONE = ("renamed", "secret-source")  # refused is what they are about, and what needs that
+
+
+def refuse_all(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether an error stops the whole plan, and not only the addresses that it is about."""
+    return has_errors(item for item in diagnostics if item.code not in _HOLD_ONE)
+
+
 def as_warning(problem: Diagnostic) -> Diagnostic:
     """`problem`, where it refuses nothing."""
     return replace(problem, severity=Severity.WARNING)

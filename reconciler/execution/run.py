@@ -24,6 +24,7 @@ class Run:
 
     `recorded`: the records that it began with, moves carried out. `approved_deletes`: addresses.
     `results`: by step; of one under way, what stands if it is cut off. `stopping`: no new call starts.
+    `outages`: why the store took nothing more, as it was said already.
     """
 
     plan: Plan
@@ -41,6 +42,7 @@ class Run:
     reporter: Reporter
     limits: Limits
     stopping: bool = False
+    outages: set[str] = field(default_factory=set)
     results: dict[str, Result] = field(default_factory=dict)
     bindings: Mapping[Address, Binding] = field(init=False)
     traffic: Traffic = field(init=False)

@@ -279,8 +279,13 @@ async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: O
         await _commit_outcome(run, step, attempt, intent, outcome)
     except Unrecorded as failure:
         id_shown = f" ({outcome.id})" if outcome.id else ""
-        message = f"the outcome of the call is {outcome.kind}{id_shown}, but the state cannot be written: "
-        raise Unrecorded(message + failure.message, kept=failure.kept) from failure
+        message = f"the outcome of the call is {outcome.kind}{id_shown}"
+        if failure.message not in run.outages:
+            message += f", but the state cannot be written: {failure.message}"
+        else:
+            message += f": {'written to the same file' if failure.kept else 'not stored either'}"
+        run.outages.add(failure.message)
+        raise Unrecorded(message, kept=failure.kept) from failure
 
 
 async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
@@ -145,7 +145,7 @@ async def _plan_and_run(
     if has_files(project.store):
         await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan, before = await _settled_plan(project, desired, state)
+    plan, before = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)
@@ -189,7 +189,9 @@ async def _plan_and_run(
     return applied
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> tuple[Plan, State]:
+async def _settled_plan(
+    project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
+) -> tuple[Plan, State]:
     """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
@@ -210,7 +212,7 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> tup
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
         before = await project.store.load()
-        plan = await make_plan(project, desired, undecided=undecided)
+        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
             return plan, before
@@ -231,10 +233,11 @@ async def refuse_unless_runnable(
     approved_creates: Collection[str],
     given: Given = NOTHING,
 ) -> Judged:
-    """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
+    """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
 
-    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
-    `given`: those that count also cover the plan's deletes and creates.
+    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one
+    with an approval that matches nothing. Returns what became of the approvals that were `given`: those that
+    count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
@@ -249,7 +252,8 @@ async def refuse_unless_runnable(
         *(uncovered if not judged.counting else ()),
         *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
-    if unapproved or has_errors(plan.diagnostics):
+    idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)
+    if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
     return judged
 

@@ -57,7 +57,10 @@ class PlanBuilder:
     def withdraw(self, addresses: Mapping[Address, str]) -> None:
         """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
         for address, why in addresses.items():
-            self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
+            before = self.changes.get(address)
+            self.changes[address] = Change(
+                address, Action.REFUSED, reason=why, id=before.id if before else None
+            )
             self.steps.pop(address, None)
             self._diagnostics.pop(address, None)
         self.expectations = [each for each in self.expectations if each.address not in addresses]
