@@ -249,6 +249,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "D
         results=tuple(applied.results),
         owed=applied.owed,
         head=applied.head,
+        run=applied.run,
         budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
