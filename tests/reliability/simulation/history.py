@@ -351,6 +351,7 @@ class History:
             self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
         )
         process.show(plan)
+        process.plan = ""  # what runs is made anew, and only compared with the file
         process.planned_s = planned_s
         if not process.approved:
             return _Ended()
