@@ -24,9 +24,10 @@ from reconciler.doctor.state import (
     some,
     unread,
 )
-from reconciler.drift.find import find_drift
+from reconciler.drift.find import Drift, find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.older import older_objects
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.verdict import of_drift
@@ -76,9 +77,9 @@ async def examine(
     objects = (
         await _objects(config, desired, state, state_url, sandbox=sandbox)
         if looked
-        else suspicious("objects", "not compared: see the problems above")
+        else [suspicious("objects", "not compared: see the problems above")]
     )
-    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], objects))
+    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], *objects))
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
@@ -156,20 +157,30 @@ async def _platform(
 
 async def _objects(
     config: ProjectSettings, desired: Desired, state: State | None, url: str | None, *, sandbox: bool
-) -> Check:
-    """What `drift` says of all that is recorded."""
-    if state is None or not state.records:
-        return fine("objects", "none is recorded")
-    see = command("drift")
+) -> Sequence[Check]:
+    """What `drift` says of all that is recorded, and what is older than the state."""
+    if state is None or not state.lineage:
+        return [fine("objects", "none is recorded")]
     options = Options(sandbox, url, read_only=True)
     try:
         async with (
             open_state(config, url, pinned=False, read_only=True) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
-            drift = await find_drift(project, desired)
+            drift = await find_drift(project, desired) if state.records else None
+            older = [
+                suspicious(
+                    "older objects", f"{each.message}: {', '.join(each.addresses)}", each.help, *each.advice
+                )
+                for each in await older_objects(project, desired.by_address)
+            ]
     except ReconcilerError as failure:
-        return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
+        return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]
+    return [_compared(drift) if drift is not None else fine("objects", "none is recorded"), *older]
+
+
+def _compared(drift: Drift) -> Check:
+    see = command("drift")
     plan, left = drift.plan, len(drift.without_manifest)
     verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
     told = [str(change.address) for change in plan.changes]

@@ -27,6 +27,7 @@ from reconciler.kinds.roles import HasObjectives, is_remade, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
+from reconciler.pipeline.older import Older
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
@@ -109,6 +110,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
+    older = Older(state, declared, project.capabilities)
     for read in lookalikes.reads():
         by_read.setdefault(read, [])
     changes: list[Change] = []
@@ -132,6 +134,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     def compare(read: Read, observation: Observation) -> None:
         unread.answered(observation)
         lookalikes.look(read, observation)
+        older.look(read, observation)
         if not observation.complete:
             if not by_read[read]:
                 return  # a list that shows lookalikes only
@@ -175,7 +178,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     remarks += (each for each in absent if wave is None or each.code != "object-missing")
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
-        problems.insert(0, state_missing(project.state_url, nothing))
+        problems.insert(0, state_missing(project.state_url, nothing, traces=state.traces))
 
     plan = Plan(
         id=project.new_id(),
@@ -193,6 +196,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(problem for address, problem in bad.items() if address not in outside),
             *problems,
             *(await _unrecorded(project, wanted, records, declared) if state.lineage else ()),
+            *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),

@@ -30,7 +30,7 @@ def make_state(root: Path, environment: str = "", file: str = "state.db") -> Non
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await create_state(store)
+        await create_state(store, Actor(SystemClock(), "test"))
         await store.close()
 
     anyio.run(make)

@@ -47,20 +47,24 @@ def state_exists(path: Path) -> bool:
     return False
 
 
+def traces_of(place: Place) -> list[Path]:
+    """What an older state has left, beside it or among this user's marks."""
+    path = place.path
+    left = [key_path(path), spool_path(path), checks.seen_path(path)]
+    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+    return beside + place.all_marks()
+
+
 def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back.
 
     `known`: files that do not count.
     """
-    path = place.path
-    left = [key_path(path), spool_path(path), checks.seen_path(path)]
-    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-    traces = [each.name for each in beside if each not in known]
-    traces += [str(each) for each in place.all_marks() if each not in known]
+    traces = [str(each) for each in traces_of(place) if each not in known]
     if not traces:
         return
     raise StoreError(
-        f"there was a state {path}: {traces[0]} still exists",
+        f"there was a state {place.path}: {traces[0]} still exists",
         help=f"restore it with `{_RESTORE_FILE}`; to start without it, move away {', '.join(traces)}",
         advice=(_RESTORE_FILE,),
     )

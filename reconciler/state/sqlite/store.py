@@ -217,7 +217,8 @@ class SqliteStore:
     def _load(self) -> State:
         connection = self._file.readable()
         if connection is None:
-            return State("", {}, (), frozenset())
+            traces = tuple(map(str, files.traces_of(self._file.place)))
+            return State("", {}, (), frozenset(), traces=traces)
         seen = checks.seen(self._file.place, self._file.lineage)
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)
