@@ -30,11 +30,11 @@ def state_missing(
     """
     ways = command("state", "restore", "FILE"), command("state", "migrate", "URL"), command("state", "init")
     report = error if refused else warning
-    was = f"there was a state: {', '.join(traces)} still exists" if traces else "if there was a state"
+    was = f"there was a state: {', '.join(traces)} still exists;" if traces else "if there was a state,"
     return report(
         "state-missing",
         f"there is no state at {place}{because and f': {because}'}",
-        help=f"{was}; check --state, RECONCILE_STATE and --env; restore a backup with `{ways[0]}`; from "
+        help=f"{was} check --state, RECONCILE_STATE and --env; restore a backup with `{ways[0]}`; from "
         f"another place, `{ways[1]}` moves it; for a new project, run `{ways[2]}`",
         advice=ways,
     )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, cluster, lines_with, only, secret, volume
+from tests.cli.conftest import project_at
+from tests.cli.harness import Project, Sandbox, cluster, only, secret, serving, volume
 from tests.cli.test_terminal import on_a_terminal
 
 LOST = "error: there is no state; nothing was changed"
@@ -150,36 +151,39 @@ def test_the_embedded_sandbox_takes_no_state_of_anybody(project: Project, tmp_pa
 # --- what only an older state knew ---
 
 
-def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_them(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    ids = [sandbox.make_volume(app, name) for name in ("before", "long-before", "meant")]
-    for id in ids:
-        sandbox.edit_volume(id, created_at="2020-01-01T00:00:00Z")
-    sandbox.make_volume(app, "newer")
-    project.write(volume(app) + volume(app, "meant", "region: ams, size_gb: 3"))
-    shutil.rmtree(project.root / ".reconcile")
-    begun = project.run("state", "init").out
-    project.apply()
-    note = "2 objects are older than this state and unknown to it: is an older state somewhere?"
-    for verb in ("plan", "drift"):
-        shown = project.run(verb)
-        assert lines_with(shown.out + shown.err, note)
-    told = only(
-        [each for each in project.json("plan").json["diagnostics"] if each["code"] == "older-objects"]
+def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_them(tmp_path: Path) -> None:
+    old = "region: ams, created_at: 2020-01-01T00:00:00Z"
+    seed = tmp_path / "world.yaml"
+    seed.write_text(
+        "apps: [{name: shop}]\nvolumes:\n"
+        + "".join(
+            f"- {{id: vol_{name}, app: shop, name: {name}, {old}}}\n" for name in ("one", "two", "meant")
+        )
+        + "- {id: vol_new, app: shop, name: new, region: ams, created_at: 2999-01-01T00:00:00Z}\n"
     )
-    assert (told["severity"], "retained objects" in told["help"]) == ("info", True)
-    for named in (begun, project.run("doctor", code=None).out):
-        assert lines_with(named, note)
-        assert all(f"Volume/{app}/{id}" in named for id in ids[:2])
-        assert ids[2] not in named
-    project.run("state", "forget", "--unclaimed", "nonesuch", code=1)
-    project.run("state", "forget", "--unclaimed", ids[0])
-    assert "1 object is older than this state" in project.run("drift").err
-    project.run("state", "forget", "--unclaimed", "all")
-    for verb in ("plan", "drift", "doctor"):
-        shown = project.run(verb, code=None)
-        assert "older than this state" not in shown.out + shown.err
+    with serving("--clock", "x600", "--seed", str(seed)) as platform:
+        project = project_at(tmp_path / "checkout", platform.url)
+        project.write(volume("shop") + volume("shop", "meant", "region: ams, size_gb: 3"))
+        shutil.rmtree(project.root / ".reconcile")
+        begun = project.run("state", "init").out
+        note = "2 objects are older than this state and unknown to it: is an older state somewhere?"
+        assert note in project.run("plan").err
+        project.apply()
+        diagnostics = project.json("plan").json["diagnostics"]
+        told = only([each for each in diagnostics if each["code"] == "older-objects"])
+        assert (told["severity"], "retained objects" in told["help"]) == ("info", True)
+        assert note in project.run("drift").err
+        for named in (begun, project.run("doctor", code=None).out):
+            assert f"{note}" in named
+            assert all(f"Volume/shop/vol_{name}" in named for name in ("one", "two"))
+            assert not any(f"vol_{name}" in named for name in ("meant", "new"))
+        project.run("state", "forget", "--unclaimed", "nonesuch", code=1)
+        project.run("state", "forget", "--unclaimed", "vol_one")
+        assert "1 object is older than this state" in project.run("drift").err
+        project.run("state", "forget", "--unclaimed", "all")
+        for verb in ("plan", "drift", "doctor"):
+            shown = project.run(verb, code=None)
+            assert "older than this state" not in shown.out + shown.err
 
 
 def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:

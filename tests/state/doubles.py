@@ -69,7 +69,9 @@ def holding(
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
     )
-    known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
+    records = {each.address: each for each in (*state.records.values(), *state.remembered.values())}
+    serials = dict(state.serials)
+    known = MemoryState(clock, lineage=state.lineage, key=key, records=records, view=view, serials=serials)
     store = MemoryStore(known)
     since_s = clock.monotonic() - 12
     known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}
