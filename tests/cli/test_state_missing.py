@@ -174,7 +174,7 @@ def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_the
         assert (told["severity"], "retained objects" in told["help"]) == ("info", True)
         assert note in project.run("drift").err
         for named in (begun, project.run("doctor", code=None).out):
-            assert f"{note}" in named
+            assert note in named
             assert all(f"Volume/shop/vol_{name}" in named for name in ("one", "two"))
             assert not any(f"vol_{name}" in named for name in ("meant", "new"))
         project.run("state", "forget", "--unclaimed", "nonesuch", code=1)
