@@ -24,7 +24,8 @@ from reconciler.reports.records import (
 )
 from reconciler.reports.report import Page
 from reconciler.state import maintenance_of
-from reconciler.state.store import State, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 if TYPE_CHECKING:
     from reconciler.core.diagnostics import Diagnostic
@@ -57,8 +58,9 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
             environment="",
         )
 
-    async def work(store: Store) -> tuple[bool, str]:
+    async def work(store: Spooling) -> tuple[bool, str]:
         created = await create_state(store, chosen.actor(run=""))
+        await store.accept()
         return created, (await store.load()).lineage
 
     created, lineage = chosen.use(work, existing=False)
@@ -114,15 +116,16 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 
 
 @click.command("migrate")
-@click.argument("url")
+@click.argument("url", required=False)
 @output()
 @options.state
 @options.lock_timeout
 @reports_failures
-def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
-    Nobody can write to two of them at any moment. Was it interrupted? Run it again.
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
+    state that an older program wrote to the version of this one, where it is.
     """
     from reconciler.core.state_url import is_shared, shown_url
     from reconciler.pipeline.attribution import holder
@@ -132,6 +135,8 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
     from reconciler.pipeline.store import store_of
     from reconciler.state.chain import state_head
 
+    if url is None:
+        return _migrate_here(ChosenState(env, state_url, sandbox))
     if sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     chosen = ChosenState(env, state_url, sandbox)
@@ -152,10 +157,24 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
                 reporter=reporter,
             )
             state = await target.load()
+            await target.accept()
             return done, state_head(state.lineage, state.heads)
 
     done, head = run(main)
     emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+def _migrate_here(chosen: ChosenState) -> int:
+    """A shared state is migrated by the next command that writes."""
+    from reconciler.state import files_of, has_files
+
+    async def work(store: Spooling) -> bool:
+        return has_files(store) and await files_of(store).migrate()
+
+    migrated = chosen.use(work)
+    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
     return DONE
 
 
@@ -230,7 +249,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     chosen = ChosenState(env, state_url, sandbox)
 
-    async def work(store: Store) -> tuple[State, bool]:
+    async def work(store: Spooling) -> tuple[State, bool]:
         proven, state = await prove(store), await store.load()
         if state.lineage:
             await maintenance_of(store).verify()
@@ -238,7 +257,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     state, proven = chosen.use(work, existing=False)
     emit(state_doctor_page(chosen.place, state, proven=proven))
-    return DONE
+    return DONE if state.lineage else FAILED
 
 
 @click.command("ingest")
@@ -251,10 +270,8 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
-    from reconciler.state.spooling import Spooling
 
-    async def work(store: Store) -> int:
-        assert isinstance(store, Spooling)
+    async def work(store: Spooling) -> int:
         return await store.ingest(lines, holder(), timeout_s=lock_timeout)
 
     chosen = ChosenState(env, state_url, sandbox)
@@ -320,7 +337,7 @@ def restore(
             return FAILED
     by = str(chosen.by)
     done = chosen.use(
-        lambda store: copies.restore(store, file, chosen.config.env, SystemClock(), by),
+        lambda store: copies.bring_back(store, file, chosen.config.env, SystemClock(), by),
         existing=False,
         pinned=False,
     )

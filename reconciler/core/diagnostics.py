@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import Command
 from reconciler.core.saved import Saved
 
+RULES_LOOSENED = "rules-loosened"
 IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
 APPROVAL_NEEDED = (
     "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused

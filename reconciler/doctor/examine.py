@@ -100,7 +100,7 @@ async def _state(
         async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
             kept = await files_of(store).backups() if has_files(store) else None
-            backups = [check_backups(kept, state, clock.now())] if kept is not None else []
+            backups = [check_backups(kept, state, clock.now())]
             holders = await store.holders(state.serials) if state is not None else {}
     except ReconcilerError as failure:
         return None, [unread(failure)]

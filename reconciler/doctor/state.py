@@ -9,6 +9,7 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError, named
 from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
+from reconciler.execution.open_intents import sender
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state, state_missing
 from reconciler.state import maintenance_of
 from reconciler.state.spooling import Spooling
@@ -84,8 +85,8 @@ def check_owed(state: State) -> Check:
 
 def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     """Calls without an outcome, and outcomes that are not where they belong."""
-    left = [_call(opened) for opened in state.open_intents if opened.data["scope"] not in holders]
-    under_way = [_call(opened) for opened in state.open_intents if opened.data["scope"] in holders]
+    left = [_call(opened) for opened in state.open_intents if sender(opened, holders) is None]
+    under_way = [_call(opened) for opened in state.open_intents if sender(opened, holders) is not None]
     plan, listed = command("plan"), command("state", "list")
     if left:
         help = f"`{plan}` says how each call is settled"
@@ -103,8 +104,16 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     return fine("open calls", "none")
 
 
-def check_backups(backups: Backups, state: State | None, now: datetime) -> Check:
+def check_backups(backups: Backups | None, state: State | None, now: datetime) -> Check:
+    """`backups`: None for a shared state, which keeps none beside itself."""
     make: Command = command("state", "backup")
+    if backups is None:
+        copy = command("state", "backup", "FILE")
+        return fine(
+            "backups",
+            "cannot be seen from here: look at the database's own backups, or at the bucket's versions; "
+            f"`{copy}` makes a copy",
+        )
     if backups.bad:
         damaged = some([str(each) for each in backups.bad])
         since = f"; the newest good one is from {_moment(backups.newest)}" if backups.newest else ""

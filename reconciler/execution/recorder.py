@@ -87,6 +87,7 @@ class Recorder:
     ) -> None:
         self._store = store
         self._lease = lease
+        self.holder = lease.holder
         self._run = run
         self._clock = clock
         self._by = by

@@ -157,6 +157,7 @@ def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, fr
         service=step.call.service,
         own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
         service_at=run.services.time(step.call.service),
+        holder=run.recorder.holder,
     )
     return intent, _finished(listed) if step.wait is not None and step.wait.item is not None else frozenset()
 

@@ -15,6 +15,7 @@ _HEADS = {
     "failed": "`{verb}` failed",
     "owed": "Work is owed",
     "question": "A person must decide",
+    "warning": "`{verb}` warns",
 }
 
 

@@ -6,16 +6,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
 from reconciler.reports.verdict import of_report, word
 from reconciler.reports.visible import visible
 
-EventName = Literal["drift", "failed", "owed", "question"]
+EventName = Literal["drift", "failed", "owed", "question", "warning"]
 
 _MOST_ITEMS = 50
 _MOST_CHARACTERS = 500
 _FAILED, _DECIDE = 1, 3  # exit codes
+_WARNED = frozenset({RULES_LOOSENED})
 
 
 class Item(Struct, frozen=True):
@@ -86,6 +87,9 @@ def events_of(report: Report, run: Run) -> list[Event]:
     if isinstance(report, ApplyReport) and report.owed:
         owed = [Item(str(each.address), f"{each.work}, {each.certainty}") for each in report.owed]
         found.append(("owed", owed))
+    warned = [Item("", each.message) for each in report.diagnostics if each.code in _WARNED]
+    if warned:
+        found.append(("warning", warned))
     return [_event(name, report, run, items) for name, items in found]
 
 

@@ -11,7 +11,6 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.approvals.statement import Approval
 from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
@@ -34,10 +33,12 @@ from reconciler.pipeline.create_approvals import (
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
+    Overtaken,
     reads_again,
     refuse_foreign,
     refuse_moved,
@@ -55,6 +56,7 @@ from reconciler.planning.ids import bad_records
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
+from reconciler.state import files_of, has_files
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -115,7 +117,7 @@ async def apply(
                 tell=tell,
             )
             return await with_head(project, applied)
-        except Moved as moved:
+        except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
@@ -133,10 +135,14 @@ async def _plan_and_run(
     tell: Callable[[Plan], None],
 ) -> Applied:
     state = await require_state(project)
+    if has_files(project.store):
+        await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan = await _settled_plan(project, desired, state)
+    plan, before = await _settled_plan(project, desired, state)
     state = await project.store.load()
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
+    terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -147,18 +153,28 @@ async def _plan_and_run(
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+            await remember_ended(project, desired, terms, state, ())
             return Applied(plan, owed=plan.owed, budget=project.budget)
-    return await run_plan(
-        project,
-        plan,
-        approved_deletes=approved_deletes,
-        resources=desired.by_address,
-        on_executor=on_executor,
-    )
+    try:
+        applied = await run_plan(
+            project,
+            plan,
+            approved_deletes=approved_deletes,
+            resources=desired.by_address,
+            on_executor=on_executor,
+        )
+    except Moved:
+        now = (await project.store.load()).heads
+        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        if changed:
+            raise Overtaken(changed[-1]) from None
+        raise
+    await remember_ended(project, desired, terms, state, applied.results)
+    return applied
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> Plan:
-    """A plan that knows what became of the calls before it. `state`: as it stands.
+async def _settled_plan(project: Project, desired: Desired, state: State) -> tuple[Plan, State]:
+    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -177,11 +193,14 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
+        before = await project.store.load()
         plan = await make_plan(project, desired, undecided=undecided)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan
+            return plan, before
         if not again:
+            for held in holders.values():
+                raise held
             raise Moved("other runs send calls while this one plans", under_way)
         state = await project.store.load()
     raise AssertionError("the last attempt returns or raises")
@@ -249,13 +268,13 @@ async def run_plan(
     plan: Plan,
     *,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval] = (),
+    given: Given = NOTHING,
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
+    And if it would send what is not its own (see `OwnCalls`). `given`: approvals that it uses up.
     `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
@@ -266,7 +285,7 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, given, resources, on_executor)
 
 
 async def _run_under(
@@ -274,13 +293,17 @@ async def _run_under(
     plan: Plan,
     lease: Lease,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval],
+    given: Given,
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     refuse_unless_current(plan, state)
-    refuse_spent(approvals, state, project)
+    judged = await judge(project, plan, state, resources, given)
+    if has_errors(judged.problems):
+        raise Refused(
+            "an approval does not count any more, or is missing; nothing was changed", judged.problems
+        )
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
@@ -325,9 +348,10 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in approvals])
+    await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
     executor = Executor(
         Run(
             plan,

@@ -1,6 +1,6 @@
 """The loaded manifests, with what a plan has to know of them."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -8,6 +8,7 @@ from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import ManifestSet, Plan
+from reconciler.kinds import find_kinds
 
 
 class Trusted(Struct, frozen=True):
@@ -59,6 +60,11 @@ class Desired(Struct, frozen=True):
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""
         return self.policies if self.trusted is None else self.trusted.providers
+
+
+def declared_scopes(resources: Iterable[Resource]) -> set[str]:
+    kinds = find_kinds()
+    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 class _Names(Mapping[Address, Span]):

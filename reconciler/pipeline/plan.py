@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,8 +18,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
-from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.older import Older
@@ -126,8 +127,8 @@ async def make_plan(
 def _asked(
     project: Project, plan: Plan, state: State, declared: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
-    """The approvals that its apply will ask for."""
-    if not project.authority.rules:
+    """The approvals that its apply will ask for, and rules that get weaker."""
+    if not project.authority.now.rules and APPROVALS not in state.remembered:
         return []
     from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 
@@ -211,11 +212,6 @@ def concerned_scopes(
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
-
-
-def declared_scopes(resources: Iterable[Resource]) -> set[str]:
-    kinds = find_kinds()
-    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 async def _fingerprint_secrets(

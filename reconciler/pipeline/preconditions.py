@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable
+from reconciler.core.errors import Locked, NoSuchService, Refused, SecretUnavailable, named
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Move, Plan, Read, SecretRef
@@ -31,6 +31,17 @@ class Moved(Refused):
     def __init__(self, what: str, diagnostics: Sequence[Diagnostic]) -> None:
         super().__init__(f"{what}; nothing was changed", diagnostics)
         self.what = what
+
+
+class Overtaken(Locked):
+    """Another run has worked in `scope` since this one planned. Nothing was sent. `what`: in a few words."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(scope, "another run", 0)
+        self.what = f"another run has changed {named(scope)} since this one planned"
+        self.message = f"{self.what}; nothing was changed"
+        self.help = "run again, or pass --lock-timeout SECONDS"
+        self.args = (self.message,)
 
 
 def refuse_unless_current(plan: Plan, state: State) -> None:

@@ -100,7 +100,7 @@ async def run_saved(
         project,
         plan,
         approved_deletes=approved_deletes,
-        approvals=judged.counting,
+        given=given,
         resources=desired.by_address,
         on_executor=on_executor,
     )

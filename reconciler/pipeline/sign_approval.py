@@ -12,7 +12,7 @@ from reconciler.approvals.statement import PRINCIPAL, Approval, Statement
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
-from reconciler.manifests.revisions.git import GitFailed, find_repository
+from reconciler.manifests.revisions.git import find_repository
 from reconciler.pipeline.authority import SIGNERS
 from reconciler.pipeline.open import open_state
 from reconciler.pipeline.saved import key_of
@@ -78,7 +78,7 @@ def _of_git(config: ProjectSettings) -> str:
         if git.run("config", "--get", "gpg.format", allowed=(0, 1)).stdout.strip() != b"ssh":
             return ""
         return git.run("config", "--get", "user.signingkey", allowed=(0, 1)).stdout.decode().strip()
-    except (ReconcilerError, GitFailed, UnicodeDecodeError):
+    except (ReconcilerError, UnicodeDecodeError):
         return ""
 
 

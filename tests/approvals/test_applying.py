@@ -9,12 +9,12 @@ import pytest
 
 from reconciler.approvals.rules import Rule
 from reconciler.approvals.statement import Approval
-from reconciler.core.errors import ReconcilerError, Refused
+from reconciler.core.errors import Refused
 from reconciler.core.steps import Plan
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline import saved
 from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan
@@ -47,7 +47,7 @@ async def planned(stage: Stage, project: Project) -> Plan:
 
 
 def watched(stage: Stage, *people: Person, rules: tuple[Rule, ...] = (TWO,)) -> Project:
-    authority = Authority(rules, signers(each.line() for each in people))
+    authority = Authority(Said(rules, (signers(each.line() for each in people),)))
     return replace(stage.project(), authority=authority, variables=ENV)
 
 
@@ -169,13 +169,13 @@ async def test_an_approval_that_does_not_count_covers_nothing(stage: Stage, ana:
 
 
 async def test_where_nobody_is_known_to_sign_none_counts(stage: Stage, ana: Person) -> None:
-    project = replace(watched(stage), authority=Authority((TWO,), None, "there is no base"))
+    project = watched(stage)
     plan = await planned(stage, project)
     given = await approved(stage, plan, ana)
     with pytest.raises(Refused) as refused:
         await run(project, plan, given, deletes=["Volume/shop/data"])
     assert codes(refused.value) == ["approval-needed"]
-    project = replace(project, authority=Authority((), None, "there is no base"))
+    project = watched(stage, rules=())
     with pytest.raises(Refused) as refused:
         await run(project, plan, given, deletes=["Volume/shop/data"])
     assert codes(refused.value) == ["approval-dead"]
@@ -254,19 +254,4 @@ async def test_it_must_still_hold_when_the_lock_is_free(stage: Stage, ana: Perso
     given = Given(tuple(approvals), REHEARSAL.digest)
     with pytest.raises(Refused, match="does not count any more") as refused:
         await run_saved(project, Desired(()), plan, (), given=given, tell=a_minute_passes)
-    assert codes(refused.value) == ["approval-dead", "approval-dead"]
-
-
-async def test_rules_that_a_shallow_clone_does_not_show_are_known_by_the_approvals_that_were_used(
-    stage: Stage, ana: Person, bob: Person
-) -> None:
-    """A merged change that takes all rules away decides nothing about itself where the clone begins."""
-    project = watched(stage, ana, bob)
-    plan = await planned(stage, project)
-    cut_off = replace(project, authority=Authority(is_cut_off=True))
-    again = await run(cut_off, await make_plan(cut_off, Desired(loaded(stage, volume(rest=DELETED)))))
-    assert again.results == ()  # nobody has ever approved anything here
-    await run(project, plan, *[await approved(stage, plan, each) for each in (ana, bob)])
-    with pytest.raises(ReconcilerError, match="approvals have been used with this state") as refused:
-        await apply(cut_off, Desired(loaded(stage, volume())), approve=lambda plan: True)
-    assert "fetch-depth: 0" in refused.value.help
+    assert codes(refused.value) == ["approval-needed", "approval-dead", "approval-dead"]

@@ -5,6 +5,7 @@ import os
 import pty
 import stat
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -201,3 +202,93 @@ def test_allowing_older_snapshots_needs_approval_though_no_call_does_it(
     project.write(volume(app) + policy % 12)
     commit(root)
     project.run("apply", "--auto-approve", "--base", "HEAD^")
+
+
+def _ours(root: Path) -> None:
+    """The change branched off before there were rules, and merges them away."""
+    git(root, "checkout", "-q", "change")
+    git(root, "merge", "-q", "-s", "ours", "-m", "merge main", "main")
+    git(root, "checkout", "-q", "main")
+    git(root, "merge", "-q", "--no-ff", "-m", "merge", "change")
+
+
+def _evil(root: Path) -> None:
+    """Only the merge commit itself takes the rules away."""
+    git(root, "merge", "-q", "--no-commit", "--no-ff", "change")
+    (root / "reconcile.yaml").unlink()
+    commit(root, "merge")
+
+
+def _emptied(root: Path) -> None:
+    """What `reconcile.yaml` is, or leads to."""
+    (root / "reconcile.yaml").write_text("")
+    (root / "manifests/old.yaml").unlink()
+    commit(root)
+
+
+def _converted(root: Path) -> None:
+    """By a program of the user's git, which the change chooses."""
+    program = root / ".git/program"
+    program.write_text(f"#!/bin/sh\n: > {root.parent / 'ran'}\n")
+    program.chmod(0o755)
+    git(root, "config", "diff.sopsdiffer.textconv", str(program))
+    (root / ".gitattributes").write_text("reconcile.yaml diff=sopsdiffer\n")
+    _emptied(root)
+
+
+def _moved_up(root: Path) -> None:
+    (root / "reconcile.yaml").write_text("manifests: [m/manifests]\n")
+    git(root, "rm", "-q", "m/reconcile.yaml", "m/manifests/old.yaml")
+    commit(root)
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings", "change"),
+    [
+        ("", SETTINGS, _ours),
+        ("", SETTINGS, _evil),
+        ("", "link", _emptied),
+        ("", SETTINGS.replace("approvals", '"approv\\x61ls"'), _emptied),
+        ("", SETTINGS, _converted),
+        ("m", SETTINGS, _moved_up),
+    ],
+)
+def test_no_history_of_a_change_takes_the_rules_of_the_last_apply_away(
+    project: Project,
+    sandbox: Sandbox,
+    app: str,
+    ana: Person,
+    folder: str,
+    settings: str,
+    change: Callable[[Path], None],
+) -> None:
+    root = project.root
+    git(root, "init", "-q", "-b", "main")
+    project.write(volume(app), f"{folder}/manifests/main.yaml".lstrip("/"))
+    project.write(volume(app, "old", rest=DELETED), f"{folder}/manifests/old.yaml".lstrip("/"))
+    (root / ".gitignore").write_text(".reconcile/\n")
+    commit(root)
+    git(root, "checkout", "-q", "-b", "change")
+    if not folder:
+        git(root, "rm", "-q", "manifests/old.yaml")
+    commit(root)
+    git(root, "checkout", "-q", "main")
+    if settings == "link":
+        project.write(SETTINGS, "c/rc.yaml")
+        (root / "reconcile.yaml").unlink()
+        (root / "reconcile.yaml").symlink_to("c/rc.yaml")
+    else:
+        (root / folder / "reconcile.yaml").write_text(settings)
+    (root / folder / "allowed_signers").write_text(ana.line())
+    if change is _evil:  # the rules came in a merge, too
+        side = git(root, "commit-tree", "-p", "HEAD", "-m", "side", "HEAD^{tree}")
+        git(root, "merge", "-q", "-s", "ours", "--no-ff", "--no-commit", side)
+    commit(root)
+    project.env |= {**ISOLATED, "RECONCILE_STATE": f"sqlite:{root / '.reconcile/state.db'}"}
+    project.run("state", "init", "--new", cwd=root / folder)
+    project.run("apply", "--auto-approve", cwd=root / folder)
+    change(root)
+    refused = project.run("apply", "--auto-approve", "--approve-delete", f"Volume/{app}/old", code=1)
+    assert "approval-needed" in refused.out + refused.err
+    assert "DELETE" not in {method for method, _ in sandbox.mutations_of(app)}
+    assert not (root.parent / "ran").exists()

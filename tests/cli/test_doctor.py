@@ -229,7 +229,7 @@ def test_a_state_of_an_older_version_stays_as_it_is(calm: Project) -> None:
     before = files_below(calm.root)
     found = checks(calm, code=1)  # a call in it has no outcome
     assert found["state"]["outcome"] == "warning"
-    assert "its version is 3: the next command migrates it" in found["state"]["message"]
+    assert "the state has version 3, of an older program: `reconcile apply`" in found["state"]["message"]
     assert files_below(calm.root) == before
 
 

@@ -68,6 +68,7 @@ def test_a_plan_of_the_state_that_was_is_not_applied_without_it(project: Project
     shutil.rmtree(project.root / ".reconcile")
     lost = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
     assert "there is no state, but a saved plan runs only with one" in lost.err
+    project.env["XDG_STATE_HOME"] = str(project.root / "another user")  # who has seen no state here
     project.run("state", "init")
     project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
 
@@ -77,6 +78,10 @@ def test_drift_is_not_green_because_nothing_is_recorded(forgetful: Project) -> N
     (problem,) = [each for each in looked["diagnostics"] if each["code"] == "state-missing"]
     assert problem["severity"] == "error"
     assert problem["message"].endswith("3 declared, nothing recorded")
+
+
+def test_a_state_that_is_missing_is_not_sound(forgetful: Project) -> None:
+    assert "there is no state yet" in forgetful.run("state", "doctor", code=1).out
 
 
 def test_what_needs_records_refuses_without_a_state(forgetful: Project, app: str) -> None:

@@ -15,8 +15,7 @@ import click
 import pytest
 from msgspec import structs
 
-from reconciler.approvals.judging import Signers
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Rule, Signers
 from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
@@ -32,7 +31,8 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
-from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.apply import apply
+from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
@@ -255,7 +255,7 @@ def apply_with(code: str, *approvals: Approval) -> Act:
         platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(NOW))
         project = project_of(case, folder, (), platform)
         rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
-        authority = Authority((rule,), Signers(b"", "`allowed_signers` at main"))
+        authority = Authority(Said((rule,), (Signers("eva", "`allowed_signers`"),)))
         project = replace(project, authority=authority)
         given = Given(approvals)
         with pytest.raises(Refused) as refused:
@@ -263,6 +263,25 @@ def apply_with(code: str, *approvals: Approval) -> Act:
         return refused.value.diagnostics
 
     return act
+
+
+def apply_by_fewer(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What an apply says whose rule asks one person, after one whose rule asked two."""
+
+    async def work() -> Sequence[Diagnostic]:
+        stage = Stage(folder)
+        found: Sequence[Diagnostic] = ()
+        try:
+            for people in (2, 1):
+                rule = Rule.model_validate({"when": {"action": "delete"}, "from": people})
+                project = replace(stage.project(), authority=Authority(Said((rule,))))
+                desired = Desired(load(["-"], root=folder, stdin=manifest.encode).resources)
+                found = (await apply(project, desired, approve=lambda plan: True)).plan.diagnostics
+        finally:
+            await stage.close()
+        return found
+
+    return anyio.run(work)
 
 
 def sent_to_another_app(plan: Plan) -> Plan:
@@ -394,6 +413,7 @@ ACTS: dict[str, Act] = {
     "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
     "rate-limited": apply_while(action="rate_limited", retry_after=20),
     "reserved-environment": settings,
+    "rules-loosened": apply_by_fewer,
     "state-missing": of_drift_without_a_state,
     "state-moved": state_that_has_moved,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),

@@ -52,7 +52,7 @@ def project(
     command.write("manifests/data.yaml", volume("data", app, more=RETENTION))
     command("state init")
     command("apply --auto-approve")
-    events = "on: [drift, failed, owed, question]"
+    events = "on: [drift, failed, owed, question, warning]"
     command.write(
         "reconcile.yaml",
         "notify:\n"
@@ -136,6 +136,21 @@ def test_an_apply_tells_a_question_with_the_commands_to_type(
     ]
     commands = [item["what"] for item in question["data"]["items"]]
     assert f"reconcile resolve PostgresCluster/{name} --not-created" in commands
+
+
+def test_a_rule_that_gets_weaker_is_told(project: Command, receiver: Receiver) -> None:
+    settings = (project.root / "reconcile.yaml").read_text()
+    project.write("reconcile.yaml", f"{settings}approvals: {{rules: [{{when: {{action: delete}}}}]}}\n")
+    project("apply --auto-approve")
+    assert receiver.got == []
+    project.write("reconcile.yaml", settings)
+    project("apply --auto-approve")
+    assert by_path(receiver)["/json"] == ["reconcile.warning"]
+    items = receiver.got[0].json["data"]["items"]
+    assert "the rule {action: delete} (from: 1, valid: 24h) is gone" in str(items)
+    receiver.got.clear()
+    project("apply --auto-approve")
+    assert receiver.got == []
 
 
 def test_a_run_that_cannot_begin_is_told(project: Command, receiver: Receiver) -> None:

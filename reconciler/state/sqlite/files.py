@@ -18,7 +18,6 @@ from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
 from reconciler.state.encryption.envelope import is_envelope
 from reconciler.state.sqlite import checks, database
-from reconciler.state.sqlite.checks import Place
 
 KEY_BYTES = 32
 
@@ -47,24 +46,22 @@ def state_exists(path: Path) -> bool:
     return False
 
 
-def traces_of(place: Place) -> list[Path]:
-    """What an older state has left, beside it or among this user's marks."""
-    path = place.path
+def traces_of(path: Path) -> list[Path]:
+    """What an older state has left beside it."""
     left = [key_path(path), spool_path(path), checks.seen_path(path)]
-    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-    return beside + place.all_marks()
+    return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
 
 
-def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
+def refuse_beside_traces(path: Path, known: Collection[Path] = ()) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back.
 
     `known`: files that do not count.
     """
-    traces = [str(each) for each in traces_of(place) if each not in known]
+    traces = [str(each) for each in traces_of(path) if each not in known]
     if not traces:
         return
     raise StoreError(
-        f"there was a state {place.path}: {traces[0]} still exists",
+        f"there was a state {path}: {traces[0]} still exists",
         help=f"restore it with `{_RESTORE_FILE}`; to start without it, move away {', '.join(traces)}",
         advice=(_RESTORE_FILE,),
     )
