@@ -158,7 +158,8 @@ class Wait(Saved, frozen=True):
     `reply_path`: where in the call's own reply the object stands, if that reply may already
     satisfy the condition ("" = the whole reply, None = never trust the reply).
     `or_gone`: an object that is not there any more ends the wait, too.
-    `applied`: what the record holds once the condition held.
+    `applied`: what the record holds once the condition held, and `kept`: the fields that it then takes from
+    the object.
     `every_s`: seconds between two reads; 0: short at first, then longer.
     `timed`: the record then holds how long it took (`READY_AFTER`), where somebody saw it.
     """
@@ -170,6 +171,7 @@ class Wait(Saved, frozen=True):
     reply_path: str | None = None
     or_gone: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
     every_s: float = 0.0
     timed: bool = False
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin
-from reconciler.core.diagnostics import Severity
+from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
@@ -167,21 +167,26 @@ async def _objects(
             open_state(config, url, pinned=False, read_only=True) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
-            drift = await find_drift(project, desired) if state.records else None
-            older = [
-                suspicious(
-                    "older objects", f"{each.message}: {', '.join(each.addresses)}", each.help, *each.advice
-                )
-                for each in await older_objects(project, desired.by_address)
-            ]
+            compared = fine("objects", "none is recorded")
+            if state.records:
+                compared = check_objects(await find_drift(project, desired))
+            older = await older_objects(project, desired.by_address)
     except ReconcilerError as failure:
         return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]
-    return [_compared(drift) if drift is not None else fine("objects", "none is recorded"), *older]
+    except ValueError:  # of an open call that an older version wrote
+        return [suspicious("objects", "not compared: not all that the state holds can be understood")]
+    return [compared, *map(_older, older)]
 
 
-def _compared(drift: Drift) -> Check:
-    see = command("drift")
-    plan, left = drift.plan, len(drift.without_manifest)
+def _older(found: Diagnostic) -> Check:
+    return suspicious(
+        "older objects", f"{found.message}: {', '.join(found.addresses)}", found.help, *found.advice
+    )
+
+
+def check_objects(drift: Drift) -> Check:
+    """What `drift` says of all that is recorded."""
+    plan, left, see = drift.plan, len(drift.without_manifest), command("drift")
     verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
     told = [str(change.address) for change in plan.changes]
     told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]

@@ -144,6 +144,32 @@ class OwnCall(Struct, frozen=True):
     never: str = ""
 
 
+class Watched(NamedTuple):
+    """A field of a live object that no manifest sets, and that shows its health, identity or relations.
+
+    `bad`: the values that are never right, and `good` one that is. `owed`: it names the machine that owes a
+    restart, while one is owed. Else each value is drift but the one that the record has since the object was
+    first seen. `says`: the warning, with `{before}` and `{after}`; `code`: of that warning.
+    """
+
+    path: str
+    code: str
+    says: str
+    bad: tuple[Any, ...] = ()
+    good: str = ""
+    owed: bool = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record has the value that is right."""
+        return not self.bad and not self.owed
+
+
+REPLACED = Watched(
+    "created_at", "object-replaced", "another object has its id: it was created at {after}, ours at {before}"
+)
+
+
 class AtRest(NamedTuple):
     """By which `values` of its `field` a live object shows that it is there, and nothing under way.
 
@@ -170,6 +196,7 @@ class Kind(ManifestKind):
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
     at_rest: ClassVar[AtRest | None] = None  # None: it is asked about each object
+    watched: ClassVar[tuple[Watched, ...]] = ()
     # What it can use of the platform beside what the API documents, and what for: settings may name it.
     capabilities: ClassVar[Mapping[str, str]] = {}
     # What its paths call its objects (`/v1/apps/APP/machines/ID`), if the platform's rate limit counts the
@@ -305,6 +332,13 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
                 continue
         differing.append(FieldChange(each.name, known, want, each.effect))
     return differing
+
+
+def value_at(live: Any, path: str) -> Any:
+    """What a live object shows at a dotted path; None where nothing does."""
+    for name in path.split("."):
+        live = getattr(live, name, None)
+    return live
 
 
 def segment(value: str) -> str:

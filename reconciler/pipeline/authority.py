@@ -67,20 +67,15 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
 
     Raises ReconcilerError where they name one that cannot be read: another one would be the change's choice.
     """
-    outside, before = _outside(config), _revision_before(config, base)
-    if before is None:
-        return Authority(said_now(config), outside=outside)
-    then = _settings_at(before)
-    signers = _signers(before.read(then.signers), f"`{then.signers}` at {before.ref}")
-    return Authority(said_now(config), Said(tuple(then.rules), (signers,)), outside)
-
-
-def said_now(config: ProjectSettings) -> Said:
-    """What the files of the project say."""
-    now = config.written.approvals
-    file = config.root / now.signers
-    signers = _signers(read_file(file) if file.exists() else None, f"`{now.signers}`")
-    return Said(tuple(now.rules), (signers,))
+    outside, before, then = _outside(config), _revision_before(config, base), Said()
+    if before is not None:
+        settings = _settings_at(before)
+        signers = _signers(before.read(settings.signers), f"`{settings.signers}` at {before.ref}")
+        then = Said(tuple(settings.rules), (signers,))
+    written = config.written.approvals
+    file = config.root / written.signers
+    signers = _signers(read_file(file) if file.exists() else None, f"`{written.signers}`")
+    return Authority(Said(tuple(written.rules), (signers,)), then, outside)
 
 
 def _signers(data: bytes | None, where: str) -> Signers:

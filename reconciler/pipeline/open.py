@@ -18,7 +18,7 @@ from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.authority import NO_RULES, Authority, authority_of, said_now
+from reconciler.pipeline.authority import NO_RULES, Authority, Said, authority_of
 from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
@@ -240,7 +240,7 @@ def _authority(config: ProjectSettings, options: Options) -> Authority:
     if options.sandbox:
         return NO_RULES
     if options.read_only:
-        return Authority(said_now(config))
+        return Authority(Said(tuple(config.written.approvals.rules)))
     return authority_of(config, options.base)
 
 

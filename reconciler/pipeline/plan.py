@@ -107,7 +107,9 @@ async def make_plan(
     plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
-    unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
+    makes = {step.address for step in plan.steps if step.effect.id_path is not None}
+    asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}
+    unclaimed = [no_record_of(entry, makes, asks) for entry in state.unclaimed]
     known = project.providers
     return replace(
         plan,
@@ -159,16 +161,16 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if resource.address not in changed]
 
 
-def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
+def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
-    Rows that a restore could not read concern all that no list can show.
+    `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
+    whose object no list can show.
     """
     id = entry.data["unclaimed"]
     forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
-        asks = [step for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)]
-        made = [f"`{step.address}`" for step in asks]
+        made = [f"`{address}`" for address in sorted(asks)]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
@@ -177,7 +179,7 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
             help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
             advice=(forget,),
         )
-    again = any(step.address == entry.address and step.effect.id_path is not None for step in plan.steps)
+    again = entry.address in makes
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,

@@ -9,6 +9,7 @@ from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
+from reconciler.planning.drift import first_seen
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
 
@@ -134,6 +135,8 @@ class PlanBuilder:
             managed |= _first_ignored(kind, subject)
         if record is None and subject.live is not None:
             managed = {**_unmanaged(kind, subject), **managed}
+        if subject.live is not None:
+            managed |= first_seen(kind, record, subject.live)
         if (
             record is not None
             and not moves.steps

@@ -25,6 +25,7 @@ from reconciler.planning.decide import (
     refuse,
     unprotected,
 )
+from reconciler.planning.drift import warnings_of, watched_fields
 from reconciler.planning.ids import bad_records
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.reading import Seen, Unreadable
@@ -218,6 +219,12 @@ class Deciding:
         if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
             subject = replace(subject, live=None)
         self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
+        record, live = seen.subject.record, seen.subject.live
+        if record is not None and live is not None and live.present:
+            told = {each.code for each in moves.diagnostics}
+            found = list(watched_fields(seen.kind, record, live))
+            warnings = warnings_of(seen.kind, record, subject.resource, found)
+            self._builder.report(subject.address, *(each for each in warnings if each.code not in told))
 
     def _take_unplanned(self, seen: Seen) -> None:
         """Whether values of an object that this plan leaves alone can be had."""

@@ -258,7 +258,7 @@ def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) ->
     real.fault("POST", "/v1/postgres", "drop_after")
     calm.apply(*calm.creating("PostgresCluster/doctored"), code=3)
     found = checks(calm, code=1)
-    assert outcomes(found) == {"open calls": "problem"}
+    assert outcomes(found) == {"open calls": "problem", "objects": "problem"}
     assert "POST /v1/postgres for PostgresCluster/doctored, sent at " in found["open calls"]["message"]
 
 
@@ -285,7 +285,7 @@ def test_outcomes_that_were_kept_beside_the_state_are_named(calm: Project) -> No
 
     in_the_state(calm, spool)
     found = checks(calm, code=0)
-    assert outcomes(found) == {"open calls": "warning"}
+    assert outcomes(found) == {"open calls": "warning", "objects": "warning"}
     (scope,) = {each["scope"] for each in calm.json("state", "list").json["records"]}
     told = f"outcomes that could not be stored are in a file beside the state; scopes: `{scope}`"
     assert found["open calls"]["message"] == told

@@ -127,8 +127,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "a change may take rules of the base away",
         f"{ASKED}::test_a_change_that_removes_all_settings_takes_no_rule_away",
         AUTHORITY,
-        "Said(tuple(then.rules), (signers,)), outside)",
-        "Said((), (signers,)), outside)",
+        "then = Said(tuple(settings.rules), (signers,))",
+        "then = Said((), (signers,))",
     ),
     _tested(
         "who takes a rule away is not held to it",

@@ -23,7 +23,18 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import (
+    ANY,
+    REPLACED,
+    Kind,
+    Moves,
+    OwnCall,
+    Subject,
+    Watched,
+    compare_fields,
+    path_of,
+    segment,
+)
 from reconciler.kinds.cluster.backups import backups_read, left_after_delete
 from reconciler.kinds.cluster.calls import FAILED_STATUSES, ready, recovery
 from reconciler.kinds.cluster.restoring import (
@@ -72,6 +83,12 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         "and of a restore.",
     }
     list_capability = "postgres.list"
+    watched = (
+        Watched("status", "cluster-failed", "its status is {after}", FAILED_STATUSES, "ready"),
+        Watched("organization.slug", "organization-changed", "it is in organization {after}, not {before}"),
+        Watched("replicas", "replicas-changed", "the number of its replicas is {after}, not {before}"),
+        REPLACED,
+    )
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
         Field("region", Effect.REFUSED, help=_RESTORE_INSTEAD),

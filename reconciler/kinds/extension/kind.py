@@ -44,7 +44,7 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.core.wire import one
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, path_of, segment
+from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
@@ -85,6 +85,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     lifecycle = ("deletion", "timeout_s", "ignore")
     hides_at_first = False  # it was seen to be ready
     read_alone = True
+    watched = (Watched("status", "extension-failed", "its status is {after}", FAILED_STATUSES, "ready"),)
     fields = (
         Field("provider", Effect.REFUSED, "record", help=_ANOTHER),
         Field("name", Effect.IN_PLACE),

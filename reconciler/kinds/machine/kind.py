@@ -12,7 +12,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Power, Subject, compare_fields, segment
+from reconciler.kinds.base import ANY, REPLACED, Kind, Moves, OwnCall, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.machine.calls import (
     CALLED_AT,
@@ -66,6 +66,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         "machine.restart": "Restarts a machine: `lifecycle.restart: auto` uses it for owed restarts.",
     }
     list_capability = "machine.list"
+    watched = (REPLACED,)
     import_when_asked = True  # a deploy may replace a machine by one with another id
     counted_alone = "machines"
     takes_over = False  # a machine is never ours: only its power is

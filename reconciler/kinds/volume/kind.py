@@ -20,7 +20,17 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
-from reconciler.kinds.base import ANY, AtRest, Kind, Moves, OwnCall, Subject, compare_fields
+from reconciler.kinds.base import (
+    ANY,
+    REPLACED,
+    AtRest,
+    Kind,
+    Moves,
+    OwnCall,
+    Subject,
+    Watched,
+    compare_fields,
+)
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
@@ -98,6 +108,17 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
     at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
+    watched = (
+        Watched("state", "volume-failed", "its state is {after}", ("failed", "error"), "created"),
+        Watched("snapshot_max_age_h", "no-snapshot", "no usable snapshot of it is listed", (None,)),
+        Watched(
+            "attached_machine_id",
+            "restart-elsewhere",
+            "machine {before} owes a restart, not {after}",
+            owed=True,
+        ),
+        REPLACED,
+    )
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
