@@ -405,6 +405,7 @@ class Plan(Saved, frozen=True):
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
     `context`: what it is about, and when it was made. `manifests`: what it was made from.
+    `unread`: the secrets whose source could not be read where it was made.
     """
 
     id: str
@@ -421,6 +422,7 @@ class Plan(Saved, frozen=True):
     providers: Mapping[str, str] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)
+    unread: tuple[Address, ...] = ()
 
     @property
     def deletes(self) -> tuple[Address, ...]:

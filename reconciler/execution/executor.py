@@ -132,7 +132,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
     waited = await wait_for(
         step.wait,
-        services=run.reader(step),
+        services=run.services,
         outputs=run.outputs,
         clock=run.clock,
         reply=reply,

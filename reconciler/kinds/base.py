@@ -26,7 +26,7 @@ from reconciler.core.model import (
     Resource,
     StateRecord,
 )
-from reconciler.core.steps import PLATFORM, Method, OutputRef, Read, Step, Template
+from reconciler.core.steps import OutputRef, Read, Step, Template
 from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
 from reconciler.kinds.nested import nested_changes, parts_of
@@ -123,27 +123,6 @@ class Moves(Struct, frozen=True):
     also: tuple[Action, ...] = ()
 
 
-ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
-
-
-class OwnCall(Struct, frozen=True):
-    """A request that steps of one address may send to `service`, whatever a plan says.
-
-    `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
-    and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
-    these of its fields must hold. `if_owed`: it is sent only where this machine owes a restart.
-    """
-
-    method: Method
-    path: str
-    service: str = PLATFORM
-    body: Mapping[str, Any] = field(default_factory=dict)
-    if_owed: str = ""
-    query: str = ""
-    any_of: str = ""
-    never: str = ""
-
-
 class Watched(NamedTuple):
     """A field of a live object that no manifest sets, and that shows its health, identity or relations.
 
@@ -232,16 +211,6 @@ class Kind(ManifestKind):
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
         return None
-
-    # --- what apply holds every plan to ---
-
-    @abstractmethod
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        """Every request that steps of this address may send, as far as is known now.
-
-        `subject`: the record and the live object as apply has just read them, and the resource where the
-        manifests are at hand: nothing of a plan. `scope`: the lease's.
-        """
 
     # --- deciding ---
 

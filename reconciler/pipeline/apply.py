@@ -20,7 +20,6 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
-from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
@@ -40,7 +39,6 @@ from reconciler.pipeline.preconditions import (
     Moved,
     Overtaken,
     reads_again,
-    refuse_foreign,
     refuse_moved,
     refuse_recorded_elsewhere,
     refuse_unless_current,
@@ -53,6 +51,7 @@ from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
+from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
@@ -99,11 +98,14 @@ async def apply(
     approved_creates: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
+    reviewed: Plan | None = None,
+    given: Given = NOTHING,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
 
     `tell`: called with a plan that nobody has to approve, before anything of it is written. Who waits for a
     lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
+    `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
@@ -115,6 +117,8 @@ async def apply(
                 approved_creates=approved_creates,
                 on_executor=on_executor,
                 tell=tell,
+                reviewed=reviewed,
+                given=given,
             )
             return await with_head(project, applied)
         except (Moved, Overtaken) as moved:
@@ -133,6 +137,8 @@ async def _plan_and_run(
     approved_creates: Collection[str],
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
+    reviewed: Plan | None,
+    given: Given,
 ) -> Applied:
     state = await require_state(project)
     if has_files(project.store):
@@ -140,7 +146,15 @@ async def _plan_and_run(
     project.sources.runs_programs = True
     plan, before = await _settled_plan(project, desired, state)
     state = await project.store.load()
-    judged = await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    if reviewed is not None:
+        plan = as_reviewed(reviewed, plan, desired.by_address)
+        if any(each.code == PLAN_MOVED for each in plan.diagnostics):
+            raise PlanRefused(plan, plan.diagnostics)
+    judged = await refuse_unless_runnable(
+        project, desired, plan, state, approved_deletes, approved_creates, given
+    )
+    if judged.counting:
+        approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
     terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
@@ -160,6 +174,7 @@ async def _plan_and_run(
             project,
             plan,
             approved_deletes=approved_deletes,
+            given=given,
             resources=desired.by_address,
             on_executor=on_executor,
         )
@@ -274,8 +289,7 @@ async def run_plan(
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `given`: approvals that it uses up.
-    `resources`: what the manifests declare.
+    `given`: approvals that it uses up. `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
     async with leased(
@@ -314,21 +328,8 @@ async def _run_under(
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
-    grounds = Grounds(
-        project.clock.now(),
-        state.records,
-        observed,
-        project.capabilities,
-        resources,
-        approved_deletes,
-        outputs,
-    )
-    own = OwnCalls(plan, grounds)
-    refuse_foreign(own.foreign_reads())
-    refuse_foreign(own.foreign_bindings())
-    await read_all(project, reads_again(plan, own), observed.__setitem__)
+    await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = unreadable_sources(project, plan)
@@ -351,12 +352,15 @@ async def _run_under(
     await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
     recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in judged.counting])
+    await recorder.start(plan, observed, [each.to_json() for each in judged.counting], given.plan)
     executor = Executor(
         Run(
             plan,
             services=project.services,
-            own=own,
+            recorded=state.records,
+            approved_deletes=approved_deletes,
+            resources=resources,
+            capabilities=project.capabilities,
             recorder=recorder,
             observed=observed,
             outputs=outputs,

@@ -15,13 +15,11 @@ class Trusted(Struct, frozen=True):
     """What somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
-    value may be another one; none of them is read. `settings_differ`: the change has other settings or
-    providers, so that its own plan may be another one.
+    value may be another one; none of them is read.
     """
 
     providers: Sequence[Resource] = ()
     unchecked: Collection[Address] = ()
-    settings_differ: bool = False
 
 
 class Desired(Struct, frozen=True):

@@ -21,17 +21,20 @@ from reconciler.core.steps import Plan
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.in_force import InForce, Terms
 from reconciler.pipeline.project import Project
-from reconciler.planning.digest import plan_digest
 from reconciler.state.store import State
 
 _SIZES = ("size_gb", "disk_size_gb")
 
 
 class Given(Struct, frozen=True):
-    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none."""
+    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+
+    `plan`: the digest of the plan in the file; "" where there is no file.
+    """
 
     approvals: tuple[Approval, ...] = ()
     rehearsal: str = ""
+    plan: str = ""
 
 
 NOTHING = Given()
@@ -64,9 +67,8 @@ async def judge(
     if unnamed := [each.where for each in signers if not each.text]:
         why = f"{unnamed[0]} names nobody"
         return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
-    about = About(
-        plan_digest(plan), given.rehearsal, project.environment or BASE, state.lineage, state.plans_run
-    )
+    environment = project.environment or BASE
+    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
     now, counting, dead = project.clock.now(), [], []
     for approval in given.approvals:
         arguments = (approval, about, signers, now, project.variables)

@@ -90,11 +90,11 @@ async def make_plan(
 
     await read_all(project, planner.reads(), answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
-    fingerprints, problems = dict[Address, str](), list[Diagnostic]()
+    fingerprints, problems, unread = dict[Address, str](), list[Diagnostic](), list[Address]()
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
     else:
-        fingerprints, problems = await _fingerprint_secrets(
+        fingerprints, problems, unread = await _fingerprint_secrets(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
@@ -123,6 +123,7 @@ async def make_plan(
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,
+        unread=tuple(unread),
     )
 
 
@@ -223,14 +224,17 @@ async def _fingerprint_secrets(
     live: Mapping[Address, Any],
     *,
     need_secrets: bool,
-) -> tuple[dict[Address, str], list[Diagnostic]]:
-    """The fingerprints of all secret values that can be read now; what else is missing is reported."""
+) -> tuple[dict[Address, str], list[Diagnostic], list[Address]]:
+    """The fingerprints of all secret values that can be read now; what else is missing is reported.
+
+    Last: the addresses whose source gives no value here.
+    """
     kinds = find_kinds()
     outputs = Outputs()
     for address, item in live.items():
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
-    problems = []
+    problems, unread = [], []
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
         (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
@@ -262,6 +266,7 @@ async def _fingerprint_secrets(
                 advice=missing.advice,
             )
             problems.append(problem)
+            unread.append(resource.address)
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
@@ -269,4 +274,4 @@ async def _fingerprint_secrets(
             recorded = record.applied.get("fingerprint")
             now = fingerprint(key, resource.address, value)
             fingerprints[resource.address] = recorded if recorded in known else now
-    return fingerprints, problems
+    return fingerprints, problems, unread

@@ -7,7 +7,6 @@ from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address
@@ -15,10 +14,9 @@ from reconciler.core.steps import Call, Step
 from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
 from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
+from reconciler.pipeline.apply import Applied, PlanRefused, apply
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.records import forget
 from reconciler.secrets.sensitive import Sensitive
@@ -252,21 +250,3 @@ async def test_a_list_that_cannot_be_read_leaves_the_secrets_unset(stage: Stage)
     refused = await applied_with(stage, acme)
     assert outcomes(refused)["Extension/shop/db#secrets"] == "failed"
     assert "POST /v1/apps/shop/secrets/KEY" not in stage.line.mutations
-
-
-@pytest.mark.parametrize("keys", ["[L*]", "[OTHER]"])
-async def test_a_saved_plan_does_not_say_which_keys_may_be_set(stage: Stage, keys: str) -> None:
-    """The provider's key would change how programs run, or is none that the manifest names."""
-    acme = Acme(stage.time, key="LD_PRELOAD")
-    desired = Desired(loaded(stage, with_keys(keys)))
-    project = project_with(stage, acme)
-    plan = await make_plan(project, desired)
-    steps = [
-        replace(step, for_each=replace(step.for_each, allowed="", never="")) if step.for_each else step
-        for step in plan.steps
-    ]
-    forged = replace(plan, steps=tuple(steps))
-    done = await run_plan(project, forged, approved_deletes=(), resources=desired.by_address)
-    assert outcomes(done)["Extension/shop/db#secrets"] == "failed"
-    assert "is not a call of `Extension/shop/db`" in done.results[-1].error
-    assert not [call for call in stage.line.mutations if "secrets" in call]

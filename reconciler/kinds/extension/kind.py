@@ -44,7 +44,7 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.core.wire import one
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, Watched, path_of, segment
+from reconciler.kinds.base import Kind, Moves, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
@@ -165,23 +165,6 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         shown = (each.name for each in self.fields if each.source == "live")
         return ("id", "present", *shown)
-
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        service = _service(subject) or ANY
-        yield OwnCall("POST", "/extensions", service, {"id": _our_id(subject)})
-        if subject.record is not None and subject.record.id:
-            path = f"/extensions/{segment(subject.record.id)}"
-            yield OwnCall("GET", path, service)
-            yield OwnCall("PATCH", path, service)
-            yield OwnCall("DELETE", path, service)
-        secrets = f"/v1/apps/{subject.address.app}/secrets"
-        yield OwnCall("GET", secrets)
-        # What the manifest allows, where it is at hand; never what changes how programs run.
-        keys = _allowed(subject.spec.config_keys) if subject.resource is not None else ""
-        value = {"value": EACH_VALUE}
-        yield OwnCall("POST", f"{secrets}/{ANY}", body=value, any_of=keys or SECRET_NAME, never=_NEVER)
 
     # --- deciding ---
 

@@ -32,7 +32,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.records import claim, forget
 from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
-from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
@@ -40,7 +40,6 @@ from reconciler.state.sqlite import store as sqlite_store
 from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import Permitted
-from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.database import database, serving
@@ -329,7 +328,7 @@ class History:
                 return _Ended(plan=(await find_drift(project, desired)).plan)
             case "save":
                 plan = await make_plan(project, desired)
-                self._saved = (dump_plan(plan, PLAN_KEY), desired, self._timeline.time())
+                self._saved = (dump_plan(plan), desired, self._timeline.time())
                 return _Ended(plan=plan)
             case "run_saved":
                 return await self._run_saved(process)
@@ -348,7 +347,7 @@ class History:
         if self._saved is None:
             return _Ended()
         text, process.desired, planned_s = self._saved
-        plan = load_plan(text, PLAN_KEY)
+        plan = load_saved(text).plan
         process.approved_deletes = (
             self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
         )
