@@ -24,6 +24,7 @@ from reconciler.cli.failures import (
 )
 from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
 from reconciler.core.steps import Plan
@@ -192,7 +193,9 @@ def exit_code(applied: "Applied") -> int:
     """0 only when everything is done; owed restarts alone do not count."""
     if applied.declined:
         return FAILED
-    return first_of(code_of(applied.notices, DONE), *(_CODES[result.outcome] for result in applied.results))
+    held = FAILED if has_errors(applied.plan.diagnostics) else DONE
+    codes = (_CODES[result.outcome] for result in applied.results)
+    return first_of(code_of(applied.notices, DONE), held, *codes)
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
@@ -246,6 +249,7 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "D
         results=tuple(applied.results),
         owed=applied.owed,
         head=applied.head,
+        run=applied.run,
         budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),

@@ -23,7 +23,7 @@ from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
-from reconciler.core.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
@@ -134,7 +134,7 @@ def command(
             return plan, rehearsal, forecast, project.budget
 
     plan, rehearsal, forecast, budget = run(work)
-    savable = not has_errors(plan.diagnostics)
+    savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
         from reconciler.planning.saved import dump_plan
 

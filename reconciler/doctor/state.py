@@ -64,11 +64,11 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
         f"{named(scope)} by {each.holder} for {each.age_s:.0f} s{each.doubt}"
         for scope, each in sorted(holders.items())
     ]
-    unlock = command("state", "unlock", min(holders))
+    unlock = command("state", "unlock", min(holders), "--force")
     return suspicious(
         "lock",
         f"locked: {some(held)}",
-        "wait for that process; if it dies, its locks are released automatically; if it hangs, release them "
+        "wait for that process; if it dies, its locks are released automatically; if it hangs, break them "
         f"with `{unlock}`",
         unlock,
     )

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
@@ -66,8 +66,8 @@ class Applied(Struct, frozen=True):
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
-    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `budget`: of the
-    requests, as far as they were known before.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `run`: its id in the
+    journal. `budget`: of the requests, as far as they were known before.
     """
 
     plan: Plan
@@ -77,6 +77,7 @@ class Applied(Struct, frozen=True):
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
     head: str = ""
+    run: str = ""
     budget: Budget = field(default_factory=Budget)
 
 
@@ -144,7 +145,7 @@ async def _plan_and_run(
     if has_files(project.store):
         await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan, before = await _settled_plan(project, desired, state)
+    plan, before = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)
@@ -188,7 +189,9 @@ async def _plan_and_run(
     return applied
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> tuple[Plan, State]:
+async def _settled_plan(
+    project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
+) -> tuple[Plan, State]:
     """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
@@ -209,7 +212,7 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> tup
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
         before = await project.store.load()
-        plan = await make_plan(project, desired, undecided=undecided)
+        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
             return plan, before
@@ -230,10 +233,11 @@ async def refuse_unless_runnable(
     approved_creates: Collection[str],
     given: Given = NOTHING,
 ) -> Judged:
-    """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
+    """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
 
-    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
-    `given`: those that count also cover the plan's deletes and creates.
+    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one
+    with an approval that matches nothing. Returns what became of the approvals that were `given`: those that
+    count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
@@ -248,7 +252,8 @@ async def refuse_unless_runnable(
         *(uncovered if not judged.counting else ()),
         *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
-    if unapproved or has_errors(plan.diagnostics):
+    idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)
+    if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
     return judged
 
@@ -351,7 +356,8 @@ async def _run_under(
     await remember_platform(project, lease, state)
     await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
-    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
+    run = project.new_id()
+    recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in judged.counting], given.plan)
     executor = Executor(
         Run(
@@ -400,6 +406,7 @@ async def _run_under(
         recorder.owed(),
         interrupted=executor.stopping,
         notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
+        run=run,
         budget=project.budget,
     )
 

@@ -20,6 +20,7 @@ from reconciler.pipeline.authority import APPROVALS, Authority, Said
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import Content, recall, remember, stricter
+from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.state.store import Lease, State
 
 _AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
@@ -124,6 +125,7 @@ async def remember_ended(
     """
     records = (await project.store.load()).records.values()
     is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
+    is_part = is_part or any(each.code == NOT_IN_PLAN for each in terms.plan.diagnostics)
 
     def ended(before: Content) -> Content:
         begun = terms.begun(before)

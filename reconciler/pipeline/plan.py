@@ -44,12 +44,14 @@ async def make_plan(
     *,
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
+    approved_deletes: Collection[str] = (),
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
-    to run, and an unreadable secret source is an error, not a warning. `with_exec`: programs that give secret
-    values are run; an apply always runs them.
+    to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
+    has come in their place is another object.
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)
@@ -80,6 +82,7 @@ async def make_plan(
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
             siblings=await project.siblings() if takes_over else Siblings(),
+            approved_deletes=approved_deletes,
         )
     )
     older = Older(state, desired.by_address, project.capabilities)
@@ -104,7 +107,8 @@ async def make_plan(
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
+    found = (*desired.diagnostics, *followed.diagnostics, *problems)
+    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
@@ -55,7 +57,10 @@ class PlanBuilder:
     def withdraw(self, addresses: Mapping[Address, str]) -> None:
         """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
         for address, why in addresses.items():
-            self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
+            before = self.changes.get(address)
+            self.changes[address] = Change(
+                address, Action.REFUSED, reason=why, id=before.id if before else None
+            )
             self.steps.pop(address, None)
             self._diagnostics.pop(address, None)
         self.expectations = [each for each in self.expectations if each.address not in addresses]
@@ -66,7 +71,8 @@ class PlanBuilder:
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
-        self._diagnostics.setdefault(address, []).extend(problems)
+        about = (replace(each, addresses=each.addresses or (str(address),)) for each in problems)
+        self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""

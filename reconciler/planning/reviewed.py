@@ -17,6 +17,7 @@ from reconciler.kinds.roles import HasObjectives
 from reconciler.planning.digest import Content, contents, origin
 
 PLAN_MOVED = "plan-moved"  # the code where a file's plan is not the one that apply makes
+NOT_IN_PLAN = "not-in-plan"
 _ANEW = command("plan", "--out", "FILE")
 
 
@@ -71,7 +72,7 @@ def _compared(
     before, after = contents(reviewed, timely), contents(now, timely)
     for address in dict.fromkeys([*then, *(change.address for change in reviewed.changes), *reviewed.unread]):
         was, is_now = then.get(address), new.get(address)
-        if was == is_now:
+        if was == is_now or (is_now is None and address in now.unread):  # `secret-source` says why not
             continue
         if (
             is_now is None
@@ -121,7 +122,7 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
 
 def _not_in_plan(address: Address, content: Content) -> Diagnostic:
     return warning(
-        "not-in-plan",
+        NOT_IN_PLAN,
         f"`{address}` is not in the file and was left as it is: {_said(content)}",
         help=f"make a plan of it and review it: `{_ANEW}`",
         advice=(_ANEW,),

@@ -18,6 +18,7 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import remember
+from reconciler.pipeline.saved import run_saved
 from tests.approvals.people import ENV, Person
 from tests.approvals.test_applying import approved, codes, run
 from tests.execution.stage import Stage, loaded, of_shop, outcomes, volume
@@ -149,6 +150,14 @@ async def test_a_run_about_a_part_loosens_nothing(stage: Stage, part: Any) -> No
     assert await refused(project(stage), stage, volume()) == ["approval-needed"]
 
 
+async def test_a_saved_plan_of_a_part_loosens_nothing(stage: Stage) -> None:
+    await applied(project(stage, TWO), stage, OLD)
+    plan = await make_plan(project(stage), Desired(loaded(stage, OLD + NEW)))
+    done = await run_saved(project(stage), Desired(loaded(stage, OLD + NEW + volume())), plan, ())
+    assert set(outcomes(done).values()) == {"done"}
+    assert await refused(project(stage), stage, NEW) == ["approval-needed"]
+
+
 async def test_another_apps_pipeline_neither_loosens_nor_is_held_to_what_counts_here(stage: Stage) -> None:
     stage.call("POST", "/_sandbox/apps", {"name": "blog"})
     await applied(project(stage, TWO), stage, OLD, selected=of_shop)
@@ -196,7 +205,7 @@ async def test_signers_who_come_count_from_the_next_run_on_and_who_leave_at_once
 ) -> None:
     one = [rule(1)]
     await applied(project(stage, one, ana), stage, OLD)
-    plan = await make_plan(project(stage, one, ana), Desired(loaded(stage, NEW)))
+    plan = await make_plan(project(stage, one, ana), Desired(()))
     for people, signs, problem in (
         ((ana, bob), bob, "the `allowed_signers` of the last apply does not let `bob@example.com` sign"),
         ((bob,), ana, "`allowed_signers` does not let `ana@example.com` sign"),

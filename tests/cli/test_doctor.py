@@ -238,7 +238,9 @@ def test_who_holds_a_lock_is_named(project: Project) -> None:
     found = checks(project, code=0)
     assert found["lock"]["outcome"] == "warning"
     assert "`held` by " in found["lock"]["message"]
-    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held"]}]
+    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held", "--force"]}]
+    project.run(*found["lock"]["advice"][0]["argv"][1:])
+    assert checks(project, code=0)["lock"]["outcome"] == "ok"
 
 
 def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:

@@ -414,7 +414,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "what is refused does not stop the rest",
         APPLY,
-        "if unapproved or has_errors(plan.diagnostics):",
+        "if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):",
         "if unapproved:",
     ),
     _mutant(

@@ -495,6 +495,7 @@ class History:
         planned = await self._live(self._process("quiet", Run(verb="plan")))
         self._look_for_untold(planned)
         drifted = await self._live(self._process("drift", Run(verb="drift")))
+        wanted = {resource.address for resource in self.desired.resources}
         for ended in (planned, drifted):
             if ended.plan is None:
                 self.ghost.violate("volatile-fields-are-no-drift", f"no plan: {ended.failure}")
@@ -502,6 +503,8 @@ class History:
             for change in ended.plan.changes:
                 # Hours without a snapshot do miss an objective.
                 moved = [each for each in change.fields if each.path != "snapshot_max_age_h"]
+                if change.address not in wanted:
+                    continue  # what people did to it stays: no manifest says what it should be
                 if change.action not in (Action.RETAIN, Action.SNAPSHOT) or moved:
                     said = f"{change.action} of {change.address} although nobody changed anything"
                     self.ghost.violate("volatile-fields-are-no-drift", said)
