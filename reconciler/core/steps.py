@@ -183,6 +183,7 @@ class ForEach(Saved, frozen=True):
     `pattern`: what a key must match. `taken`: keys that belong to other addresses, which the call would
     overwrite: then, as with an unfit key or value, none of the calls is sent.
     `allowed`, `never`: patterns of the keys that may be set ("": any), and of those that nothing may set.
+    `ignored`: likewise of those that are passed over, whatever they are ("": none).
     `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
     fingerprint stands there is not sent again.
     `again`: an answer without the mapping came before the values were there: its call is made again, once.
@@ -199,6 +200,7 @@ class ForEach(Saved, frozen=True):
     if_none: Mapping[str, Any] | None = None
     allowed: str = ""
     never: str = ""
+    ignored: str = ""
 
 
 EACH_KEY = OutputRef("each", "key")

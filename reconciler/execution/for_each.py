@@ -135,6 +135,8 @@ def _values_of(
         return None
     if not isinstance(values, Mapping):
         raise ReconcilerError(f"the answer to {each.over.source} has no `{each.over.path}`")
+    if each.ignored:
+        values = {key: value for key, value in values.items() if not re.fullmatch(each.ignored, str(key))}
     _check(step, each, values, records)
     return {key: values[key] for key in sorted(values)}
 

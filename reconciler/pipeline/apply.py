@@ -66,8 +66,8 @@ class Applied(Struct, frozen=True):
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
-    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `budget`: of the
-    requests, as far as they were known before.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `run`: its id in the
+    journal. `budget`: of the requests, as far as they were known before.
     """
 
     plan: Plan
@@ -77,6 +77,7 @@ class Applied(Struct, frozen=True):
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
     head: str = ""
+    run: str = ""
     budget: Budget = field(default_factory=Budget)
 
 
@@ -355,7 +356,8 @@ async def _run_under(
     await remember_platform(project, lease, state)
     await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
-    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
+    run = project.new_id()
+    recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in judged.counting], given.plan)
     executor = Executor(
         Run(
@@ -404,6 +406,7 @@ async def _run_under(
         recorder.owed(),
         interrupted=executor.stopping,
         notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
+        run=run,
         budget=project.budget,
     )
 

@@ -9,7 +9,7 @@ import anyio
 from msgspec import Struct
 
 from reconciler.core.clock import SystemClock
-from reconciler.core.context import EMBEDDED
+from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
@@ -19,7 +19,6 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
 from reconciler.pipeline.authority import NO_RULES, Authority, Said, authority_of
-from reconciler.pipeline.context import program_version
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
@@ -69,7 +71,8 @@ class PlanBuilder:
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
-        self._diagnostics.setdefault(address, []).extend(problems)
+        about = (replace(each, addresses=each.addresses or (str(address),)) for each in problems)
+        self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""

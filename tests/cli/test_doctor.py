@@ -104,12 +104,12 @@ def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
 def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
-    assert outcomes(found) == {"state": "problem", "objects": "warning"}
+    assert outcomes(found) == {"state": "problem", "backups": "warning", "objects": "warning"}
     assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a new project, run `reconcile state init`" in text
+    assert "for a new project, run `reconcile state init`" in text
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,9 @@ def test_who_holds_a_lock_is_named(project: Project) -> None:
     found = checks(project, code=0)
     assert found["lock"]["outcome"] == "warning"
     assert "`held` by " in found["lock"]["message"]
-    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held"]}]
+    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held", "--force"]}]
+    project.run(*found["lock"]["advice"][0]["argv"][1:])
+    assert checks(project, code=0)["lock"]["outcome"] == "ok"
 
 
 def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:

@@ -1,6 +1,7 @@
 """`reconcile state`: what a person does about the record, its holder and its file."""
 
 import getpass
+import json
 import os
 import shlex
 import shutil
@@ -139,6 +140,10 @@ def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project
     plan = applied.json("plan").json
     assert plan["steps"] == []
     assert applied.json("state", "show", f"Volume/{app}/files").json["record"]["id"] == id
+    lines = applied.run("state", "show", f"Volume/{app}/files").out.splitlines()
+    shown = dict(line.split(": ", 1) for line in lines)
+    assert json.loads(shown["applied"])["size_gb"] == 10
+    assert shown["inferred"] == "false"
 
 
 def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app: str) -> None:
@@ -345,7 +350,9 @@ def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
     adopted = cluster(f"db-{app}").replace(f"name: db-{app}", f"name: db-{app}, id: {id}")
     project.write(volume(app) + adopted)
     assert "state-incomplete" in {item["code"] for item in project.apply().json["diagnostics"]}
-    assert "lost-rows: " in project.run("state", "list").err
+    listed = project.run("state", "list").err
+    assert "lost-rows: " in listed
+    assert "metadata.id" not in listed
     project.run("state", "forget", "--unclaimed", "lost-rows")
     assert project.apply().json["diagnostics"] == []
     assert len(sandbox.clusters(f"db-{app}")) == 1

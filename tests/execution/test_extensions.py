@@ -232,6 +232,20 @@ async def test_a_secret_that_was_set_by_hand_is_not_overwritten(stage: Stage) ->
     assert "config.KEY" in (await stage.record("Extension/shop/db")).applied
 
 
+@pytest.mark.parametrize("key", ["LD_PRELOAD", "NEW_KEY", "KEY"])
+async def test_an_ignored_key_stops_nothing_and_is_named_in_the_plan(stage: Stage, key: str) -> None:
+    """One that is never set, one that `config_keys` does not name, one that was set by hand."""
+    stage.capabilities = frozenset({"secrets.list"})
+    stage.call("POST", "/v1/apps/shop/secrets/KEY", {"value": "by hand"})
+    before = stage.call("GET", "/v1/apps/shop/secrets", None)
+    ignored = with_keys(f"[OTHER], config_ignore: ['{key[:2]}*', X]")
+    done = await applied_with(stage, Acme(stage.time, key=key), ignored)
+    assert set(outcomes(done).values()) == {"done"}
+    assert stage.call("GET", "/v1/apps/shop/secrets", None) == before
+    (change,) = done.plan.changes
+    assert f"ignored in its config: {key[:2]}*, X" in change.reason
+
+
 async def test_what_an_extension_has_set_it_may_set_again(stage: Stage) -> None:
     stage.capabilities = frozenset({"secrets.list"})
     acme = Acme(stage.time)

@@ -98,7 +98,9 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
         Field("ip_address", Effect.IN_PLACE),
     )
-    remarks: ClassVar = {"config_keys": "applies to secrets that are set after the change"}
+    remarks: ClassVar = dict.fromkeys(
+        ("config_keys", "config_ignore"), "applies to secrets that are set after the change"
+    )
     example: ClassVar = {
         "provider": "example",
         "organization_id": "org_123",
@@ -177,7 +179,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
         reason = "not provisioned yet; the provider's answer will show how many secrets it sets"
-        return Moves(Action.CREATE, steps, reason=reason)
+        return Moves(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         """Against what we sent; and what the provider shows, against what it should be since then."""
@@ -210,6 +212,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if fields:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
         reason = "not all of its secrets are known to be set: the same id is posted again"
+        reason = "; ".join([reason, *_ignored(subject)])
         action, *also = (Action.UPDATE, Action.SET) if fields else (Action.SET,)
         return Moves(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
@@ -230,6 +233,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if record is None:
             reasons.append("its config is not known, so no secret is set")
         if steps:
+            reasons += _ignored(subject)
             return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
             reasons.insert(0, f"still {status}" if status else "the provider does not report its status")
@@ -263,7 +267,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
 
 def _written(subject: Subject) -> dict[str, Any]:
     """The fields of the provisioning body that the manifest gives, in its order."""
-    given = subject.spec.model_dump(exclude={"provider", "config_keys"}, exclude_none=True)
+    given = subject.spec.model_dump(exclude={"provider", "config_keys", "config_ignore"}, exclude_none=True)
     return {"name": subject.platform_name(), **given}
 
 
@@ -348,8 +352,9 @@ def _set_secrets(
             SECRET_NAME,
             KEPT_KEY,
             taken=others,
-            allowed=_allowed(subject.spec.config_keys),
+            allowed=_named(subject.spec.config_keys),
             never=_NEVER,
+            ignored=_named(subject.spec.config_ignore or ()),
             again=after == "provision",
             applied={"secrets": "set"},
             if_none=if_none,
@@ -359,10 +364,15 @@ def _set_secrets(
     )
 
 
-def _allowed(keys: Sequence[str] | None) -> str:
-    """The pattern of the keys that the manifest allows; "" for any."""
-    each = (re.escape(key.removesuffix("*")) + (".*" if key.endswith("*") else "") for key in keys or ())
+def _named(keys: Sequence[str] | None) -> str:
+    """The pattern of the keys that the manifest names, where `*` stands for anything; "" for any."""
+    each = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
     return "" if keys is None else "|".join(each) or "(?!)"
+
+
+def _ignored(subject: Subject) -> list[str]:
+    """What is said of `config_ignore`, if anything."""
+    return [f"ignored in its config: {', '.join(keys)}"] if (keys := subject.spec.config_ignore) else []
 
 
 def _is_never_set(key: str) -> bool:
