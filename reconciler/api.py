@@ -36,7 +36,7 @@ from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.pipeline.targets import with_targets
-from reconciler.planning.saved import SavedPlan
+from reconciler.planning.saved import SavedPlan, dump_plan, load_saved
 
 __all__ = [
     "Applied",
@@ -57,7 +57,6 @@ __all__ = [
     "doctor",
     "drift",
     "dump_plan",
-    "load_plan",
     "load_saved",
     "open_project",
     "plan",
@@ -143,7 +142,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     _refuse_untrusted(project)
     if new:
         project.project.reporter.note(identity.NEW_IGNORED)
-    return await identity.create_state(project.project.store)
+    return await identity.create_state(project.project.store, project.project.actor())
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:
@@ -203,15 +202,15 @@ async def apply_saved(
     approved_deletes: Collection[str] = (),
     approved_creates: Collection[str] = (),
 ) -> Applied:
-    """Carry out exactly `plan`, which was reviewed, as `apply --plan` does. A plan runs once.
+    """Plan anew, and carry out what `plan`, which was reviewed, names of that, as `apply --plan` does.
 
     `dump_plan` and `load_saved` keep it between processes. `approvals`: files that `reconcile approve` wrote,
     as --approval; they cover the plan's deletes, too. For a plan that was saved with its rehearsal, `plan`
     must be what `load_saved` returned: approvals are of both.
 
-    Raises Refused, before any call, when anything that the plan is about moved since it was made, when the
-    manifests of `project` ask for something else, or when a rule asks for more approvals than count;
-    ReconcilerError for a file that holds none; otherwise as `apply`.
+    Raises Refused, before any call, when the plan of now is another one for an address that `plan` names, or
+    when a rule asks for more approvals than count; ReconcilerError for a file that holds none; otherwise as
+    `apply`.
     """
     _refuse_untrusted(project)
     if isinstance(approvals, str):
@@ -222,28 +221,6 @@ async def apply_saved(
     return await saved.run_saved(
         project.project, project.desired, whole.plan, approved_deletes, approved_creates, given=given
     )
-
-
-async def dump_plan(project: OpenProject, plan: Plan) -> bytes:
-    """The plan as a file of `plan --out` holds it, signed with the key of the project's state.
-
-    Raises ReconcilerError where there is no state.
-    """
-    _refuse_untrusted(project)
-    return await saved.dump_plan(project.project.store, plan)
-
-
-async def load_plan(project: OpenProject, text: bytes) -> Plan:
-    """The plan alone; see `load_saved`."""
-    return (await load_saved(project, text)).plan
-
-
-async def load_saved(project: OpenProject, text: bytes) -> SavedPlan:
-    """The plan in `text`, and its `rehearsal` if it was saved with one.
-
-    Raises ReconcilerError for what was not made with the project's state, or was changed since.
-    """
-    return await saved.load_saved(project.project.store, text)
 
 
 async def drift(project: OpenProject, *, targets: Collection[str] = ()) -> Drift:

@@ -4,24 +4,15 @@ Pure but for `ssh-keygen`, which judges the signatures.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from reconciler.approvals.rules import LONGEST, Rule
+from reconciler.approvals.rules import LONGEST, Rule, Signers
 from reconciler.approvals.ssh import verifies
 from reconciler.approvals.statement import NAMESPACE, Approval
 
 _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
-
-
-@dataclass(frozen=True, slots=True)
-class Signers:
-    """`data`: in the format of ssh's allowed_signers. `where`: it is from, in words."""
-
-    data: bytes = field(repr=False)
-    where: str
 
 
 class About(Struct, frozen=True):
@@ -38,9 +29,9 @@ class About(Struct, frozen=True):
 
 
 def why_dead(
-    approval: Approval, about: About, signers: Signers, now: datetime, env: Mapping[str, str]
+    approval: Approval, about: About, signers: Sequence[Signers], now: datetime, env: Mapping[str, str]
 ) -> str:
-    """ "" for one that counts. Raises ReconcilerError where ssh-keygen cannot be asked."""
+    """ "" for one that counts: by all `signers`. Raises ReconcilerError where ssh-keygen cannot be asked."""
     said = approval.statement
     if approval.id in about.used:
         return "it was used already: an approval counts once"
@@ -52,7 +43,8 @@ def why_dead(
         return f"it is for another plan ({said.plan[:12]}, not {about.plan[:12]})"
     if said.rehearsal != about.rehearsal:
         return "it is for another rehearsal of this plan"
-    return why_late(approval, LONGEST, now) or why_unsigned(approval, signers, now, env)
+    reasons = (why_unsigned(approval, each, now, env) for each in signers)
+    return why_late(approval, LONGEST, now) or next(filter(None, reasons), "")
 
 
 def why_late(approval: Approval, lasts: timedelta, now: datetime) -> str:
@@ -67,7 +59,7 @@ def why_late(approval: Approval, lasts: timedelta, now: datetime) -> str:
 def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mapping[str, str]) -> str:
     """ "" for a signature that its signer may have made. Raises ReconcilerError."""
     said = approval.statement
-    problem = verifies(said.to_bytes(), approval.signature, said.principal, signers.data, now, env)
+    problem = verifies(said.to_bytes(), approval.signature, said.principal, signers.text.encode(), now, env)
     if not problem:
         return ""
     if "incorrect signature" in problem:

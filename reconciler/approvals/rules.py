@@ -115,6 +115,13 @@ class Rule(_Section):
     def lasts(self) -> timedelta:
         return parse_span(self.valid)
 
+    def covers(self, other: "Rule") -> bool:
+        """Whether this one asks for at least as much, wherever `other` asks for anything."""
+        mine, its = (each.when.model_dump(exclude_none=True) for each in (self, other))
+        least, its_least = (each.pop("more_than_gb", -1) for each in (mine, its))
+        wide = mine.items() <= its.items() and least <= its_least and self.when.lowers == other.when.lowers
+        return wide and self.people >= other.people and self.lasts <= other.lasts
+
     def __str__(self) -> str:
         return f"{{{self.when}}}"
 
@@ -122,6 +129,13 @@ class Rule(_Section):
 class ApprovalSettings(_Section):
     signers: str = Field("allowed_signers", pattern=FILE, description="File of those who may approve.")
     rules: list[Rule] = []
+
+
+class Signers(Struct, frozen=True):
+    """`text`: in the format of ssh's allowed_signers; "" for a file that is not there. `where`: in words."""
+
+    text: str
+    where: str
 
 
 class Needed(Struct, frozen=True):
@@ -155,14 +169,14 @@ def needed(
     for rule in dict.fromkeys(rules):
         if rule.when.environment not in (None, environment):
             continue
-        about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else _touched(plan)
+        about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else touched(plan)
         matched = dict.fromkeys(address for address in about if matches(rule, address))
         if matched:
             found.append(Needed(rule, tuple(matched)))
     return found
 
 
-def _touched(plan: Plan) -> Iterable[Address]:
+def touched(plan: Plan) -> Iterable[Address]:
     """What a call is for counts, too, whatever the changes say."""
     yield from (change.address for change in plan.changes if _acts(change))
     yield from (step.address for step in plan.steps if step.mutates)

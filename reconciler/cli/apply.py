@@ -24,9 +24,10 @@ from reconciler.cli.failures import (
 )
 from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
-from reconciler.core.steps import ManifestSet, Plan
+from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
     from reconciler.pipeline.apply import Applied, PlanRefused
@@ -45,8 +46,9 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
     "--plan",
     "plan_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Run a plan saved by `plan --out`.",
+    help="Run what was reviewed, a plan saved by `plan --out`, if the plan of now is the same.",
 )
+@options.ref
 @click.option(
     "--approval",
     "approval_files",
@@ -92,6 +94,7 @@ def command(
     paths: Sequence[str],
     targets: Sequence[Address],
     plan_file: Path | None,
+    ref: str | None,
     approval_files: Sequence[Path],
     base: str,
     auto_approve: bool,
@@ -113,34 +116,30 @@ def command(
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.create_approvals import Everything
-    from reconciler.pipeline.desired import load_again, load_desired
+    from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.judge_approvals import Given, read_approvals
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import open_saved, run_saved
+    from reconciler.pipeline.saved import read_saved, run_saved
     from reconciler.reports.report import PlanReport
 
-    if plan_file is not None and (paths or targets):
-        raise click.UsageError(f"--plan runs a saved plan; it takes no {'PATH' if paths else '--target'}")
+    if plan_file is not None and targets:
+        raise click.UsageError("--plan runs what a saved plan names; it takes no --target")
+    if plan_file is None and ref is not None:
+        raise click.UsageError("--ref is for a plan that was saved with it: pass --plan FILE, too")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
     deletes = [str(each) for each in approved_deletes]
-    found, reporter = settings_here(env, sandbox=sandbox), make_reporter()
+    found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
     chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
-    desired: Desired | None = None  # of a saved plan: not known before it is read
-    if plan_file is None:
-        desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-
-    def load(made: ManifestSet) -> "Desired":
-        nonlocal desired
-        desired = load_again(made, found, texts_here(), reporter)
-        return desired
+    saved = read_saved(plan_file, found.env) if plan_file is not None else None
+    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
-        return unchanged_in(plan, desired) if show_all and desired is not None else None
+        return unchanged_in(plan, desired) if show_all else None
 
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
@@ -148,15 +147,15 @@ def command(
     left: list[bytes] = []
 
     async def work(watch: Watch) -> "Applied":
-        if plan_file is not None:
-            async with (
-                open_saved(plan_file, found, chosen, reporter, load) as (saved, again, project),
-                collected(left, project.store),
-            ):
+        async with (
+            open_project(found, chosen, reporter, desired.resources, desired.policies) as project,
+            collected(left, project.store),
+        ):
+            if saved is not None:
                 rehearsal = saved.rehearsal.digest if saved.rehearsal is not None else ""
                 return await run_saved(
                     project,
-                    again,
+                    desired,
                     saved.plan,
                     deletes,
                     approved_creates,
@@ -164,11 +163,6 @@ def command(
                     on_executor=watch.follow,
                     tell=show,
                 )
-        assert desired is not None
-        async with (
-            open_project(found, chosen, reporter, desired.resources, desired.policies) as project,
-            collected(left, project.store),
-        ):
             if not auto_approve and not (await project.store.load()).lineage:
                 await _offer_state(project)
             return await apply(
@@ -199,7 +193,9 @@ def exit_code(applied: "Applied") -> int:
     """0 only when everything is done; owed restarts alone do not count."""
     if applied.declined:
         return FAILED
-    return first_of(code_of(applied.notices, DONE), *(_CODES[result.outcome] for result in applied.results))
+    held = FAILED if has_errors(applied.plan.diagnostics) else DONE
+    codes = (_CODES[result.outcome] for result in applied.results)
+    return first_of(code_of(applied.notices, DONE), held, *codes)
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
@@ -224,12 +220,10 @@ async def _offer_state(project: "Project") -> None:
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
-        await create_state(project.store)
+        await create_state(project.store, project.actor())
 
 
-def _report_refused(
-    refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired | None"
-) -> int:
+def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired") -> int:
     from reconciler.reports.report import ApplyReport
 
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
@@ -239,14 +233,14 @@ def _report_refused(
         owed=plan.owed,
         ended="refused",
         diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan) if desired is not None else {},
+        declared=desired.declared_at(plan),
     )
     emit(report)
     echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "Desired | None") -> None:
+def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "Desired") -> None:
     from reconciler.reports.report import ApplyReport
 
     whole = ApplyReport(
@@ -255,9 +249,10 @@ def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "D
         results=tuple(applied.results),
         owed=applied.owed,
         head=applied.head,
+        run=applied.run,
         budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
-        declared=desired.declared_at(applied.plan) if desired is not None else {},
+        declared=desired.declared_at(applied.plan),
     )
     emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))

@@ -1,17 +1,20 @@
 """`reconcile approve`: a person's signature under exactly one plan."""
 
+import os
 import sys
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.asking import confirmed
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import blocking, run
+from reconciler.cli.signals import blocking
 from reconciler.core import advice
+from reconciler.core.plural import counted
 
 
 @click.command("approve", short_help="Sign a saved plan with an SSH key.")
@@ -59,16 +62,19 @@ def command(
     from reconciler.pipeline.files import read_file, write_output
     from reconciler.pipeline.saved import refuse_other_environment
     from reconciler.pipeline.sign_approval import (
-        Checked,
-        check,
         choose_key,
+        given_already,
         principal_of,
         signed,
         statement_of,
+        still_needed,
         summary,
     )
+    from reconciler.planning.saved import load_saved
+    from reconciler.reports.advice import advise_plan
     from reconciler.reports.formats import find_formats
     from reconciler.reports.report import Page, PlanReport
+    from reconciler.reports.visible import visible
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
@@ -78,33 +84,44 @@ def command(
         raise click.UsageError("--principal is a name such as ana@example.com")
     if out is not None:
         refuse_output("--out", out)
-    config = settings_here(env, sandbox=sandbox)
-
-    async def work() -> Checked:
-        return await check(read_file(plan_file), config, state_url)
-
-    checked = run(work)
-    refuse_other_environment(config.env, checked.saved.plan)
+    saved = load_saved(read_file(plan_file))
+    plan = saved.plan
+    if env:
+        refuse_other_environment(env, plan)
+    config = settings_here(plan.context.environment, sandbox=sandbox)
     chosen = choose_key(config, key)
     name = principal or principal_of(config, chosen)
     target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
     if out is None:
         refuse_output("--out", target)
     now = SystemClock().now()
-    statement = statement_of(config, checked.saved, name, reason, now, secrets.token_hex(16))
-    plan = checked.saved.plan
-    report = PlanReport(plan=plan, rehearsal=checked.saved.rehearsal, diagnostics=plan.diagnostics)
+    statement = statement_of(config, saved, name, reason, now, secrets.token_hex(16))
+    run_options = options.of_this_run()
+    if config.environments():  # what is typed next names the plan's own
+        run_options = replace(run_options, env=plan.context.environment)
+    shown = advise_plan(plan, run_options)
+    report = PlanReport(plan=shown, rehearsal=saved.rehearsal, diagnostics=shown.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
-    click.echo("\n".join(summary(checked, statement, chosen)), err=True)
+    click.echo("\n".join(summary(saved, statement, chosen)), err=True)
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     with blocking():  # the key may ask for its passphrase, or for a touch
         approval = signed(config, statement, chosen)
     write_output(target, approval.to_bytes(), mode=0o644)
-    run_it = advice.command("apply", "--plan", plan_file, "--approval", target)
-    run_it = run_it.with_options(options.of_this_run())
+    others = given_already(plan_file, statement)
+    left = still_needed(config, saved, [*others.values(), approval])
+    if left:
+        then = advice.command("approve", plan_file, "--reason", "TEXT")
+        next_step = f"{counted(left, 'more approval')} of other people {'is' if left == 1 else 'are'} needed"
+    else:
+        files = [word for file in (*others, target) for word in ("--approval", file)]
+        made_from = [os.path.relpath(config.root / path) for path in plan.manifests.paths]
+        files += [f"--ref={plan.manifests.ref}"] if plan.manifests.ref else []
+        files += ["--", *made_from] if made_from else []
+        next_step, then = "Apply it with", advice.command("apply", "--plan", plan_file, *files)
+    typed = visible(str(then.with_options(run_options)))
     document = {"approval": str(target), "principal": name, "plan": statement.plan, "id": approval.id}
     document |= {"expires": f"{statement.expires:%Y-%m-%dT%H:%M:%SZ}"}
-    emit(Page(document=document, text=f"Approved as {name}: {target}\nApply it with: {run_it}\n"))
+    emit(Page(document=document, text=f"Approved as {name}: {target}\n{next_step}: {typed}\n"))
     return DONE

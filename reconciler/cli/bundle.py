@@ -46,13 +46,13 @@ def command(
         from reconciler.evidence.bundle import NotBundled, bundle
         from reconciler.pipeline.files import read_file
         from reconciler.pipeline.history import find_run
-        from reconciler.pipeline.saved import load_saved
+        from reconciler.planning.saved import load_saved
         from reconciler.state import movable_of
 
         found, _, running = await find_run(store, run)
         if running:
             raise NotBundled("it has not ended")
-        saved = await load_saved(store, read_file(plan_file)) if plan_file is not None else None
+        saved = load_saved(read_file(plan_file)) if plan_file is not None else None
         contents, state = await movable_of(store).export(), await store.load()
         return found.id, bundle(contents, state, found.id, head=head, saved=saved)
 

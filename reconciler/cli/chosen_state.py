@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from reconciler.cli.progress import make_reporter
 from reconciler.cli.signals import run
-from reconciler.state.store import State, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 if TYPE_CHECKING:
     from reconciler.core.attribution import Attribution
@@ -54,7 +55,7 @@ class ChosenState:
 
     def use(
         self,
-        work: Callable[[Store], Awaitable[T]],
+        work: Callable[[Spooling], Awaitable[T]],
         *,
         environment: str | None = None,
         existing: bool = True,

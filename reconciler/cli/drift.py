@@ -14,6 +14,7 @@ from reconciler.cli.failures import (
     CHANGES,
     DONE,
     FAILED,
+    code_of,
     first_of,
     reports_failures,
 )
@@ -151,7 +152,7 @@ def _report(
         declared=drift.declared,
     )
     emit(report, paged=True)
-    failed = FAILED if has_errors(plan.diagnostics) else DONE
+    failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
 
 

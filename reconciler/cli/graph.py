@@ -55,10 +55,10 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
         from reconciler.cli.sources import settings_here, texts_here
         from reconciler.pipeline.desired import load_desired
         from reconciler.pipeline.files import read_file
-        from reconciler.planning.saved import unverified
+        from reconciler.planning.saved import load_saved
 
         if plan_file is not None:
-            return plan_graph(unverified(read_file(plan_file)).plan)
+            return plan_graph(load_saved(read_file(plan_file)).plan)
         config = settings_here(env, untrusted=untrusted, manifests_only=True)
         desired = load_desired(paths, config, texts_here(), make_reporter())
         echo_diagnostics(desired.diagnostics)

@@ -201,9 +201,9 @@ def _print(report: "Report", *, paged: bool = False) -> None:
 
     format = chosen_format()
     if not format.in_parts:
-        click.echo(format.printable(format.render(report), output_encoding()), nl=False)
+        click.echo(format.printable(_rendered(format, report), output_encoding()), nl=False)
         if format.step_summary is not None:
-            _add_to_summary(format.step_summary(report))
+            _add_to_summary(_rendered(format, report, format.step_summary))
         return
     if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
         echo_diagnostics(report.diagnostics)
@@ -213,10 +213,19 @@ def _print(report: "Report", *, paged: bool = False) -> None:
         return
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
-    text = format.render(replace(rest, diagnostics=(), look=look_here()))
+    text = _rendered(format, replace(rest, diagnostics=(), look=look_here()))
     echo_report(format.printable(text, output_encoding()), paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
+
+
+def _rendered(format: "Format", report: "Report", render: "Callable[[Report], str] | None" = None) -> str:
+    """ "" where the format has a defect, which is told: what the run did must not be hidden by it."""
+    try:
+        return (render or format.render)(report)
+    except Exception as defect:
+        _lose(f"a defect in the format {format.name}: {type(defect).__name__}: {defect}; use another format")
+        return ""
 
 
 def _add_to_summary(text: str) -> None:
@@ -258,7 +267,8 @@ def _write_files(report: "Report") -> None:
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
     for file in files:
-        text = file.format.render(report)
+        if not (text := _rendered(file.format, report)):
+            continue
         try:
             write_output(file.path, text.encode("utf-8", "backslashreplace"))
         except ReconcilerError as failure:

@@ -23,12 +23,11 @@ from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
-from reconciler.core.diagnostics import has_errors
+from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.declared import Desired
     from reconciler.pipeline.project import Project
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
@@ -107,8 +106,6 @@ def command(
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.report import PlanReport
 
-    if untrusted is not None and out is not None and ref is not None:
-        raise click.UsageError("--out: with --ref, apply would read REF again, merged or not (--untrusted)")
     if untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if after_apply and at is None:
@@ -130,21 +127,18 @@ def command(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget, bytes]":
+    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
         chosen = Options(sandbox, state_url, read_only=True)
         async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
-            if out is None or _not_savable(plan, desired):
-                return plan, rehearsal, forecast, project.budget, b""
-            from reconciler.pipeline.saved import dump_plan  # it knows how a plan is carried out
+            return plan, rehearsal, forecast, project.budget
 
-            text = await dump_plan(project.store, plan, rehearsal)
-            return plan, rehearsal, forecast, project.budget, text
-
-    plan, rehearsal, forecast, budget, text = run(work)
-    savable = bool(text)
+    plan, rehearsal, forecast, budget = run(work)
+    savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
-        write_output(out, text, mode=0o600)
+        from reconciler.planning.saved import dump_plan
+
+        write_output(out, dump_plan(plan, rehearsal), mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
     foretold = [each.address for each in forecast.items] if forecast is not None else []
     report = PlanReport(
@@ -158,21 +152,12 @@ def command(
     )
     emit(report, paged=True)
     if out is not None:
-        run_it = advice.command("apply", "--plan", out).with_options(options.of_this_run())
-        click.echo(f"Saved the plan: {run_it}" if savable else _not_savable(plan, desired), err=True)
-    return exit_code(plan, detailed=detailed_exitcode)
-
-
-def _not_savable(plan: Plan, desired: "Desired") -> str:
-    """Why the plan is not saved; "" where it can be."""
-    if has_errors(plan.diagnostics):
-        return "error: a plan with errors is not saved"
-    if desired.trusted is not None and desired.trusted.settings_differ:
-        return (
-            "warning: the plan is not saved: it is not made by the settings of the change "
-            "(untrusted-change); plan again when it is merged"
+        given = [*(("--ref", ref) if ref is not None else ()), *paths]
+        run_it = advice.command("apply", "--plan", out, *given).with_options(options.of_this_run())
+        click.echo(
+            f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )
-    return ""
+    return exit_code(plan, detailed=detailed_exitcode)
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

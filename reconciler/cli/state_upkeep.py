@@ -1,8 +1,9 @@
 """The verbs of `reconcile state` that look after the state itself: make, unlock, move, check and copy it."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -12,6 +13,7 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.reports.records import (
     migrated_page,
@@ -22,7 +24,11 @@ from reconciler.reports.records import (
 )
 from reconciler.reports.report import Page
 from reconciler.state import maintenance_of
-from reconciler.state.store import State, Store
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
+
+if TYPE_CHECKING:
+    from reconciler.core.diagnostics import Diagnostic
 
 
 @click.command("init")
@@ -52,8 +58,9 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
             environment="",
         )
 
-    async def work(store: Store) -> tuple[bool, str]:
-        created = await create_state(store)
+    async def work(store: Spooling) -> tuple[bool, str]:
+        created = await create_state(store, chosen.actor(run=""))
+        await store.accept()
         return created, (await store.load()).lineage
 
     created, lineage = chosen.use(work, existing=False)
@@ -65,9 +72,32 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
+    older = _older_objects(chosen, state_url) if created and not sandbox else []
+    text += "".join(
+        f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
+    )
     more = {"taken_over": taken} if take_over else {}
     emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
     return DONE
+
+
+def _older_objects(chosen: ChosenState, state_url: str | None) -> "Sequence[Diagnostic]":
+    """What the platform shows that is older than the state; nothing where nobody can look."""
+    from reconciler.cli.sources import texts_here
+    from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.older import older_objects
+    from reconciler.pipeline.open import Options, open_project
+
+    async def look() -> "Sequence[Diagnostic]":
+        options = Options(state_url=state_url, read_only=True)
+        async with open_project(chosen.config, options, chosen.reporter, (), desired.policies) as project:
+            return await older_objects(project, desired.by_address)
+
+    try:
+        desired = load_desired((), chosen.config, texts_here(), chosen.reporter)
+        return run(look)
+    except ReconcilerError:
+        return []
 
 
 @click.command("unlock")
@@ -86,15 +116,16 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 
 
 @click.command("migrate")
-@click.argument("url")
+@click.argument("url", required=False)
 @output()
 @options.state
 @options.lock_timeout
 @reports_failures
-def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
-    Nobody can write to two of them at any moment. Was it interrupted? Run it again.
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
+    state that an older program wrote to the version of this one, where it is.
     """
     from reconciler.core.state_url import is_shared, shown_url
     from reconciler.pipeline.attribution import holder
@@ -104,6 +135,8 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
     from reconciler.pipeline.store import store_of
     from reconciler.state.chain import state_head
 
+    if url is None:
+        return _migrate_here(ChosenState(env, state_url, sandbox))
     if sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     chosen = ChosenState(env, state_url, sandbox)
@@ -124,10 +157,24 @@ def migrate(url: str, env: str, state_url: str | None, sandbox: bool, lock_timeo
                 reporter=reporter,
             )
             state = await target.load()
+            await target.accept()
             return done, state_head(state.lineage, state.heads)
 
     done, head = run(main)
     emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+def _migrate_here(chosen: ChosenState) -> int:
+    """A shared state is migrated by the next command that writes."""
+    from reconciler.state import files_of, has_files
+
+    async def work(store: Spooling) -> bool:
+        return has_files(store) and await files_of(store).migrate()
+
+    migrated = chosen.use(work)
+    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
     return DONE
 
 
@@ -202,7 +249,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     chosen = ChosenState(env, state_url, sandbox)
 
-    async def work(store: Store) -> tuple[State, bool]:
+    async def work(store: Spooling) -> tuple[State, bool]:
         proven, state = await prove(store), await store.load()
         if state.lineage:
             await maintenance_of(store).verify()
@@ -210,7 +257,7 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 
     state, proven = chosen.use(work, existing=False)
     emit(state_doctor_page(chosen.place, state, proven=proven))
-    return DONE
+    return DONE if state.lineage else FAILED
 
 
 @click.command("ingest")
@@ -223,10 +270,8 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
-    from reconciler.state.spooling import Spooling
 
-    async def work(store: Store) -> int:
-        assert isinstance(store, Spooling)
+    async def work(store: Spooling) -> int:
         return await store.ingest(lines, holder(), timeout_s=lock_timeout)
 
     chosen = ChosenState(env, state_url, sandbox)
@@ -277,6 +322,8 @@ def restore(
     from reconciler.state import copies
 
     chosen = ChosenState(env, state_url, sandbox, reason)
+    if file is None:
+        chosen.use(copies.require_backup, existing=False, pinned=False)
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
@@ -290,7 +337,7 @@ def restore(
             return FAILED
     by = str(chosen.by)
     done = chosen.use(
-        lambda store: copies.restore(store, file, chosen.config.env, SystemClock(), by),
+        lambda store: copies.bring_back(store, file, chosen.config.env, SystemClock(), by),
         existing=False,
         pinned=False,
     )

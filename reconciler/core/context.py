@@ -4,12 +4,19 @@ Later reports and approvals sign this shape, so it stays as it is.
 """
 
 from datetime import datetime
+from functools import cache
+from importlib.metadata import version
 from typing import NamedTuple
 
 from reconciler.core.saved import Saved
 
 BASE = "base"  # a name that no environment can have: the manifests without an overlay, and their state
 EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one each time
+
+
+@cache
+def program_version() -> str:
+    return version("reconciler")
 
 
 class Origin(NamedTuple):

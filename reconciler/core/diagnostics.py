@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import Command
 from reconciler.core.saved import Saved
 
+RULES_LOOSENED = "rules-loosened"
 IN_FLIGHT = "in-flight"  # the code for a call that a living process waits for: nobody has to decide anything
 APPROVAL_NEEDED = (
     "approval-needed"  # of a rule that asks people; a plan tells it, an apply without is refused
@@ -49,7 +50,7 @@ class Diagnostic(Saved, frozen=True):
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
     `label` is the text beside the caret, `help` says how to go on; `advice`: the commands in these texts.
-    `addresses`: all resources that the problem affects, if it is reported only once.
+    `addresses`: all resources that the problem affects.
     `shown_to`: how many characters of the line may be shown, as what follows may be a secret; 0: all.
     """
 
@@ -106,6 +107,14 @@ def warning(
     advice: tuple[Command, ...] = (),
 ) -> Diagnostic:
     return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
+
+
+_HOLD_ONE = ("renamed", "secret-source")  # refused is what they are about, and what needs that
+
+
+def refuse_all(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether an error stops the whole plan, and not only the addresses that it is about."""
+    return has_errors(item for item in diagnostics if item.code not in _HOLD_ONE)
 
 
 def as_warning(problem: Diagnostic) -> Diagnostic:

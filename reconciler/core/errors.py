@@ -211,9 +211,13 @@ class Locked(ReconcilerError):
     """
 
     def __init__(self, scope: str, holder: str, age_s: float, rest_s: float | None = None) -> None:
+        unlock = command("state", "unlock", scope, "--force")
+        age_s = max(0.0, age_s)  # clocks differ
         super().__init__(
             f"{named(scope)} has been locked by {holder} for {age_s:.0f} s",
-            help="wait for that process, or pass --lock-timeout SECONDS",
+            help="wait for that process, or pass --lock-timeout SECONDS; if it hangs, break its lock with "
+            f"`{unlock}`",
+            advice=(unlock,),
         )
         self.scope = scope
         self.holder = holder

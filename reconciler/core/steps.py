@@ -158,7 +158,8 @@ class Wait(Saved, frozen=True):
     `reply_path`: where in the call's own reply the object stands, if that reply may already
     satisfy the condition ("" = the whole reply, None = never trust the reply).
     `or_gone`: an object that is not there any more ends the wait, too.
-    `applied`: what the record holds once the condition held.
+    `applied`: what the record holds once the condition held, and `kept`: the fields that it then takes from
+    the object.
     `every_s`: seconds between two reads; 0: short at first, then longer.
     `timed`: the record then holds how long it took (`READY_AFTER`), where somebody saw it.
     """
@@ -170,6 +171,7 @@ class Wait(Saved, frozen=True):
     reply_path: str | None = None
     or_gone: bool = False
     applied: Mapping[str, Any] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
     every_s: float = 0.0
     timed: bool = False
 
@@ -181,6 +183,7 @@ class ForEach(Saved, frozen=True):
     `pattern`: what a key must match. `taken`: keys that belong to other addresses, which the call would
     overwrite: then, as with an unfit key or value, none of the calls is sent.
     `allowed`, `never`: patterns of the keys that may be set ("": any), and of those that nothing may set.
+    `ignored`: likewise of those that are passed over, whatever they are ("": none).
     `keep`: the record's field `keep + key` holds the keyed fingerprint of what was sent; a value whose
     fingerprint stands there is not sent again.
     `again`: an answer without the mapping came before the values were there: its call is made again, once.
@@ -197,6 +200,7 @@ class ForEach(Saved, frozen=True):
     if_none: Mapping[str, Any] | None = None
     allowed: str = ""
     never: str = ""
+    ignored: str = ""
 
 
 EACH_KEY = OutputRef("each", "key")
@@ -403,6 +407,7 @@ class Plan(Saved, frozen=True):
     `providers`: where each extension provider is that calls go to, by its name.
     `moves`: carried out before anything else; all other parts speak of the new addresses.
     `context`: what it is about, and when it was made. `manifests`: what it was made from.
+    `unread`: the secrets whose source could not be read where it was made.
     """
 
     id: str
@@ -419,6 +424,7 @@ class Plan(Saved, frozen=True):
     providers: Mapping[str, str] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)
+    unread: tuple[Address, ...] = ()
 
     @property
     def deletes(self) -> tuple[Address, ...]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin
-from reconciler.core.diagnostics import Severity
+from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
@@ -24,9 +24,10 @@ from reconciler.doctor.state import (
     some,
     unread,
 )
-from reconciler.drift.find import find_drift
+from reconciler.drift.find import Drift, find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.older import older_objects
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.verdict import of_drift
@@ -76,9 +77,9 @@ async def examine(
     objects = (
         await _objects(config, desired, state, state_url, sandbox=sandbox)
         if looked
-        else suspicious("objects", "not compared: see the problems above")
+        else [suspicious("objects", "not compared: see the problems above")]
     )
-    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], objects))
+    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], *objects))
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
@@ -99,7 +100,7 @@ async def _state(
         async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
             kept = await files_of(store).backups() if has_files(store) else None
-            backups = [check_backups(kept, state, clock.now())] if kept is not None else []
+            backups = [check_backups(kept, state, clock.now())]
             holders = await store.holders(state.serials) if state is not None else {}
     except ReconcilerError as failure:
         return None, [unread(failure)]
@@ -156,21 +157,36 @@ async def _platform(
 
 async def _objects(
     config: ProjectSettings, desired: Desired, state: State | None, url: str | None, *, sandbox: bool
-) -> Check:
-    """What `drift` says of all that is recorded."""
-    if state is None or not state.records:
-        return fine("objects", "none is recorded")
-    see = command("drift")
+) -> Sequence[Check]:
+    """What `drift` says of all that is recorded, and what is older than the state."""
+    if state is None or not state.lineage:
+        return [fine("objects", "none is recorded")]
     options = Options(sandbox, url, read_only=True)
     try:
         async with (
             open_state(config, url, pinned=False, read_only=True) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
-            drift = await find_drift(project, desired)
+            compared = fine("objects", "none is recorded")
+            if state.records:
+                compared = check_objects(await find_drift(project, desired))
+            older = await older_objects(project, desired.by_address)
     except ReconcilerError as failure:
-        return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
-    plan, left = drift.plan, len(drift.without_manifest)
+        return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]
+    except ValueError:  # of an open call that an older version wrote
+        return [suspicious("objects", "not compared: not all that the state holds can be understood")]
+    return [compared, *map(_older, older)]
+
+
+def _older(found: Diagnostic) -> Check:
+    return suspicious(
+        "older objects", f"{found.message}: {', '.join(found.addresses)}", found.help, *found.advice
+    )
+
+
+def check_objects(drift: Drift) -> Check:
+    """What `drift` says of all that is recorded."""
+    plan, left, see = drift.plan, len(drift.without_manifest), command("drift")
     verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
     told = [str(change.address) for change in plan.changes]
     told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]

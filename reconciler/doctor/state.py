@@ -9,6 +9,7 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError, named
 from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
+from reconciler.execution.open_intents import sender
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state, state_missing
 from reconciler.state import maintenance_of
 from reconciler.state.spooling import Spooling
@@ -47,7 +48,7 @@ async def check_state(
     if not state.lineage and sandbox:
         return suspicious("state", f"there is no state at {place} yet", "the first plan or apply creates it")
     if not state.lineage:
-        missing = state_missing(place)
+        missing = state_missing(place, traces=state.traces)
         return wrong("state", missing.message, missing.help, *missing.advice)
     await maintenance_of(store).verify()
     what = f"{place} is intact: {counted(len(state.records), 'record')}, lineage {state.lineage}"
@@ -63,11 +64,11 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
         f"{named(scope)} by {each.holder} for {each.age_s:.0f} s{each.doubt}"
         for scope, each in sorted(holders.items())
     ]
-    unlock = command("state", "unlock", min(holders))
+    unlock = command("state", "unlock", min(holders), "--force")
     return suspicious(
         "lock",
         f"locked: {some(held)}",
-        "wait for that process; if it dies, its locks are released automatically; if it hangs, release them "
+        "wait for that process; if it dies, its locks are released automatically; if it hangs, break them "
         f"with `{unlock}`",
         unlock,
     )
@@ -84,8 +85,8 @@ def check_owed(state: State) -> Check:
 
 def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     """Calls without an outcome, and outcomes that are not where they belong."""
-    left = [_call(opened) for opened in state.open_intents if opened.data["scope"] not in holders]
-    under_way = [_call(opened) for opened in state.open_intents if opened.data["scope"] in holders]
+    left = [_call(opened) for opened in state.open_intents if sender(opened, holders) is None]
+    under_way = [_call(opened) for opened in state.open_intents if sender(opened, holders) is not None]
     plan, listed = command("plan"), command("state", "list")
     if left:
         help = f"`{plan}` says how each call is settled"
@@ -103,8 +104,16 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
     return fine("open calls", "none")
 
 
-def check_backups(backups: Backups, state: State | None, now: datetime) -> Check:
+def check_backups(backups: Backups | None, state: State | None, now: datetime) -> Check:
+    """`backups`: None for a shared state, which keeps none beside itself."""
     make: Command = command("state", "backup")
+    if backups is None:
+        copy = command("state", "backup", "FILE")
+        return fine(
+            "backups",
+            "cannot be seen from here: look at the database's own backups, or at the bucket's versions; "
+            f"`{copy}` makes a copy",
+        )
     if backups.bad:
         damaged = some([str(each) for each in backups.bad])
         since = f"; the newest good one is from {_moment(backups.newest)}" if backups.newest else ""
@@ -112,7 +121,9 @@ def check_backups(backups: Backups, state: State | None, now: datetime) -> Check
     if backups.newest is not None:
         days = (now - backups.newest).days
         return fine("backups", f"the newest is from {_moment(backups.newest)} ({counted(days, 'day')} ago)")
-    if state is None or not state.records:
+    if state is None or not state.lineage:
+        return suspicious("backups", "no backup; what a lost state knew is not known")
+    if not state.records:
         return fine("backups", "no backup; the state has no records that could be lost")
     return suspicious(
         "backups", "none", f"each apply that changes something creates one; so does `{make}`", make

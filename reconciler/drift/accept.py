@@ -60,11 +60,12 @@ def accept(
     records: list[StateRecord] = []
     for change in chosen:
         found = drift.drifted[change.address]
-        if found.resource is None and found.live is not None and found.live.present:
-            now = {field.path: field.after for field in change.fields}
-            records.append(replace(found.record, applied={**found.record.applied, **now}))
-            continue
+        kept = {field.path: field.after for field in change.fields if _is_recorded(found, field)}
+        if kept:
+            records.append(replace(found.record, applied={**found.record.applied, **kept}))
         for field in change.fields:
+            if field.path in kept:
+                continue
             made = _edit(found, field, desired.policies)
             if isinstance(made, Diagnostic):
                 refused.append(Refusal(change.address, field.path, made))
@@ -84,12 +85,11 @@ def accept(
     remarks = list(_unapplied_edits(accepted, chosen))
     if environments is not None:
         remarks += shared_values(accepted, resources, environments)
-    kept = {record.address for record in records}
     accepted += (
         Accepted(change.address, field.path, None, field.before, field.after)
         for change in chosen
-        if change.address in kept
         for field in change.fields
+        if _is_recorded(drift.drifted[change.address], field)
     )
     return Acceptance(
         accepted,
@@ -164,9 +164,15 @@ def _edit(
     Or why there is none that leaves nothing to do.
     """
     resource, live = drifted.resource, field.after
+    kind = find_kinds()[drifted.record.address.kind]
+    if field.path != "id" and any(field.path == each.path for each in kind.watched):
+        return cannot_accept(
+            f"`{drifted.record.address}`: `{field.path}: {live}` is never right",
+            resource.span("metadata", "name") if resource is not None else None,
+            "look at it on the platform; `--save-baseline` stores it as known drift",
+        )
     if resource is None:
         return _not_there(drifted.record.address, field, None)
-    kind = find_kinds()[resource.address.kind]
     path = ("spec", field.path)
     problem = (
         _unwritable(resource, field)
@@ -180,6 +186,14 @@ def _edit(
     if isinstance(edited, Diagnostic):
         return edited
     return _left_to_do(kind, replace(drifted, resource=edited), field) or (edit, edited)
+
+
+def _is_recorded(drifted: Drifted, field: FieldChange) -> bool:
+    """Whether the record takes what is there: no manifest names the object, or could hold the value."""
+    watched = [each for each in find_kinds()[drifted.record.address.kind].watched if each.path == field.path]
+    if field.path == "id" or not all(each.is_recorded for each in watched):
+        return False
+    return bool(watched) or drifted.resource is None
 
 
 def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:

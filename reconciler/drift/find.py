@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, as_warning, error
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, as_warning, error, warning
 from reconciler.core.model import (
     DELETION_SENT,
     Action,
@@ -21,20 +21,24 @@ from reconciler.core.model import (
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
+from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, is_remade, located
+from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
+from reconciler.pipeline.older import Older
+from reconciler.pipeline.plan import concerned_scopes, no_record_of
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
-from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
-from reconciler.planning.drift import change_of, drift_of, unmanaged_change
+from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
+from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.ids import bad_object, bad_records
 from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
+from reconciler.state.store import State
 
 
 class Drifted(Struct, frozen=True):
@@ -71,10 +75,18 @@ class Drift(Struct, frozen=True):
 async def find_drift(project: Project, desired: Desired) -> Drift:
     """What differs between the records and the platform. Sends nothing but GET."""
     project.sources.runs_programs = False
-    state = await project.store.load()
+    state, holders = await load_with_holders(project.store)
     kinds = find_kinds()
     desired = focused(desired, state.records)
-    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, state.records)
+    known, questions = await overlay(
+        state,
+        services=project.services,
+        clock=project.clock,
+        limits=project.limits,
+        concerned=concerned_scopes(desired, state),
+        holders=holders,
+    )
+    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, known, questions)
     records = followed.records
     about, declared = declared_in_focus(desired), desired.by_address
     wanted: dict[Address, Resource] = {}
@@ -97,7 +109,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     }
     outside |= declared.keys() - wanted.keys()
     for address, record in records.items():
-        if address in outside or address in bad:
+        if address in outside or address in bad or address in questions:
             continue
         kind = kinds.get(address.kind)
         read = located(kind, address, record.id, project.capabilities, record=record) if kind else None
@@ -109,6 +121,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
+    older = Older(state, declared, project.capabilities)
     for read in lookalikes.reads():
         by_read.setdefault(read, [])
     changes: list[Change] = []
@@ -126,12 +139,14 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             fields = [*(change.fields if change is not None else ()), *missed]
             change = change_of(kind, found.record, found.resource, fields)
         if change is not None:
+            remarks.extend(warnings_of(kind, found.record, found.resource, change.fields))
             changes.append(change)
             drifted[change.address] = found
 
     def compare(read: Read, observation: Observation) -> None:
         unread.answered(observation)
         lookalikes.look(read, observation)
+        older.look(read, observation)
         if not observation.complete:
             if not by_read[read]:
                 return  # a list that shows lookalikes only
@@ -146,7 +161,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
                 continue
             found = Drifted(resource, record, live)
             subject = Subject(record.address, resource, record, live, observation.at, project.capabilities)
-            if live is None and not (resource is None and not subject.to_delete):
+            if live is None and (resource is not None or subject.to_delete):
                 missing.append(record)
             if live is not None and resource is not None:
                 if (unusable := bad_object(resource, live)) is not None:
@@ -175,8 +190,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     remarks += (each for each in absent if wave is None or each.code != "object-missing")
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
-        problems.insert(0, state_missing(project.state_url, nothing))
-
+        problems.insert(0, state_missing(project.state_url, nothing, traces=state.traces))
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -189,10 +203,13 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *desired.diagnostics,
             *(problem for address, problem in followed.refused.items() if in_focus(address)),
             *followed.diagnostics,
+            *questions.values(),
+            *_left_open(project, state, records, wanted, outside),
             *recorded_twice(kinds, records, in_focus),
             *(problem for address, problem in bad.items() if address not in outside),
             *problems,
-            *(await _unrecorded(project, wanted, records, declared) if state.lineage else ()),
+            *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
+            *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
@@ -204,13 +221,43 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)), without)
 
 
+def _left_open(
+    project: Project,
+    state: State,
+    records: Mapping[Address, StateRecord],
+    wanted: Mapping[Address, Resource],
+    outside: Collection[Address],
+) -> Iterator[Diagnostic]:
+    """What earlier runs left, beside calls: what somebody has to decide about, and what is noted."""
+    kinds, new = find_kinds(), [address for address in wanted if address not in records]
+    unlisted = [
+        address
+        for address in new
+        if kinds[address.kind].role(Importable) and kinds[address.kind].read_alone
+        if listed(kinds[address.kind], wanted[address], project.capabilities, wanted) is None
+    ]
+    yield from (no_record_of(entry, new, unlisted) for entry in state.unclaimed)
+    for address, record in records.items():
+        if record.inferred and address not in outside:
+            named = wanted.get(address)
+            yield inferred_warning(record, named.span("metadata", "name") if named is not None else None)
+    if state.spooled:
+        apply, scopes = command("apply"), ", ".join(f"`{scope}`" for scope in sorted(state.spooled))
+        yield warning(
+            "outcomes-spooled",
+            f"outcomes of calls that the state did not take are in a file beside it; scopes: {scopes}",
+            help=f"run `{apply}`, which takes them in",
+            advice=(apply,),
+        )
+
+
 async def _unrecorded(
     project: Project,
     wanted: Mapping[Address, Resource],
-    records: Mapping[Address, StateRecord],
+    records: Collection[Address],
     declared: Collection[Address],
 ) -> list[Diagnostic]:
-    """What is wanted and in no record: nothing was compared of it. An error if nothing `declared` is."""
+    """What is wanted and in none of `records`: not compared. An error if nothing `declared` is in them."""
     kinds = find_kinds()
     missing = [
         resource

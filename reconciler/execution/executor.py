@@ -13,6 +13,7 @@ from reconciler.core.errors import ReconcilerError, StoreError, Unauthorized
 from reconciler.core.model import READY_AFTER, made_at, took_s
 from reconciler.core.steps import Result, Step, UnlessRecorded
 from reconciler.execution.for_each import send_each
+from reconciler.execution.outputs import dig
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.restarts import served_by
 from reconciler.execution.run import Run
@@ -131,7 +132,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
     waited = await wait_for(
         step.wait,
-        services=run.reader(step),
+        services=run.services,
         outputs=run.outputs,
         clock=run.clock,
         reply=reply,
@@ -142,7 +143,9 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     if waited.ended == "done":
         if step.wait.item is None and waited.live is not None and "id" in waited.live:
             run.outputs.put(str(step.address), waited.live)
-        applied = {**step.wait.applied, **_timed(run, step, waited)}
+        shown = {path: dig(waited.live, path) for path in step.wait.kept}
+        known = {path: value for path, value in shown.items() if value is not None}
+        applied = {**step.wait.applied, **known, **_timed(run, step, waited)}
         if applied:
             await run.recorder.reached(step, applied)
         return run.result(step, "done")

@@ -113,11 +113,11 @@ async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
 async def _set_by_strangers(run: Run, step: Step, keys: Collection[str]) -> Collection[str]:
     """The `keys` that the app already has and the manifest does not name; none if no list shows them."""
     sets = find_kinds()[step.address.kind].role(SetsSecrets)
-    read = sets.app_secrets(step.address, run.own.capabilities) if sets is not None else None
+    read = sets.app_secrets(step.address, run.capabilities) if sets is not None else None
     if sets is None or read is None:
         return ()
-    there = {item.name for item in (await run.reader(step).read(read)).objects}
-    resource = run.own.resource(step.address)
+    there = {item.name for item in (await run.services.read(read)).objects}
+    resource = run.resources.get(step.address)
     return [key for key in keys if key in there and not sets.may_replace(resource, key)]
 
 
@@ -135,6 +135,8 @@ def _values_of(
         return None
     if not isinstance(values, Mapping):
         raise ReconcilerError(f"the answer to {each.over.source} has no `{each.over.path}`")
+    if each.ignored:
+        values = {key: value for key, value in values.items() if not re.fullmatch(each.ignored, str(key))}
     _check(step, each, values, records)
     return {key: values[key] for key in sorted(values)}
 

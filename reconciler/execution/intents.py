@@ -21,7 +21,8 @@ class Intent(Saved, frozen=True):
     `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
     a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
     may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`). `one`: see `Find`.
-    `service_at`: the service's own time when it was sent; None where no answer had told it.
+    `service_at`: the service's own time when it was sent; None where no answer had told it. `holder`: of the
+    lease that it is sent under; "" in what an older program wrote.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Intent(Saved, frozen=True):
     own_id: str = ""
     one: Read | None = None
     service_at: datetime | None = None
+    holder: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {

@@ -34,7 +34,7 @@ async def settle(run: Run, step: Step, intent: Intent, sent_at: datetime, outcom
     return await run.evidence.settle(
         intent,
         sent_at,
-        run.reader(step),
+        run.services,
         least_s=least_s,
         tell=partial(run.reporter.settling, step.address),
     )
@@ -58,7 +58,7 @@ async def holds_already(run: Run, step: Step, outcome: Outcome, *, repeated: boo
         return False
     waited = await wait_for(
         replace(wait, timeout_s=min(wait.timeout_s, READ_LAG_S)),
-        services=run.reader(step),
+        services=run.services,
         outputs=run.outputs,
         clock=run.clock,
         stopping=lambda: run.stopping,
@@ -75,7 +75,7 @@ async def is_gone(run: Run, step: Step) -> bool:
         return False
     try:
         read = replace(step.wait.read, path=fill_path(step.wait.read.path, run.outputs))
-        objects = (await run.reader(step).read(read)).objects
+        objects = (await run.services.read(read)).objects
     except AppMissing:
         return False
     except NotFound:
@@ -92,7 +92,7 @@ async def is_seen_to_be_gone(run: Run, step: Step) -> bool:
     try:
         waited = await wait_for(
             step.wait,
-            services=run.reader(step),
+            services=run.services,
             outputs=run.outputs,
             clock=run.clock,
             on_seen=lambda seen, waited_s: run.reporter.step_waiting(step, seen, waited_s),

@@ -26,6 +26,12 @@ def parse_intent(opened: JournalEntry) -> Intent:
     return Intent.from_json(opened.data)
 
 
+def sender(opened: JournalEntry, holders: Mapping[str, Locked]) -> Locked | None:
+    """Who sent this call and still holds its scope. None: nobody holds it, or only who did not send it."""
+    held = holders.get(opened.data["scope"])
+    return held if held is not None and opened.data.get("holder", "") in ("", held.holder) else None
+
+
 async def settle_open(
     store: Spooling,
     state: State,
@@ -123,8 +129,8 @@ async def overlay(
         intent = parse_intent(opened)
         if opened.address is None or intent.scope not in concerned:
             continue
-        if holders and intent.scope in holders:
-            questions[opened.address] = _in_flight(opened, intent, holders[intent.scope], clock.now())
+        if holders and (held := sender(opened, holders)):
+            questions[opened.address] = _in_flight(opened, intent, held, clock.now())
             continue
         if intent.if_unknown == "repeat":
             after = _after_absolute(opened, intent, records.get(opened.address), clock.now())

@@ -87,6 +87,7 @@ class Recorder:
     ) -> None:
         self._store = store
         self._lease = lease
+        self.holder = lease.holder
         self._run = run
         self._clock = clock
         self._by = by
@@ -112,17 +113,18 @@ class Recorder:
         plan: Plan,
         observed: Mapping[Read, Observation] = MappingProxyType({}),
         approvals: Sequence[Mapping[str, str]] = (),
+        digest: str = "",
     ) -> None:
         """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
 
         A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
         the first scope with the records that it began with. `approvals`: those that it uses, each whole:
-        they are used in each of its scopes.
+        they are used in each of its scopes. `digest`: of the plan that was reviewed, if it is another one.
         """
         run = Run(
             plan.id,
             str(plan.manifests.digest),
-            plan_digest(plan),
+            digest or plan_digest(plan),
             actor=self._by.actor,
             url=self._by.url,
             reason=self._by.reason,

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 
 from reconciler.core.errors import NotFound
 from reconciler.core.model import Address, Obligation, StateRecord
-from reconciler.execution.own_calls import OwnReader
 from reconciler.execution.recorder import Served
 from reconciler.execution.run import Run
 from reconciler.kinds.restarts import itself
@@ -21,19 +20,18 @@ async def served_by(run: Run, machine: str, owing: Iterable[StateRecord]) -> Ser
     is_due = False
     for record in owing:
         settled = [owed for owed in record.obligations if owed.machine == machine]
-        if not is_due or len(settled) < len(record.obligations):
-            reader = OwnReader(run.own, record.address, run.services, run.recorder.records)
-            if await is_held_by(reader, record, machine):
-                is_due, settled = True, list(record.obligations)
+        unsure = not is_due or len(settled) < len(record.obligations)
+        if unsure and await is_held_by(run.services, record, machine):
+            is_due, settled = True, list(record.obligations)
         if settled:
             found[record.address] = settled
     return found if is_due else {}
 
 
-async def is_held_by(reader: OwnReader | Services, record: StateRecord, machine: str) -> bool:
+async def is_held_by(services: Services, record: StateRecord, machine: str) -> bool:
     """Whether the object of `record` itself shows that `machine` holds it. Raises PlatformError."""
     try:
-        shown = (await reader.read(itself(record.address, record.id))).objects
+        shown = (await services.read(itself(record.address, record.id))).objects
     except NotFound:
         return False
     return any(each.id == record.id and each.attached_machine_id == machine for each in shown)

@@ -1,17 +1,16 @@
 """One run of one plan: what all of its calls share."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.core.clock import Clock
 from reconciler.core.lookup import Lookup
-from reconciler.core.model import Address, Observation
+from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, SecretRef, Step
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, fill_record
-from reconciler.execution.own_calls import OwnCalls, OwnReader
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.settling import Evidence
 from reconciler.execution.traffic import Traffic
@@ -23,12 +22,17 @@ from reconciler.services.registry import Services
 class Run:
     """Under a lease, against what was `observed` under it.
 
+    `recorded`: the records that it began with, moves carried out. `approved_deletes`: addresses.
     `results`: by step; of one under way, what stands if it is cut off. `stopping`: no new call starts.
+    `outages`: why the store took nothing more, as it was said already.
     """
 
     plan: Plan
     services: Services
-    own: OwnCalls
+    recorded: Mapping[Address, StateRecord]
+    approved_deletes: Container[str]
+    resources: Mapping[Address, Resource]
+    capabilities: frozenset[str]
     recorder: Recorder
     observed: Mapping[Read, Observation]
     outputs: Outputs
@@ -38,6 +42,7 @@ class Run:
     reporter: Reporter
     limits: Limits
     stopping: bool = False
+    outages: set[str] = field(default_factory=set)
     results: dict[str, Result] = field(default_factory=dict)
     bindings: Mapping[Address, Binding] = field(init=False)
     traffic: Traffic = field(init=False)
@@ -54,10 +59,6 @@ class Run:
         if read in self.observed and read not in self._shown:
             self._shown[read] = Lookup(self.observed[read].objects)
         return self._shown.get(read)
-
-    def reader(self, step: Step) -> OwnReader:
-        """The reader for the reads and waits of a step."""
-        return OwnReader(self.own, step.address, self.services, self.recorder.records)
 
     def applied(self, step: Step) -> dict[str, Any]:
         def print_of(ref: SecretRef) -> str:

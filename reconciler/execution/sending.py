@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.lookup import NOTHING, Lookup
-from reconciler.core.model import Obligation
+from reconciler.core.model import Deletion, Obligation
 from reconciler.core.steps import Call, Find, OutcomeWord, Read, Repeat, Result, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.judging import (
@@ -26,6 +26,7 @@ from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
+from reconciler.kinds.base import segment
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.refusals import Refusal
@@ -43,9 +44,9 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
     """
     path = fill_path(step.call.path, run.outputs)
-    foreign = run.own.why_foreign(step, path, run.recorder.records)
-    if foreign:
-        raise Refused(f"{foreign}; it was not sent")
+    why = _why_not(run, step, path) if not within else ""
+    if why:
+        raise Refused(f"{step.call.method} {path} {why}; it was not sent")
     body = fill_body(step.call.body, run.outputs, run.read_secret)
     call = dataclasses.replace(step.call, path=path, body=body)
     client = run.services.of(call.service)
@@ -128,6 +129,26 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     return run.result(step, "failed", why), None, usable
 
 
+def _why_not(run: Run, step: Step, path: str) -> str:
+    """Why the call, whatever the plan says, is not for the recorded object, or not approved; "" if it is."""
+    record, began = run.recorder.records.get(step.address), run.recorded.get(step.address)
+    removes = step.effect.removes
+    if removes != (step.call.method == "DELETE"):
+        return "does not do what the step says"
+    if removes and str(step.address) not in run.approved_deletes:
+        return "was not approved"
+    if removes and (record is None or began is None or record.id != began.id or record.inferred):
+        return "would delete what was not recorded with certainty before this run"
+    if removes and began is not None and began.lifecycle.deletion is not Deletion.DELETE:
+        return "would delete what is recorded with lifecycle deletion: retain"
+    if step.effect.id_path is not None or step.effect.known_id:
+        return ""
+    id = step.if_owed.machine if step.if_owed is not None else record.id if record is not None else ""
+    return (
+        "" if segment(id) in path.split("/")[1:] else f"is not about the recorded object of `{step.address}`"
+    )
+
+
 def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, frozenset[str]]:
     """The intent of the next call, and the ids of the objects that the list showed as finished."""
     binding = run.bindings.get(step.address)
@@ -157,6 +178,7 @@ def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, fr
         service=step.call.service,
         own_id=applied.get(step.recovery.own_id, "") if isinstance(step.recovery, Repeat) else "",
         service_at=run.services.time(step.call.service),
+        holder=run.recorder.holder,
     )
     return intent, _finished(listed) if step.wait is not None and step.wait.item is not None else frozenset()
 
@@ -194,10 +216,8 @@ async def _list_before(run: Run, step: Step, listed: list[Lookup], *, fresh: boo
     """
     read = _where_found(run, step)
     if read is not None:
-        reader = run.reader(step)
-        reader.check(read)  # also what it shares with others, here and when it is settled
         known = None if fresh else run.shown(read)
-        listed[0] = known or Lookup((await reader.read(read)).objects)
+        listed[0] = known or Lookup((await run.services.read(read)).objects)
 
 
 def _answered(run: Run, client: Client, creates: bool, over: Callable[[], None], outcome: Outcome) -> None:
@@ -259,8 +279,13 @@ async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: O
         await _commit_outcome(run, step, attempt, intent, outcome)
     except Unrecorded as failure:
         id_shown = f" ({outcome.id})" if outcome.id else ""
-        message = f"the outcome of the call is {outcome.kind}{id_shown}, but the state cannot be written: "
-        raise Unrecorded(message + failure.message, kept=failure.kept) from failure
+        message = f"the outcome of the call is {outcome.kind}{id_shown}"
+        if failure.message not in run.outages:
+            message += f", but the state cannot be written: {failure.message}"
+        else:
+            message += f": {'written to the same file' if failure.kept else 'not stored either'}"
+        run.outages.add(failure.message)
+        raise Unrecorded(message, kept=failure.kept) from failure
 
 
 async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:

@@ -26,7 +26,7 @@ from reconciler.core.model import (
     Resource,
     StateRecord,
 )
-from reconciler.core.steps import PLATFORM, Method, OutputRef, Read, Step, Template
+from reconciler.core.steps import OutputRef, Read, Step, Template
 from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
 from reconciler.kinds.nested import nested_changes, parts_of
@@ -123,25 +123,30 @@ class Moves(Struct, frozen=True):
     also: tuple[Action, ...] = ()
 
 
-ANY = "*"  # in an OwnCall: any one segment of the path, or any provider; no id is sent like that
+class Watched(NamedTuple):
+    """A field of a live object that no manifest sets, and that shows its health, identity or relations.
 
-
-class OwnCall(Struct, frozen=True):
-    """A request that steps of one address may send to `service`, whatever a plan says.
-
-    `path`: as it is sent, without a query. `query`: a pattern of that of a GET; "": it has none. `any_of`
-    and `never`: patterns of what ANY may stand for ("": whatever), and of what it may not. `body`: what
-    these of its fields must hold. `if_owed`: it is sent only where this machine owes a restart.
+    `bad`: the values that are never right, and `good` one that is. `owed`: it names the machine that owes a
+    restart, while one is owed. Else each value is drift but the one that the record has since the object was
+    first seen. `says`: the warning, with `{before}` and `{after}`; `code`: of that warning.
     """
 
-    method: Method
     path: str
-    service: str = PLATFORM
-    body: Mapping[str, Any] = field(default_factory=dict)
-    if_owed: str = ""
-    query: str = ""
-    any_of: str = ""
-    never: str = ""
+    code: str
+    says: str
+    bad: tuple[Any, ...] = ()
+    good: str = ""
+    owed: bool = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record has the value that is right."""
+        return not self.bad and not self.owed
+
+
+REPLACED = Watched(
+    "created_at", "object-replaced", "another object has its id: it was created at {after}, ours at {before}"
+)
 
 
 class AtRest(NamedTuple):
@@ -170,6 +175,7 @@ class Kind(ManifestKind):
     )
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
     at_rest: ClassVar[AtRest | None] = None  # None: it is asked about each object
+    watched: ClassVar[tuple[Watched, ...]] = ()
     # What it can use of the platform beside what the API documents, and what for: settings may name it.
     capabilities: ClassVar[Mapping[str, str]] = {}
     # What its paths call its objects (`/v1/apps/APP/machines/ID`), if the platform's rate limit counts the
@@ -205,16 +211,6 @@ class Kind(ManifestKind):
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
         """Fields by which an object without a record is recognised; None: by recorded id only."""
         return None
-
-    # --- what apply holds every plan to ---
-
-    @abstractmethod
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        """Every request that steps of this address may send, as far as is known now.
-
-        `subject`: the record and the live object as apply has just read them, and the resource where the
-        manifests are at hand: nothing of a plan. `scope`: the lease's.
-        """
 
     # --- deciding ---
 
@@ -305,6 +301,13 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
                 continue
         differing.append(FieldChange(each.name, known, want, each.effect))
     return differing
+
+
+def value_at(live: Any, path: str) -> Any:
+    """What a live object shows at a dotted path; None where nothing does."""
+    for name in path.split("."):
+        live = getattr(live, name, None)
+    return live
 
 
 def segment(value: str) -> str:

@@ -3,14 +3,14 @@
 Suspend and resume does not do it: the machine has to stop. Source: platform notes, "Volumes".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Condition, IfOwed, Read, Step, Wait
 from reconciler.core.wire import one
-from reconciler.kinds.base import OwnCall, Subject, segment
+from reconciler.kinds.base import Subject, segment
 from reconciler.kinds.steps import absolute
 from reconciler.services.machines.wire.machine import RUNNING, Machine
 from reconciler.services.machines.wire.volume import Volume
@@ -41,13 +41,6 @@ def restart_steps(subject: Subject) -> list[Step]:
         _machine_step(subject, "stop", "stopped", after=_woken(subject)),
         _machine_step(subject, "start", *RUNNING, settles=True),
     ]
-
-
-def restart_calls(subject: Subject) -> Iterable[OwnCall]:
-    """All that a restart may send and wait by, to the machine that the volume is attached to now."""
-    yield OwnCall("GET", _machine_path(subject))
-    for verb in ("restart", "stop", "start"):
-        yield OwnCall("POST", f"{_machine_path(subject)}/{verb}", if_owed=subject.live.attached_machine_id)
 
 
 def settled_by_a_stop(subject: Subject) -> bool:

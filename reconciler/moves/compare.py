@@ -43,7 +43,8 @@ class Sameness:
         written = {name for resource in came for name in resource.spec.model_fields_set}
         self._fixed = [each for each in kind.fields if each.effect is Effect.REFUSED and each.name in written]
         # Names differ from record to record: only where they count, that makes two of them differ.
-        self._apart = {LEFT, MOVED_FROM} if "name" in written else {LEFT, MOVED_FROM, "name"}
+        self._apart = {LEFT, MOVED_FROM, *(each.path for each in kind.watched)}
+        self._apart |= set() if "name" in written else {"name"}
         numbers: dict[object, int] = {}
         dumped = [each.spec.model_dump_json(exclude_unset=True) for each in came]
         self._text = "\n".join(set(dumped))

@@ -10,12 +10,13 @@ several, the names tell: see `moves.pair`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from msgspec import Struct
 
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error, warning
-from reconciler.core.model import Action, Address, Change, Resource, StateRecord
+from reconciler.core.model import Action, Address, Change, Deletion, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
 from reconciler.moves.advice import entry, spec
@@ -73,7 +74,8 @@ class Rename(Struct, frozen=True):
                 f"`{new}` may be `{old}` ({record.id}), which is kept without a manifest, under a new name",
                 resource.span("metadata", "name"),
                 notes=tuple(notes),
-                help=f"if it is the same object, add this manifest before you apply:\n{self._entries()}",
+                help="if it is the same object, add this manifest before you apply; otherwise go on:\n"
+                f"{self._entries()}",
             )
         forget, commands = command("state", "forget", old), self._commands()
         moved = f"or run `{' && '.join(map(str, commands))}`;\n" if commands else ""
@@ -84,8 +86,7 @@ class Rename(Struct, frozen=True):
             notes=tuple(notes),
             help="if it is the same object, add this manifest; the record then moves, and no call is "
             f"sent:\n{self._entries()}\n"
-            f"{moved}"
-            f"if it is a new one, apply the manifests of its app without it first, or run `{forget}`",
+            f"{moved}if it is a new one, {_if_new(record, forget)}",
             advice=(*commands, forget),
         )
 
@@ -110,7 +111,7 @@ class Doubt(Struct, frozen=True):
 
     resources: Sequence[Resource]
     records: Sequence[StateRecord]
-    kept: bool
+    kept: ClassVar = False
 
     @property
     def address(self) -> Address:
@@ -125,27 +126,19 @@ class Doubt(Struct, frozen=True):
 
     @property
     def diagnostic(self) -> Diagnostic:
-        """An error; a warning where all have been kept on purpose. An entry would be a guess."""
+        """An error. An entry would be a guess."""
         old = self.records[0].address if len(self.records) == 1 else None
         among = "what left" if len(self.records) == 1 else "one of these"
         span = self.resources[0].span("metadata", "name")
         said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
-        why = f"the names do not show which became which; if it is {among}, {said}"
-        if self.kept:
-            message = (
-                f"`{self.address}` may be an object that is kept without a manifest, {_named(self.records)}"
-            )
-            return warning(
-                "perhaps-renamed", f"{message}, under a new name", span, help=f"do not apply: {why}"
-            )
         forget = command("state", "forget", old or "OLD")
         return error(
             "renamed",
             f"`{self.address}` may be {_named(self.records)} under a new name: "
             "it would be created a second time",
             span,
-            help=f"{why};\n"
-            f"if it is a new one, apply the manifests of its app without it first, or run `{forget}`",
+            help=f"the names do not show which became which; if it is {among}, {said};\n"
+            f"if it is a new one, {_if_new(self.records[0], forget)}",
             advice=(forget,),
         )
 
@@ -227,16 +220,23 @@ def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
 
 
 def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
-    """What is found is taken out of `came`."""
+    """What is found is taken out of `came`: of what is `kept`, only the one that one new resource may be."""
     new, old = list(came), list(left)
     sameness = Sameness(kind, alias, [came[each][0] for each in new], [left[each] for each in old])
 
     def cost(at: int, to: int) -> int | None:
-        fields = sameness.differing(at, to)
+        fields = sameness.differing(at, to) if new[at] != old[to] else None
         return None if fields is None else len(fields)
+
+    def is_alone(at: int, to: Sequence[int]) -> bool:
+        return len(to) == 1 and not any(
+            cost(each, to[0]) is not None for each in range(len(new)) if each != at
+        )
 
     found = pair_names([each.name for each in new], [each.name for each in old], cost)
     for pairing in sorted(found, key=lambda each: each.at):
+        if kept and not is_alone(pairing.at, pairing.to):
+            continue
         resources = came.pop(new[pairing.at])
         likely, *others = [left[old[to]] for to in pairing.to]
         if pairing.clear:
@@ -245,7 +245,14 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
             yield Rename(pairs, fields, [each[0] for each in others], kept)
         else:
             records = [record for each in (likely, *others) for record in each]
-            yield Doubt(resources, records, kept)
+            yield Doubt(resources, records)
+
+
+def _if_new(old: StateRecord, forget: Command) -> str:
+    """How to say that what came is not `old`."""
+    address, leaves = old.address, old.lifecycle.deletion is Deletion.DELETE
+    delete = f"pass --approve-delete {address.quoted}, " if leaves else ""
+    return f"{delete}apply the manifests of its app without it first, or run `{forget}`"
 
 
 def _named(records: Sequence[StateRecord]) -> str:

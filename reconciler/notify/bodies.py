@@ -15,6 +15,7 @@ _HEADS = {
     "failed": "`{verb}` failed",
     "owed": "Work is owed",
     "question": "A person must decide",
+    "warning": "`{verb}` warns",
 }
 
 
@@ -62,12 +63,13 @@ def _slack(event: Event, id: str) -> Body:
     more = event.more + len(event.items[_MOST_LINES:])
     if more:
         lines.append(f"… and {more} more")
-    lines.append(f"by {_code(run.by)}{f', {_code(run.job_url)}' if run.job_url else ''}")
+    who = [f"by {_code(run.by)}", *(_code(each) for each in (run.job_url, event.run_id) if each)]
+    lines.append(", ".join(who))
     return _as_json("application/json", {"text": "\n".join(lines)})
 
 
 def _line(item: Item) -> str:
-    return ": ".join(_code(part) for part in (item.address, item.what) if part)
+    return ": ".join(_code(part) for part in (item.address, item.what, item.place) if part)
 
 
 def _code(text: str) -> str:

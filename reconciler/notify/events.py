@@ -1,4 +1,4 @@
-"""What of a run others want to know, from its report: addresses, words of our own and counts; no values."""
+"""What of a run others want to know, from its report: addresses, sentences, places and counts; no secrets."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,23 +6,26 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
 from reconciler.reports.verdict import of_report, word
 from reconciler.reports.visible import visible
 
-EventName = Literal["drift", "failed", "owed", "question"]
+EventName = Literal["drift", "failed", "owed", "question", "warning"]
 
 _MOST_ITEMS = 50
 _MOST_CHARACTERS = 500
 _FAILED, _DECIDE = 1, 3  # exit codes
+_WARNED = frozenset({NOT_IN_PLAN, RULES_LOOSENED})
 
 
 class Item(Struct, frozen=True):
-    """One object, or one thing to do where no object is known ("")."""
+    """One object, or one thing to do where no object is known (""). `place`: in a manifest; "" for none."""
 
     address: str
     what: str
+    place: str = ""
 
 
 class Run(Struct, frozen=True):
@@ -47,6 +50,7 @@ class Event(Struct, frozen=True):
     more: int = 0
     lineage: str = ""
     revision: str = ""
+    run_id: str = ""  # as `history` shows it; "" where nothing was begun
 
     @property
     def type(self) -> str:
@@ -54,6 +58,7 @@ class Event(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "run": self.run_id,
             "verb": self.run.verb,
             "environment": self.run.environment,
             "platform": self.run.platform,
@@ -61,7 +66,9 @@ class Event(Struct, frozen=True):
             "revision": self.revision,
             "exit_code": self.run.exit_code,
             "summary": self.summary,
-            "items": [{"address": item.address, "what": item.what} for item in self.items],
+            "items": [
+                {"address": item.address, "what": item.what, "place": item.place} for item in self.items
+            ],
             "more": self.more,
             "by": self.run.by,
             "job_url": self.run.job_url,
@@ -86,6 +93,9 @@ def events_of(report: Report, run: Run) -> list[Event]:
     if isinstance(report, ApplyReport) and report.owed:
         owed = [Item(str(each.address), f"{each.work}, {each.certainty}") for each in report.owed]
         found.append(("owed", owed))
+    warned = [Item("", each.message) for each in report.diagnostics if each.code in _WARNED]
+    if warned:
+        found.append(("warning", warned))
     return [_event(name, report, run, items) for name, items in found]
 
 
@@ -95,10 +105,11 @@ def _event(name: EventName, report: Report, run: Run, items: list[Item]) -> Even
         name,
         run,
         _fit(of_report(report)),
-        tuple(Item(_fit(item.address), _fit(item.what)) for item in items[:_MOST_ITEMS]),
+        tuple(Item(_fit(item.address), _fit(item.what), _fit(item.place)) for item in items[:_MOST_ITEMS]),
         max(len(items) - _MOST_ITEMS, 0),
         (about.lineage or "") if about is not None else "",
         (about.revision or "") if about is not None else "",
+        report.run if isinstance(report, ApplyReport) else "",
     )
 
 
@@ -112,8 +123,14 @@ def _failures(report: Report) -> Iterator[Item]:
     if isinstance(report, ApplyReport):
         for result in report.results:
             if result.outcome == "failed":
-                yield Item(str(result.address), f"{result.step.rpartition('#')[2]} failed")
-    yield from (Item("", f"error {problem.code}") for problem in report.diagnostics if _is_failure(problem))
+                span, step = report.declared.get(result.address), result.step.rpartition("#")[2]
+                what = f"{step} failed: {result.error}"
+                yield Item(str(result.address), what, span.place if span is not None else "")
+    for problem in filter(_is_failure, report.diagnostics):
+        place = problem.span.place if problem.span is not None else ""
+        yield Item(", ".join(problem.addresses), f"error[{problem.code}]: {problem.message}", place)
+    if isinstance(report, Failure) and not report.diagnostics:
+        yield Item("", report.message)
 
 
 def _is_failure(problem: Diagnostic) -> bool:

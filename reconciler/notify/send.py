@@ -8,12 +8,12 @@ from dataclasses import replace
 import anyio
 
 from reconciler.core.clock import Clock
+from reconciler.core.context import program_version
 from reconciler.core.errors import ReconcilerError
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import body_of
 from reconciler.notify.delivery import deliver, origin_of, parse_key, parse_url
 from reconciler.notify.events import Event
-from reconciler.pipeline.context import program_version
 from reconciler.pipeline.open import secret_sources
 from reconciler.pipeline.settings import NotifySection, ProjectSettings, SecretSource
 from reconciler.secrets.sources import Sources

@@ -11,8 +11,7 @@ from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.approvals.statement import Approval
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors
+from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, error, has_errors, refuse_all
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
@@ -21,7 +20,6 @@ from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
 from reconciler.execution.open_intents import describe, parse_intent, settle_open
 from reconciler.execution.outputs import Outputs
-from reconciler.execution.own_calls import Grounds, OwnCalls
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
@@ -34,12 +32,13 @@ from reconciler.pipeline.create_approvals import (
 )
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, refuse_spent
+from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
+    Overtaken,
     reads_again,
-    refuse_foreign,
     refuse_moved,
     refuse_recorded_elsewhere,
     refuse_unless_current,
@@ -52,9 +51,11 @@ from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
+from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.budget import Budget, Line, line_of
+from reconciler.state import files_of, has_files
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
 
@@ -65,8 +66,8 @@ class Applied(Struct, frozen=True):
     """A plan and what became of it. `declined`: a person said no, and nothing was sent.
 
     `notices`: what only a person can say about calls whose outcome is unknown, and what was inferred.
-    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `budget`: of the
-    requests, as far as they were known before.
+    `head`: of the state afterwards (`chain.state_head`); "" where it cannot be read. `run`: its id in the
+    journal. `budget`: of the requests, as far as they were known before.
     """
 
     plan: Plan
@@ -76,6 +77,7 @@ class Applied(Struct, frozen=True):
     interrupted: bool = False
     notices: tuple[Diagnostic, ...] = ()
     head: str = ""
+    run: str = ""
     budget: Budget = field(default_factory=Budget)
 
 
@@ -97,11 +99,14 @@ async def apply(
     approved_creates: Collection[str] = (),
     on_executor: Callable[[Executor], None] = lambda executor: None,
     tell: Callable[[Plan], None] = lambda plan: None,
+    reviewed: Plan | None = None,
+    given: Given = NOTHING,
 ) -> Applied:
     """Plan, ask, run. Raises Refused when the plan may not run as it is; then nothing was sent.
 
     `tell`: called with a plan that nobody has to approve, before anything of it is written. Who waits for a
     lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
+    `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     """
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
@@ -113,9 +118,11 @@ async def apply(
                 approved_creates=approved_creates,
                 on_executor=on_executor,
                 tell=tell,
+                reviewed=reviewed,
+                given=given,
             )
             return await with_head(project, applied)
-        except Moved as moved:
+        except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
@@ -131,12 +138,26 @@ async def _plan_and_run(
     approved_creates: Collection[str],
     on_executor: Callable[[Executor], None],
     tell: Callable[[Plan], None],
+    reviewed: Plan | None,
+    given: Given,
 ) -> Applied:
     state = await require_state(project)
+    if has_files(project.store):
+        await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan = await _settled_plan(project, desired, state)
+    plan, before = await _settled_plan(project, desired, state, approved_deletes)
     state = await project.store.load()
-    await refuse_unless_runnable(project, desired, plan, state, approved_deletes, approved_creates)
+    if reviewed is not None:
+        plan = as_reviewed(reviewed, plan, desired.by_address)
+        if any(each.code == PLAN_MOVED for each in plan.diagnostics):
+            raise PlanRefused(plan, plan.diagnostics)
+    judged = await refuse_unless_runnable(
+        project, desired, plan, state, approved_deletes, approved_creates, given
+    )
+    if judged.counting:
+        approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
+    terms = Terms(project.authority, desired.by_address, state.records, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -147,18 +168,31 @@ async def _plan_and_run(
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+            await remember_ended(project, desired, terms, state, ())
             return Applied(plan, owed=plan.owed, budget=project.budget)
-    return await run_plan(
-        project,
-        plan,
-        approved_deletes=approved_deletes,
-        resources=desired.by_address,
-        on_executor=on_executor,
-    )
+    try:
+        applied = await run_plan(
+            project,
+            plan,
+            approved_deletes=approved_deletes,
+            given=given,
+            resources=desired.by_address,
+            on_executor=on_executor,
+        )
+    except Moved:
+        now = (await project.store.load()).heads
+        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        if changed:
+            raise Overtaken(changed[-1]) from None
+        raise
+    await remember_ended(project, desired, terms, state, applied.results)
+    return applied
 
 
-async def _settled_plan(project: Project, desired: Desired, state: State) -> Plan:
-    """A plan that knows what became of the calls before it. `state`: as it stands.
+async def _settled_plan(
+    project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
+) -> tuple[Plan, State]:
+    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -177,11 +211,14 @@ async def _settled_plan(project: Project, desired: Desired, state: State) -> Pla
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
-        plan = await make_plan(project, desired, undecided=undecided)
+        before = await project.store.load()
+        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan
+            return plan, before
         if not again:
+            for held in holders.values():
+                raise held
             raise Moved("other runs send calls while this one plans", under_way)
         state = await project.store.load()
     raise AssertionError("the last attempt returns or raises")
@@ -196,10 +233,11 @@ async def refuse_unless_runnable(
     approved_creates: Collection[str],
     given: Given = NOTHING,
 ) -> Judged:
-    """All or nothing: a plan with a refused change, or without an approval it needs, sends no call at all.
+    """All or nothing: a plan with an error, or without an approval it needs, sends no call at all.
 
-    Nor does one with an approval that matches nothing. Returns what became of the approvals that were
-    `given`: those that count also cover the plan's deletes and creates.
+    Except where the error only holds the addresses that it is about, and there is more to do. Nor does one
+    with an approval that matches nothing. Returns what became of the approvals that were `given`: those that
+    count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
@@ -214,7 +252,8 @@ async def refuse_unless_runnable(
         *(uncovered if not judged.counting else ()),
         *await unmatched(project, plan, known, approved_deletes, approved_creates),
     ]
-    if unapproved or has_errors(plan.diagnostics):
+    idle = not plan.steps and not any(change.action.changes_something for change in plan.changes)
+    if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):
         raise PlanRefused(plan, (*plan.diagnostics, *unapproved))
     return judged
 
@@ -249,14 +288,13 @@ async def run_plan(
     plan: Plan,
     *,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval] = (),
+    given: Given = NOTHING,
     resources: Mapping[Address, Resource] = MappingProxyType({}),
     on_executor: Callable[[Executor], None] = lambda executor: None,
 ) -> Applied:
     """Carry `plan` out under its scopes' leases. Raises Refused, before any call, if anything moved.
 
-    And if it would send what is not its own (see `OwnCalls`). `approvals`: those that it uses up.
-    `resources`: what the manifests declare.
+    `given`: approvals that it uses up. `resources`: what the manifests declare.
     """
     records = (await project.store.load()).records
     async with leased(
@@ -266,7 +304,7 @@ async def run_plan(
         timeout_s=project.lock_timeout_s,
         reporter=project.reporter,
     ) as lease:
-        return await _run_under(project, plan, lease, approved_deletes, approvals, resources, on_executor)
+        return await _run_under(project, plan, lease, approved_deletes, given, resources, on_executor)
 
 
 async def _run_under(
@@ -274,13 +312,17 @@ async def _run_under(
     plan: Plan,
     lease: Lease,
     approved_deletes: Collection[str],
-    approvals: Sequence[Approval],
+    given: Given,
     resources: Mapping[Address, Resource],
     on_executor: Callable[[Executor], None],
 ) -> Applied:
     state = await project.store.load()
     refuse_unless_current(plan, state)
-    refuse_spent(approvals, state, project)
+    judged = await judge(project, plan, state, resources, given)
+    if has_errors(judged.problems):
+        raise Refused(
+            "an approval does not count any more, or is missing; nothing was changed", judged.problems
+        )
     refuse_while_unknown(plan, state)
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
@@ -291,21 +333,8 @@ async def _run_under(
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
-    grounds = Grounds(
-        project.clock.now(),
-        state.records,
-        observed,
-        project.capabilities,
-        resources,
-        approved_deletes,
-        outputs,
-    )
-    own = OwnCalls(plan, grounds)
-    refuse_foreign(own.foreign_reads())
-    refuse_foreign(own.foreign_bindings())
-    await read_all(project, reads_again(plan, own), observed.__setitem__)
+    await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    refuse_foreign(own.foreign_calls())
     if project.sources.prepare(_secrets_of(plan)):
         await checkpoint()  # where a signal that ended a program is acted upon
     unreadable = unreadable_sources(project, plan)
@@ -325,14 +354,19 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
     await use_up_answers(project, plan, state)
-    recorder = Recorder(project.store, lease, project.new_id(), project.clock, recorded, by=project.by)
-    await recorder.start(plan, observed, [each.to_json() for each in approvals])
+    run = project.new_id()
+    recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
+    await recorder.start(plan, observed, [each.to_json() for each in judged.counting], given.plan)
     executor = Executor(
         Run(
             plan,
             services=project.services,
-            own=own,
+            recorded=state.records,
+            approved_deletes=approved_deletes,
+            resources=resources,
+            capabilities=project.capabilities,
             recorder=recorder,
             observed=observed,
             outputs=outputs,
@@ -372,6 +406,7 @@ async def _run_under(
         recorder.owed(),
         interrupted=executor.stopping,
         notices=(*executor.notices(), *bad, *inferred, *await _questions(project, results)),
+        run=run,
         budget=project.budget,
     )
 

@@ -1,32 +1,30 @@
-"""Who decides about a change: the rules and the signers of the revision before it, never its own.
+"""Who decides about a change: the rules and signers of before it, together with its own.
 
-The change that is checked out may be somebody's pull request: it may add rules, and take none away.
+The change that is checked out may be somebody's pull request. What it makes stricter counts at once; anything
+else counts from the next run on, because the state remembers what the last apply went by.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import product
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from pydantic import ValidationError
 
-from reconciler.approvals.rules import ApprovalSettings, Rule
+from reconciler.approvals.rules import ApprovalSettings, Rule, Signers
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.revisions.git import Git, Incomplete, find_repository
+from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.revisions.revision import Revision
 from reconciler.manifests.revisions.trusted import trusted_revision
+from reconciler.pipeline.files import read_file
 from reconciler.pipeline.settings import ProjectSettings
 
-if TYPE_CHECKING:
-    from reconciler.approvals.judging import Signers
-
 _SECTION = "approvals"
+APPROVALS = "approvals"  # under this name the state remembers what the last apply went by
 SIGNERS = "RECONCILE_ALLOWED_SIGNERS"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOBODY = re.compile(r"0+")  # what CI services say where there is no revision before
@@ -37,18 +35,28 @@ _FETCH = (
 )
 
 
-class Authority(Struct, frozen=True):
-    """`rules`: those of before, and those of now. `unknown`: why it is not known who may sign.
-
-    `before`: the revision before the change, if it is known. `is_cut_off`: it is not, and the clone lacks
-    earlier versions, of which one may have had rules.
-    """
+class Said(Struct, frozen=True):
+    """Rules, and the signers of each revision that gave some: only who is in all of these files may sign."""
 
     rules: tuple[Rule, ...] = ()
-    signers: "Signers | None" = None
-    unknown: str = ""
-    before: Revision | None = None
-    is_cut_off: bool = False
+    signers: tuple[Signers, ...] = ()
+
+    @classmethod
+    def of(cls, *several: "Said") -> "Said":
+        """All of them together."""
+        rules = dict.fromkeys(rule for each in several for rule in each.rules)
+        signers = {file.text: file for each in several for file in each.signers}
+        return cls(tuple(rules), tuple(signers.values()))
+
+
+class Authority(Struct, frozen=True):
+    """`now`: what the revision that is checked out says. `before`: what was said before the change, if
+    anybody knows. `outside`: the only signers that count, where the runner names a file of them.
+    """
+
+    now: Said = Said()
+    before: Said = Said()
+    outside: Signers | None = None
 
 
 NO_RULES = Authority()
@@ -59,38 +67,23 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
 
     Raises ReconcilerError where they name one that cannot be read: another one would be the change's choice.
     """
-    now = config.written.approvals
-    outside = _outside(config)
-    before = _revision_before(config, base)
-    if before is None:
-        if outside is not None and _is_repository(config):
-            raise ReconcilerError(
-                f"{SIGNERS} is set, but not which revision was before this change: its rules count, too",
-                help=_NAME_IT,
-            )
-        unknown = "" if outside else "which revision was before this change is not known"
-        rules, is_cut_off = _rules_ever(config)
-        rules = tuple(dict.fromkeys((*now.rules, *rules)))
-        if is_cut_off and (rules or (config.root / now.signers).exists()):
-            raise cut_off("this project has rules or signers of approvals")
-        return Authority(rules, outside, unknown, is_cut_off=is_cut_off)
-    then = _settings_at(before)
-    rules = tuple(dict.fromkeys((*then.rules, *now.rules)))
-    if outside is not None:
-        return Authority(rules, outside, before=before)
-    data = before.read(then.signers)
-    if data is None:
-        return Authority(rules, None, f"there is no `{then.signers}` at {before.ref}", before)
-    return Authority(rules, _signers(data, f"`{then.signers}` at {before.ref}"), before=before)
+    outside, before, then = _outside(config), _revision_before(config, base), Said()
+    if before is not None:
+        settings = _settings_at(before)
+        signers = _signers(before.read(settings.signers), f"`{settings.signers}` at {before.ref}")
+        then = Said(tuple(settings.rules), (signers,))
+    written = config.written.approvals
+    file = config.root / written.signers
+    signers = _signers(read_file(file) if file.exists() else None, f"`{written.signers}`")
+    return Authority(Said(tuple(written.rules), (signers,)), then, outside)
 
 
-def _signers(data: bytes, where: str) -> "Signers":
-    from reconciler.approvals.judging import Signers  # few projects have any
+def _signers(data: bytes | None, where: str) -> Signers:
+    # What is no text cannot be a name or a key, and a state takes no NUL.
+    return Signers((data or b"").decode(errors="replace").replace("\0", "\ufffd"), where)
 
-    return Signers(data, where)
 
-
-def _outside(config: ProjectSettings) -> "Signers | None":
+def _outside(config: ProjectSettings) -> Signers | None:
     """Those in the file that the runner names. Raises ReconcilerError for one that a change could bring."""
     given = config.variables.get(SIGNERS, "")
     if not given:
@@ -101,12 +94,9 @@ def _outside(config: ProjectSettings) -> "Signers | None":
     if any(_resolved(path).is_relative_to(folder) for folder in _checkout(config)):
         raise ReconcilerError(
             f"{SIGNERS} names a file of the checkout, which a change can bring along: {given}",
-            help="keep it outside, or unset the variable: then the file at the base counts",
+            help="keep it outside, or unset the variable: then the file of the project counts",
         )
-    try:
-        return _signers(path.read_bytes(), given)
-    except OSError as failure:
-        raise ReconcilerError(f"cannot read {SIGNERS}, {given}: {failure.strerror}") from failure
+    return _signers(read_file(path), given)
 
 
 def _checkout(config: ProjectSettings) -> list[Path]:
@@ -117,10 +107,6 @@ def _checkout(config: ProjectSettings) -> list[Path]:
     except ReconcilerError:
         return found
     return [*found, Path(top).resolve()]
-
-
-def _is_repository(config: ProjectSettings) -> bool:
-    return len(_checkout(config)) > 1
 
 
 def _resolved(path: Path) -> Path:
@@ -150,45 +136,6 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
             help="name the revision before the change, such as HEAD^1 after a merge",
         )
     return before
-
-
-def cut_off(because: str) -> ReconcilerError:
-    """For a clone in which nobody can see which rules the change took away, though there were some."""
-    return ReconcilerError(
-        f"{because}, but this clone has only a part of the history, and which revision was before this "
-        "change is not known: a change may have taken rules away",
-        help=f"{_FETCH}, and without `filter`; or {_NAME_IT}",
-    )
-
-
-def _rules_ever(config: ProjectSettings) -> tuple[tuple[Rule, ...], bool]:
-    """The rules of all versions of the settings in this clone, and whether it lacks any.
-
-    The change may be one that took some away.
-    """
-    try:
-        git = find_repository(config.root, config.variables)
-    except ReconcilerError:
-        return (), False
-    found: list[Rule] = []
-    try:
-        found.extend(_rules_of_versions(git))
-    except Incomplete:
-        return tuple(found), True
-    return tuple(found), git.is_shallow()
-
-
-def _rules_of_versions(git: Git) -> Iterator[Rule]:
-    folders = PurePosixPath(git.prefix or ".")
-    files = [f"{'../' * steps}{SETTINGS_FILE}" for steps in range(len(folders.parts) + 1)]
-    asked = git.run("log", "-1", "--format=%H", f"-S{_SECTION}", "--", *files, allowed=(0, 128))
-    if not asked.stdout:
-        return  # no version has had any; or there is no commit
-    commits = git.text("log", "--format=%H", "--", *files).split()
-    for commit, file in product(commits, files):
-        found = git.run("cat-file", "blob", f"{commit}:./{file}", allowed=(0, 128)).stdout
-        with suppress(ValidationError, ValueError):  # the change may have broken it, too
-            yield from _approvals_in(found).rules
 
 
 def _settings_at(before: Revision) -> ApprovalSettings:

@@ -1,11 +1,9 @@
 """What a run is about, for the first line of its reports."""
 
 from datetime import datetime
-from functools import cache
-from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from reconciler.core.context import BASE, Context, Origin
+from reconciler.core.context import BASE, Context, Origin, program_version
 
 
 def make_context(
@@ -30,8 +28,3 @@ def without_credentials(url: str) -> str:
         return url
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-@cache
-def program_version() -> str:
-    return version("reconciler")

@@ -1,6 +1,6 @@
 """The loaded manifests, with what a plan has to know of them."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -8,19 +8,18 @@ from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import ManifestSet, Plan
+from reconciler.kinds import find_kinds
 
 
 class Trusted(Struct, frozen=True):
     """What somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
-    value may be another one; none of them is read. `settings_differ`: the change has other settings or
-    providers, so that its own plan may be another one.
+    value may be another one; none of them is read.
     """
 
     providers: Sequence[Resource] = ()
     unchecked: Collection[Address] = ()
-    settings_differ: bool = False
 
 
 class Desired(Struct, frozen=True):
@@ -59,6 +58,11 @@ class Desired(Struct, frozen=True):
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""
         return self.policies if self.trusted is None else self.trusted.providers
+
+
+def declared_scopes(resources: Iterable[Resource]) -> set[str]:
+    kinds = find_kinds()
+    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
 
 
 class _Names(Mapping[Address, Span]):

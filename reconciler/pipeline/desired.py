@@ -85,13 +85,6 @@ def load_desired(
     return with_targets(desired, targets)
 
 
-def load_again(made: ManifestSet, config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Desired:
-    """The manifests of a saved plan, as they are now: the same paths and targets, at the same revision."""
-    paths = [path if path == "-" else os.path.relpath(config.root / path) for path in made.paths]
-    targets = [Address.parse(each) for each in made.targets]
-    return load_desired(paths, config, texts, reporter, ref=made.ref or None, targets=targets)
-
-
 def origin_here(config: ProjectSettings) -> Origin:
     """Where the configured manifests are from, for verbs that do not load them."""
     tree = _working_tree(config)

@@ -8,32 +8,33 @@ from typing import Any
 from anyio import to_thread
 from msgspec import Struct
 
-from reconciler.approvals.judging import About, in_force, why_dead, why_late
+from reconciler.approvals.judging import About, in_force, why_dead
 from reconciler.approvals.people import people
-from reconciler.approvals.rules import LONGEST, Needed, Safeguard, needed
-from reconciler.approvals.statement import APPROVAL, Approval, parse_approval
+from reconciler.approvals.rules import Needed, needed
+from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import Command, command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
-from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
-from reconciler.pipeline.authority import cut_off
 from reconciler.pipeline.files import read_file
-from reconciler.pipeline.loosened import loosened
+from reconciler.pipeline.in_force import InForce, Terms
 from reconciler.pipeline.project import Project
-from reconciler.planning.digest import plan_digest
 from reconciler.state.store import State
 
 _SIZES = ("size_gb", "disk_size_gb")
 
 
 class Given(Struct, frozen=True):
-    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none."""
+    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+
+    `plan`: the digest of the plan in the file; "" where there is no file.
+    """
 
     approvals: tuple[Approval, ...] = ()
     rehearsal: str = ""
+    plan: str = ""
 
 
 NOTHING = Given()
@@ -58,66 +59,54 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 async def judge(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
 ) -> Judged:
-    """Which of the given approvals count, and an error for each rule that asks for more of them.
-
-    Raises ReconcilerError where there were rules, and nobody can see them.
-    """
-    authority = project.authority
-    if authority.is_cut_off and any(each.startswith(APPROVAL) for each in state.plans_run):
-        raise cut_off("approvals have been used with this state")
-    about_ages = any(rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H for rule in authority.rules)
-    ages = await to_thread.run_sync(project.ages_before) if about_ages else {}
-    weaker, sizes = loosened(ages, resources), _Sizes(plan, state, resources)
-    asked = needed(authority.rules, plan, project.environment or BASE, sizes, weaker)
+    """Which of the given approvals count, and an error for each rule that asks for more of them."""
+    found, asked = _asked(project, plan, state, resources)
     if not asked and not given.approvals:
-        return Judged((), ())
-    if authority.signers is None:
-        return Judged(
-            (), tuple(_nobody(each, authority.unknown) for each in asked) or (_unknown(authority.unknown),)
-        )
-    about = About(
-        plan_digest(plan), given.rehearsal, project.environment or BASE, state.lineage, state.plans_run
-    )
+        return Judged((), tuple(found.told()))
+    signers = found.said.signers
+    if unnamed := [each.where for each in signers if not each.text]:
+        why = f"{unnamed[0]} names nobody"
+        return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
+    environment = project.environment or BASE
+    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
     now, counting, dead = project.clock.now(), [], []
     for approval in given.approvals:
-        arguments = (approval, about, authority.signers, now, project.variables)
+        arguments = (approval, about, signers, now, project.variables)
         why = await to_thread.run_sync(why_dead, *arguments)
         if why:
             dead.append((approval, why))
         else:
             counting.append(approval)
-    agreed = [(each, people(in_force(each.rule, counting, now), [authority.signers.data])) for each in asked]
+    agreed = [
+        (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
+    ]
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
     told = [_dead(report, approval, why) for approval, why in dead]
-    return Judged(tuple(counting), (*unmet, *told))
+    return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
 def asked_of(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
-    """What a plan says of the approvals that its apply will ask for, as far as the settings tell."""
-    return [_needed(warning, each) for each in needed_by(project, plan, state, resources)]
+    """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
+    found, asked = _asked(project, plan, state, resources)
+    return [*found.told(), *(_needed(warning, each) for each in asked)]
 
 
 def needed_by(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> Sequence[Needed]:
-    """The rules that the apply of `plan` will ask about, as far as the settings tell."""
+    """The rules that the apply of `plan` will ask about."""
+    return _asked(project, plan, state, resources)[1]
+
+
+def _asked(
+    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> tuple[InForce, Sequence[Needed]]:
+    found = Terms(project.authority, resources, state.records, plan).in_force(state)
     sizes = _Sizes(plan, state, resources)
-    return needed(project.authority.rules, plan, project.environment or BASE, sizes)
-
-
-def refuse_spent(approvals: Sequence[Approval], state: State, project: Project) -> None:
-    """Raises Refused where another run has used one meanwhile, or its time is over: asked under the lease."""
-    now, problems = project.clock.now(), []
-    for approval in approvals:
-        why = "it was used already: an approval counts once" if approval.id in state.plans_run else ""
-        why = why or why_late(approval, LONGEST, now)
-        if why:
-            problems.append(_dead(error, approval, why))
-    if problems:
-        raise Refused("an approval does not count any more; nothing was changed", problems)
+    return found, needed(found.said.rules, plan, project.environment or BASE, sizes, found.weaker)
 
 
 class _Sizes:
@@ -154,7 +143,7 @@ def _nobody(asked: Needed, why: str) -> Diagnostic:
         error,
         asked,
         f": nobody is known who may approve: {why}",
-        "name the revision before the change with --base REF; ",
+        "name them in a change of its own, and apply that first; then ",
     )
 
 
@@ -190,7 +179,7 @@ def _unknown(why: str) -> Diagnostic:
     return error(
         "approval-dead",
         f"no approval counts: {why}",
-        help="name the revision before the change with --base REF, or set RECONCILE_ALLOWED_SIGNERS",
+        help="name signers in a change of its own, and apply that first; or set RECONCILE_ALLOWED_SIGNERS",
     )
 
 

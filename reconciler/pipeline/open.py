@@ -9,7 +9,7 @@ import anyio
 from msgspec import Struct
 
 from reconciler.core.clock import SystemClock
-from reconciler.core.context import EMBEDDED
+from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
@@ -18,8 +18,7 @@ from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.authority import NO_RULES, Authority, authority_of
-from reconciler.pipeline.context import program_version
+from reconciler.pipeline.authority import NO_RULES, Authority, Said, authority_of
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,
@@ -27,7 +26,6 @@ from reconciler.pipeline.embedded import (
     furnish,
 )
 from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state
-from reconciler.pipeline.loosened import ages_before
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
@@ -115,7 +113,6 @@ async def open_project(
             trusted=config.trusted.ref if config.trusted is not None else "",
             siblings=partial(_siblings, config, options),
             authority=authority,
-            ages_before=partial(ages_before, config, authority.before),
             variables=config.variables,
         )
 
@@ -242,7 +239,7 @@ def _authority(config: ProjectSettings, options: Options) -> Authority:
     if options.sandbox:
         return NO_RULES
     if options.read_only:
-        return Authority(tuple(config.written.approvals.rules))
+        return Authority(Said(tuple(config.written.approvals.rules)))
     return authority_of(config, options.base)
 
 

@@ -1,6 +1,6 @@
 """Planning: what apply would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -10,18 +10,20 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import Locked, SecretUnavailable
-from reconciler.core.model import Action, Address, Resource, StateRecord
-from reconciler.core.steps import Ask, OutputRef, Plan
+from reconciler.core.model import Action, Address, Observation, Resource, StateRecord
+from reconciler.core.steps import Ask, OutputRef, Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import SendsSecret
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
-from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
+from reconciler.pipeline.older import Older
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
@@ -42,12 +44,14 @@ async def make_plan(
     *,
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
+    approved_deletes: Collection[str] = (),
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
-    to run, and an unreadable secret source is an error, not a warning. `with_exec`: programs that give secret
-    values are run; an apply always runs them.
+    to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
+    has come in their place is another object.
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)
@@ -78,15 +82,22 @@ async def make_plan(
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
             siblings=await project.siblings() if takes_over else Siblings(),
+            approved_deletes=approved_deletes,
         )
     )
-    await read_all(project, planner.reads(), planner.answer, planner.about)
+    older = Older(state, desired.by_address, project.capabilities)
+
+    def answer(read: Read, observation: Observation) -> None:
+        older.look(read, observation)
+        planner.answer(read, observation)
+
+    await read_all(project, planner.reads(), answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
-    fingerprints, problems = dict[Address, str](), list[Diagnostic]()
+    fingerprints, problems, unread = dict[Address, str](), list[Diagnostic](), list[Address]()
     if desired.trusted is not None:
         fingerprints = dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE)
     else:
-        fingerprints, problems = await _fingerprint_secrets(
+        fingerprints, problems, unread = await _fingerprint_secrets(
             project, wanted, records, planner.live, need_secrets=undecided is not None
         )
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
@@ -96,10 +107,13 @@ async def make_plan(
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    plan = planner.finish(fingerprints, (*desired.diagnostics, *followed.diagnostics, *problems))
+    found = (*desired.diagnostics, *followed.diagnostics, *problems)
+    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
-    unclaimed = [_unclaimed(entry, plan) for entry in state.unclaimed]
+    makes = {step.address for step in plan.steps if step.effect.id_path is not None}
+    asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}
+    unclaimed = [no_record_of(entry, makes, asks) for entry in state.unclaimed]
     known = project.providers
     return replace(
         plan,
@@ -108,18 +122,20 @@ async def make_plan(
             *plan.diagnostics,
             *asked,
             *unclaimed,
+            *older.told(),
         ),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,
+        unread=tuple(unread),
     )
 
 
 def _asked(
     project: Project, plan: Plan, state: State, declared: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
-    """The approvals that its apply will ask for."""
-    if not project.authority.rules:
+    """The approvals that its apply will ask for, and rules that get weaker."""
+    if not project.authority.now.rules and APPROVALS not in state.remembered:
         return []
     from reconciler.pipeline.judge_approvals import asked_of  # few projects have rules
 
@@ -136,7 +152,7 @@ def _of_the_state(
 ) -> list[Diagnostic]:
     """Whether it is there, and the one that is meant. `records`: where they are after moves."""
     if not state.lineage:
-        return [state_missing(project.state_url, NOTHING_KNOWN, refused=False)]
+        return [state_missing(project.state_url, NOTHING_KNOWN, traces=state.traces, refused=False)]
     if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
         return []  # what is refused is not applied, and may be what got another name
     recorded = (address for address, record in records.items() if desired.selected(record))
@@ -150,16 +166,16 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if resource.address not in changed]
 
 
-def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
+def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
     """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
 
-    Rows that a restore could not read concern all that no list can show.
+    `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
+    whose object no list can show.
     """
     id = entry.data["unclaimed"]
     forget = command("state", "forget", "--unclaimed", id)
     if id == LOST_ROWS:
-        asks = [step for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)]
-        made = [f"`{step.address}`" for step in asks]
+        made = [f"`{address}`" for address in sorted(asks)]
         report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
         return report(
             code,
@@ -168,7 +184,7 @@ def _unclaimed(entry: JournalEntry, plan: Plan) -> Diagnostic:
             help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
             advice=(forget,),
         )
-    again = any(step.address == entry.address and step.effect.id_path is not None for step in plan.steps)
+    again = entry.address in makes
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
     return report(
         code,
@@ -205,11 +221,6 @@ def concerned_scopes(
     return frozenset(scopes)
 
 
-def declared_scopes(resources: Iterable[Resource]) -> set[str]:
-    kinds = find_kinds()
-    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
-
-
 async def _fingerprint_secrets(
     project: Project,
     resources: Sequence[Resource],
@@ -217,14 +228,17 @@ async def _fingerprint_secrets(
     live: Mapping[Address, Any],
     *,
     need_secrets: bool,
-) -> tuple[dict[Address, str], list[Diagnostic]]:
-    """The fingerprints of all secret values that can be read now; what else is missing is reported."""
+) -> tuple[dict[Address, str], list[Diagnostic], list[Address]]:
+    """The fingerprints of all secret values that can be read now; what else is missing is reported.
+
+    Last: the addresses whose source gives no value here.
+    """
     kinds = find_kinds()
     outputs = Outputs()
     for address, item in live.items():
         outputs.put(str(address), item.model_dump())
     fingerprints: dict[Address, str] = {}
-    problems = []
+    problems, unread = [], []
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
         (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
@@ -256,6 +270,7 @@ async def _fingerprint_secrets(
                 advice=missing.advice,
             )
             problems.append(problem)
+            unread.append(resource.address)
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
@@ -263,4 +278,4 @@ async def _fingerprint_secrets(
             recorded = record.applied.get("fingerprint")
             now = fingerprint(key, resource.address, value)
             fingerprints[resource.address] = recorded if recorded in known else now
-    return fingerprints, problems
+    return fingerprints, problems, unread

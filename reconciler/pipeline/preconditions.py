@@ -1,16 +1,15 @@
 """What must hold before the first call of a plan: what it relies on is as it was when the plan was made."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import NoSuchService, Refused, SecretUnavailable
+from reconciler.core.errors import Locked, Refused, SecretUnavailable, named
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
 from reconciler.core.steps import Move, Plan, Read, SecretRef
 from reconciler.execution.open_intents import describe, parse_intent
-from reconciler.execution.own_calls import OwnCalls
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
@@ -33,14 +32,18 @@ class Moved(Refused):
         self.what = what
 
 
+class Overtaken(Locked):
+    """Another run has worked in `scope` since this one planned. Nothing was sent. `what`: in a few words."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(scope, "another run", 0)
+        self.what = f"another run has changed {named(scope)} since this one planned"
+        self.message = f"{self.what}; nothing was changed"
+        self.help = "run again, or pass --lock-timeout SECONDS"
+        self.args = (self.message,)
+
+
 def refuse_unless_current(plan: Plan, state: State) -> None:
-    if plan.id in state.plans_run:
-        anew = command("plan")
-        raise Refused(
-            "this plan was already applied: a plan runs once",
-            help=f"create a new one with `{anew}`",
-            advice=(anew,),
-        )
     if plan.context.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
 
@@ -128,10 +131,6 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
     for name in providers_of(plan):
         try:
             project.services.of(name).check()
-        except NoSuchService as missing:
-            problems.append(
-                error("unknown-provider", missing.message, help=missing.help, advice=missing.advice)
-            )
         except SecretUnavailable as missing:
             problem = f"the signing secret of ExtensionProvider/{name} cannot be read here: {missing.message}"
             problems.append(_unreadable(problem, missing))
@@ -152,16 +151,9 @@ def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
     return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
 
 
-def refuse_foreign(found: Iterable[Diagnostic]) -> None:
-    foreign = list(found)
-    if foreign:
-        raise Refused("the plan holds a foreign call; nothing was changed", foreign)
-
-
-def reads_again(plan: Plan, own: OwnCalls) -> list[Read]:
+def reads_again(plan: Plan) -> list[Read]:
     reads = [expected.read for expected in plan.expectations if expected.read is not None]
-    reads += [read for _, read in plan.inputs]
-    return list(dict.fromkeys([*reads, *own.adoption_reads()]))
+    return list(dict.fromkeys([*reads, *(read for _, read in plan.inputs)]))
 
 
 def refuse_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> None:

@@ -35,8 +35,8 @@ class Project:
     `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
     project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
     `seen`: gets each answer that a plan is made from. `budget`: of the requests of this verb. `authority`:
-    which changes need an approval, and of whom. `ages_before`: how old the newest snapshot could be before
-    the change, by address. `variables`: of the run, for the programs that judge an approval.
+    which changes need an approval, and of whom. `variables`: of the run, for the programs that judge an
+    approval.
     """
 
     store: Spooling
@@ -58,7 +58,6 @@ class Project:
     trusted: str = ""
     siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
     authority: Authority = NO_RULES
-    ages_before: Callable[[], Mapping[Address, int]] = dict
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     seen: Callable[[Read, Observation], None] = lambda read, observation: None
     budget: Budget = field(default_factory=Budget)

@@ -6,7 +6,7 @@ from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Binding, Plan
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.plan import declared_scopes
+from reconciler.pipeline.declared import declared_scopes
 from reconciler.pipeline.preconditions import still_there
 
 Resources = Mapping[Address, Resource]  # what the manifests declare

@@ -1,52 +1,26 @@
-"""Approving a saved plan: whose key signs, what is signed, and whether the plan is really of this state."""
+"""Approving a saved plan: whose key signs, and what is signed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from glob import escape
 from pathlib import Path
 
-from msgspec import Struct
-
-from reconciler.approvals.rules import needed
+from reconciler.approvals.rules import Needed, needed
 from reconciler.approvals.ssh import Key, agent_keys, public_of, sign
-from reconciler.approvals.statement import PRINCIPAL, Approval, Statement
+from reconciler.approvals.statement import PRINCIPAL, Approval, Statement, parse_approval
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
-from reconciler.manifests.revisions.git import GitFailed, find_repository
+from reconciler.manifests.revisions.git import find_repository
 from reconciler.pipeline.authority import SIGNERS
-from reconciler.pipeline.open import open_state
-from reconciler.pipeline.saved import key_of
+from reconciler.pipeline.files import read_file
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.planning.digest import plan_digest
-from reconciler.planning.saved import SavedPlan, load_saved, unverified
+from reconciler.planning.saved import SavedPlan
 from reconciler.reports.visible import visible
 
 _USUAL = timedelta(hours=24)  # where no rule says how long an approval counts
 _LITERAL = ("key::", "ssh-", "ecdsa-", "sk-")
-
-
-class Checked(Struct, frozen=True):
-    """`unverified`: why nobody could check here that the plan is of its state; "" where it is."""
-
-    saved: SavedPlan
-    unverified: str
-
-
-async def check(text: bytes, config: ProjectSettings, state_url: str | None) -> Checked:
-    """The plan in `text`. Raises ReconcilerError for a damaged one, and for one that its state did not sign.
-
-    Who approves may have no access to the state: what is signed is the digest of what is shown.
-    """
-    found = unverified(text)
-    try:
-        async with open_state(config, state_url, pinned=False, read_only=True) as store:
-            lineage = (await store.load()).lineage
-            key = await key_of(store) if lineage else b""
-    except ReconcilerError as failure:
-        return Checked(found, failure.message)
-    if lineage != found.plan.context.lineage:
-        return Checked(found, "its state is not here")
-    return Checked(load_saved(text, key), "")
 
 
 def choose_key(config: ProjectSettings, given: Path | None) -> Key:
@@ -78,7 +52,7 @@ def _of_git(config: ProjectSettings) -> str:
         if git.run("config", "--get", "gpg.format", allowed=(0, 1)).stdout.strip() != b"ssh":
             return ""
         return git.run("config", "--get", "user.signingkey", allowed=(0, 1)).stdout.decode().strip()
-    except (ReconcilerError, GitFailed, UnicodeDecodeError):
+    except (ReconcilerError, UnicodeDecodeError):
         return ""
 
 
@@ -108,7 +82,6 @@ def statement_of(
     config: ProjectSettings, saved: SavedPlan, principal: str, reason: str, now: datetime, nonce: str
 ) -> Statement:
     context = saved.plan.context
-    asked = needed(config.written.approvals.rules, saved.plan, context.environment, lambda address: None)
     now = now.replace(microsecond=0)
     return Statement(
         plan=plan_digest(saved.plan),
@@ -118,35 +91,58 @@ def statement_of(
         principal=principal,
         reason=reason,
         at=now,
-        expires=now + min((each.rule.lasts for each in asked), default=_USUAL),
+        expires=now + min((each.rule.lasts for each in _asked(config, saved)), default=_USUAL),
         id=nonce,
     )
+
+
+def _asked(config: ProjectSettings, saved: SavedPlan) -> Sequence[Needed]:
+    """The rules of the settings that match the plan. Which ones count, only its apply knows."""
+    rules, environment = config.written.approvals.rules, saved.plan.context.environment
+    return needed(rules, saved.plan, environment, lambda address: None)
+
+
+def still_needed(config: ProjectSettings, saved: SavedPlan, given: Collection[Approval]) -> int:
+    """How many more people the settings ask for, once those who gave `given` have approved."""
+    most = max((each.rule.people for each in _asked(config, saved)), default=0)
+    return max(0, most - len({each.statement.principal for each in given}))
+
+
+def given_already(plan_file: Path, statement: Statement) -> dict[Path, Approval]:
+    """The approvals that others gave to the same plan and rehearsal, by their files next to `plan_file`."""
+    found = {}
+    for file in sorted(plan_file.parent.glob(f"{escape(plan_file.name)}.*.approval")):
+        try:
+            approval = parse_approval(read_file(file), str(file))
+        except ReconcilerError:
+            continue
+        said = approval.statement
+        about_this = (said.plan, said.rehearsal) == (statement.plan, statement.rehearsal)
+        if about_this and said.principal != statement.principal and said.expires > statement.at:
+            found[file] = approval
+    return found
 
 
 def signed(config: ProjectSettings, statement: Statement, key: Key) -> Approval:
     return Approval(statement, sign(statement.to_bytes(), key, config.variables))
 
 
-def summary(checked: Checked, statement: Statement, key: Key) -> Sequence[str]:
+def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
     """What a person reads before signing, beside the plan."""
-    plan = checked.saved.plan
+    plan = saved.plan
     lost = [str(each.address) for each in plan.changes if each.impact == "data_loss"]
     destroys = dict.fromkeys([*map(str, plan.deletes), *lost])
-    rehearsal = checked.saved.rehearsal
+    rehearsal = saved.rehearsal
     rehearsed = "no"
     if rehearsal is not None:
         decisions = sum(cell.end == "decision" for cell in rehearsal.cells)
         rehearsed = f"{statement.rehearsal}, {decisions} of its ends need a decision"
     calls = [f"{step.call.method} {step.call.path}" for step in plan.steps if step.mutates]
-    origin = (
-        f"NOT checked here: {checked.unverified}" if checked.unverified else "signed with the state's key"
-    )
     lines = [
         f"You approve this as {statement.principal}, with the key {key.fingerprint}, "
         f"until {statement.expires:%Y-%m-%d %H:%M} UTC:",
         f"  environment  {statement.environment}",
         f"  plan         {statement.plan}",
-        f"  made by      {origin}",
         f"  destroys     {', '.join(destroys) or 'nothing'}",
         f"  rehearsed    {rehearsed}",
         f"  sends        {counted(len(calls), 'call')}",

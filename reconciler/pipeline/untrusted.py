@@ -43,14 +43,11 @@ def compare_with_trusted(
     files = SourceFiles(trusted.git, config.root, trusted, at)
     unchecked: set[Address] = set()
     found = [*_settings(config, at)]
-    settings_differ = bool(found)
     for resource in (*loaded.resources, *loaded.policies):
         known = old.get(resource.address)
         place = _place(resource)
         if isinstance(resource.spec, ExtensionProviderSpec):
-            differences = list(_provider(resource, known, trusted.ref))
-            settings_differ = settings_differ or bool(differences)
-            found += differences
+            found += _provider(resource, known, trusted.ref)
         elif place is not None and (known is None or place != _place(known)):
             unchecked.add(resource.address)
             found.append(
@@ -65,7 +62,7 @@ def compare_with_trusted(
         elif place is not None and known is not None and files.differ(known, resource):
             unchecked.add(resource.address)
     providers = tuple(each for each in before.policies if isinstance(each.spec, ExtensionProviderSpec))
-    return Trusted(providers, frozenset(unchecked), settings_differ), found
+    return Trusted(providers, frozenset(unchecked)), found
 
 
 def refuse_own_state(config: ProjectSettings) -> None:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
+from reconciler.planning.drift import first_seen
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
 
@@ -54,7 +57,10 @@ class PlanBuilder:
     def withdraw(self, addresses: Mapping[Address, str]) -> None:
         """Refuse what was decided about `addresses`, each for its reason, and drop all that came of it."""
         for address, why in addresses.items():
-            self.changes[address] = Change(address, Action.REFUSED, reason=why, id=self.changes[address].id)
+            before = self.changes.get(address)
+            self.changes[address] = Change(
+                address, Action.REFUSED, reason=why, id=before.id if before else None
+            )
             self.steps.pop(address, None)
             self._diagnostics.pop(address, None)
         self.expectations = [each for each in self.expectations if each.address not in addresses]
@@ -65,7 +71,8 @@ class PlanBuilder:
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
-        self._diagnostics.setdefault(address, []).extend(problems)
+        about = (replace(each, addresses=each.addresses or (str(address),)) for each in problems)
+        self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
@@ -134,6 +141,8 @@ class PlanBuilder:
             managed |= _first_ignored(kind, subject)
         if record is None and subject.live is not None:
             managed = {**_unmanaged(kind, subject), **managed}
+        if subject.live is not None:
+            managed |= first_seen(kind, record, subject.live)
         if (
             record is not None
             and not moves.steps

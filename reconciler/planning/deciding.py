@@ -25,6 +25,7 @@ from reconciler.planning.decide import (
     refuse,
     unprotected,
 )
+from reconciler.planning.drift import warnings_of, watched_fields
 from reconciler.planning.ids import bad_records
 from reconciler.planning.order import order_steps, referenced_first
 from reconciler.planning.reading import Seen, Unreadable
@@ -128,10 +129,16 @@ class Deciding:
         else:
             self._add(seen, self._decide(seen))
 
-    def finish(self, fingerprints: Fingerprints, diagnostics: Iterable[Diagnostic] = ()) -> Plan:
+    def finish(
+        self,
+        fingerprints: Fingerprints,
+        diagnostics: Iterable[Diagnostic] = (),
+        unreadable: Collection[Address] = (),
+    ) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read.
 
-        `diagnostics`: those of loading, which come first.
+        `diagnostics`: those of loading, which come first. `unreadable`: nothing is done about these, since a
+        value that they need cannot be read.
         """
         resources = self._subjects.resources
         # What others refer to comes first: whether it is made anew decides about their values.
@@ -143,6 +150,7 @@ class Deciding:
         builder = self._builder
         rank = {address: position for position, address in enumerate(resources)}
         builder.sort(lambda address: (rank.get(address, len(rank)), str(address)))
+        self._hold(dict.fromkeys(unreadable, "its secret value cannot be read here"))
         self._find_renames()
         references = {
             address: [to.address for to in resources[address].references]
@@ -218,6 +226,12 @@ class Deciding:
         if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
             subject = replace(subject, live=None)
         self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
+        record, live = seen.subject.record, seen.subject.live
+        if record is not None and live is not None and live.present:
+            told = {each.code for each in moves.diagnostics}
+            found = list(watched_fields(seen.kind, record, live))
+            warnings = warnings_of(seen.kind, record, subject.resource, found)
+            self._builder.report(subject.address, *(each for each in warnings if each.code not in told))
 
     def _take_unplanned(self, seen: Seen) -> None:
         """Whether values of an object that this plan leaves alone can be had."""
@@ -288,19 +302,37 @@ class Deciding:
         kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
+    def _hold(self, held: dict[Address, str]) -> None:
+        """Refuse what a question is about, and what needs that; all else goes on."""
+        resources = self._subjects.resources
+        planned = [resources[each] for each in self._builder.steps if each in resources]
+        for resource in referenced_first(planned):
+            needed = next((to.address for to in resource.references if to.address in held), None)
+            if needed is not None:
+                held.setdefault(resource.address, f"needs {needed}, about which nothing is done")
+        self._builder.withdraw(held)
+
     def _find_renames(self) -> None:
         """Also of what left and the plan is not about: else it would be created a second time."""
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
         away = request.elsewhere.not_given | unclear
-        left = [*bound, *(each.address for each in self._subjects.beside if each.address not in away)]
+        deleted = {
+            each
+            for each in bound
+            if str(each) in request.approved_deletes and builder.action_of(each) is Action.DELETE
+        }
+        left = [
+            *(each for each in bound if each not in deleted),
+            *(each.address for each in self._subjects.beside if each.address not in away),
+        ]
         resources, elsewhere = self._subjects.resources, request.elsewhere
         renames = list(
             find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         )
         told = [each for rename in renames if not rename.kept for each in rename.reasons.items()]
-        builder.withdraw(dict(told))
+        self._hold(dict(told))
         for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:

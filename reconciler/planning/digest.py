@@ -1,17 +1,22 @@
-"""The digest of a plan: of what it will do and what it relies on, the same in memory and from a file.
+"""The content of a plan: what two plans must have in common to do the same, and the digest of that.
 
-Approvals sign it. What differs between two plans that do the same is not in it: ids of runs and plans, the
-moment, the revision (a squash merge makes another one of the same manifests), and all wording for people.
+Approvals sign the digest, and `apply --plan` compares the content with that of its own plan. Not in it are
+texts, times, ids of plans and steps, and the commit (a squash merge makes another one of the same manifests).
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from reconciler.core.steps import Plan
+from reconciler.core.context import Context
+from reconciler.core.model import Action, Address
+from reconciler.core.steps import ManifestSet, Plan, Step
 from reconciler.planning.as_json import plan_json
 
-_WORDING = {"changes": ("reason", "advice"), "steps": ("note", "if_refused")}
+Content = dict[str, Any]
+LeftOut = Mapping[Address, frozenset[Action]]
 
 
 def plan_digest(plan: Plan) -> str:
@@ -21,18 +26,53 @@ def plan_digest(plan: Plan) -> str:
 
 def plan_text(plan: Plan) -> str:
     """What the digest is of, as JSON."""
-    document = plan_json(plan)
-    signed: dict[str, Any] = {
-        name: document[name]
-        for name in ("changes", "steps", "expectations", "bindings", "inputs", "providers", "moves")
+    whole = {
+        **origin(plan.context, plan.manifests),
+        "changes": {str(address): content for address, content in contents(plan).items()},
+        "unread": sorted(map(str, plan.unread)),
     }
-    for name, wording in _WORDING.items():
-        signed[name] = [_without(item, wording) for item in signed[name]]
-    context, manifests = document["context"], document["manifests"]
-    signed |= {name: context[name] for name in ("environment", "platform", "lineage")}
-    signed |= {name: manifests[name] for name in ("digest", "targets")}
-    return json.dumps(signed, sort_keys=True, separators=(",", ":"))
+    return json.dumps(whole, sort_keys=True, separators=(",", ":"))
 
 
-def _without(item: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name not in names}
+def origin(context: Context, manifests: ManifestSet) -> Mapping[str, Any]:
+    """What a plan is made for, and from."""
+    return {
+        "environment": context.environment,
+        "platform": context.platform,
+        "state": context.lineage or "",
+        "paths": list(manifests.paths),
+        "revision": manifests.ref,
+    }
+
+
+def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Address, Content]:
+    """What `plan` does about each address, as JSON; nothing of those about which it does nothing.
+
+    `without`: the actions of an address that are left out, with the step that each is named for.
+    """
+    document = plan_json(plan)
+    found: dict[Address, Content] = {}
+
+    def of(address: Address) -> Content:
+        nothing: Content = {"action": [], "id": None, "moved": "", "fields": [], "calls": []}
+        return found.setdefault(address, nothing)
+
+    for change, written in zip(plan.changes, document["changes"], strict=True):
+        actions = [each for each in change.actions if each not in without.get(change.address, ())]
+        if any(each.changes_something for each in actions):
+            fields = [[each[name] for name in ("path", "before", "after")] for each in written["fields"]]
+            of(change.address).update(action=actions, id=change.id, fields=fields)
+    for move in plan.moves:
+        of(move.source)["moved"] = f"{move.id} becomes {move.target}"
+        of(move.target)["moved"] = f"{move.id} was {move.source}"
+    for step, written in zip(plan.steps, document["steps"], strict=True):
+        if step.mutates and not _is_left_out(step, without):
+            call = step.call
+            service = plan.providers.get(call.service, call.service)
+            sent = [service, call.method, str(call.path), written["call"]["body"]]
+            of(step.address)["calls"].append(sent)
+    return found
+
+
+def _is_left_out(step: Step, without: LeftOut) -> bool:
+    return any(step.id == f"{step.address}#{action}" for action in without.get(step.address, ()))

@@ -1,12 +1,13 @@
 """What moved on the platform without us: the record against the live object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
-from reconciler.kinds.base import Kind
+from reconciler.core.wire import parse_time
+from reconciler.kinds.base import Kind, value_at
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
 
@@ -74,6 +75,54 @@ def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: 
     )
 
 
+def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[FieldChange]:
+    """What shows that the object is not well, is another one, or is not where it was."""
+    for each in kind.watched:
+        now = value_at(live, each.path)
+        before = each.good or record.applied.get(each.path)
+        if each.owed:
+            before = next((owed.machine for owed in record.obligations if owed.machine), None)
+        if now is None or before is None:
+            continue
+        if now in each.bad if each.bad else not is_same(before, now):
+            yield FieldChange(each.path, before, now, Effect.REFUSED)
+
+
+def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, Any]:
+    """What the record does not hold yet of what later looks are compared with."""
+    known = record.applied if record is not None else {}
+    new = {each.path: value_at(live, each.path) for each in kind.watched if each.is_recorded}
+    return {path: value for path, value in new.items() if value is not None and path not in known}
+
+
+def warnings_of(
+    kind: Kind, record: StateRecord, resource: Resource | None, fields: Sequence[FieldChange]
+) -> Iterator[Diagnostic]:
+    """A warning for each of `fields` that is watched."""
+    for field in fields:
+        for each in kind.watched:
+            if each.path != field.path or (each.bad and field.after not in each.bad):
+                continue
+            accept, said = command("drift", "--accept", record.address), each.says
+            ends = f"; if it is right, `{accept}` records it" if each.is_recorded else ""
+            yield warning(
+                each.code,
+                f"`{record.address}` ({record.id}): {said.format(before=field.before, after=field.after)}",
+                resource.span("metadata", "name") if resource is not None else None,
+                help=f"look at it on the platform{ends}",
+                advice=(accept,) if each.is_recorded else (),
+            )
+
+
+def is_same(before: Any, now: Any) -> bool:
+    """Whether two values are one; of moments, whatever their precision."""
+    if before == now or not isinstance(before, str) or not isinstance(now, str):
+        return bool(before == now)
+    moments = [parse_time(before), parse_time(now)]
+    known = [moment.replace(microsecond=0) for moment in moments if moment is not None]
+    return len(known) == 2 and known[0] == known[1]
+
+
 def _objectives(kind: Kind) -> Mapping[str, Action]:
     role = kind.role(HasObjectives)
     return role.objectives if role is not None else {}
@@ -101,13 +150,13 @@ def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping
 
 
 def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, live: Any) -> list[FieldChange]:
-    """The recorded fields that show another value, in the order of the kind's `fields`."""
+    """The recorded fields that show another value, in the order of the kind's `fields`; then watched ones."""
     fields = []
     held = _held(kind, record, resource)
     for field in kind.fields:
         recorded = held.get(field.name)
         now = getattr(live, field.name, None) if field.source == "live" else None
-        if recorded is None or now is None or now == recorded:
+        if recorded in (None, "") or now is None or now == recorded:
             continue
         want = getattr(resource.spec, field.name) if resource is not None else None
         if now == want:
@@ -122,4 +171,4 @@ def moved_fields(kind: Kind, record: StateRecord, resource: Resource | None, liv
     live_digest = getattr(live, "digest", None)
     if digest is not None and live_digest is not None and digest != live_digest:
         fields.append(FieldChange("digest", digest, live_digest, Effect.WRITE_ONLY))
-    return fields
+    return [*fields, *watched_fields(kind, record, live)]

@@ -8,7 +8,7 @@
 `Reading` says what must be read and matches answers to subjects; `Deciding` makes the plan of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
@@ -65,6 +65,11 @@ class Planner:
         """What all lists have shown beside recorded objects, once their answers have come."""
         return self._reading.lookalikes
 
-    def finish(self, fingerprints: Mapping[Address, str], diagnostics: Iterable[Diagnostic] = ()) -> Plan:
+    def finish(
+        self,
+        fingerprints: Mapping[Address, str],
+        diagnostics: Iterable[Diagnostic] = (),
+        unreadable: Collection[Address] = (),
+    ) -> Plan:
         """See `Deciding.finish`."""
-        return self._deciding.finish(fingerprints, diagnostics)
+        return self._deciding.finish(fingerprints, diagnostics, unreadable)

@@ -1,13 +1,11 @@
-"""A plan as one JSON document and back: what was reviewed is what runs, also on another day.
+"""A plan as one JSON document and back: data that somebody reviewed, and that an apply compares its own with.
 
-Its signature proves that it was made with this state, and that no byte of it was changed since. It does not
-prove that somebody looked at it: what may be sent at all, `execution.own_calls` says.
+Nothing of it is ever sent, so it need not be proved who made it. See `planning.reviewed`.
 """
 
-import hmac
 from collections.abc import Mapping
 from functools import cache
-from hashlib import sha256
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from msgspec import Struct
@@ -16,16 +14,14 @@ from pydantic_core import from_json, to_json
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Address
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.planning.as_json import parse_plan, plan_json
 from reconciler.rehearsal.matrix import Rehearsal
 
-# 1 to 4: without a signature, so that nothing showed whose they were. 6: without the rehearsal.
-FORMAT = "reconciler-plan-7"
+FORMAT = "reconciler-plan-8"
 
-_BEFORE, _AFTER = b',\n "signature": "', b'"\n}'  # the signature is of every byte before it
-_SIGNATURE_CHARACTERS = 64
 _MAKE = command("plan", "--out", "FILE")
 _ANEW = f"make a new one with `{_MAKE}`"
 
@@ -37,46 +33,44 @@ class SavedPlan(Struct, frozen=True):
     rehearsal: Rehearsal | None = None
 
 
-def dump_plan(plan: Plan, key: bytes, rehearsal: Rehearsal | None = None) -> bytes:
-    """The plan as JSON, signed with `key`. Secrets stand in it as references to their sources only."""
+def dump_plan(plan: Plan, rehearsal: Rehearsal | None = None) -> bytes:
+    """The plan as JSON. Secrets stand in it as references to their sources only."""
     document: dict[str, Any] = {"format": FORMAT, "plan": plan_json(plan)}
     if rehearsal is not None:
         document["rehearsal"] = _rehearsals().dump_python(rehearsal, mode="json")
-    signed = to_json(document, indent=1).removesuffix(b"\n}")
-    return signed + _BEFORE + _signature(signed, key) + _AFTER
+    return to_json(document, indent=1)
 
 
-def load_plan(text: bytes, key: bytes) -> Plan:
-    """The plan alone; see `load_saved`."""
-    return load_saved(text, key).plan
-
-
-def load_saved(text: bytes, key: bytes) -> SavedPlan:
-    """Raises ReconcilerError when `text` is not what this version signed with `key`, to the last byte."""
+def load_saved(text: bytes) -> SavedPlan:
+    """What `text` says, whose ever it is. Raises ReconcilerError for what `dump_plan` never writes."""
     document = _document(text)
-    if not _is_signed(text, key):
-        raise ReconcilerError(
-            "the saved plan is not signed with the key of this state: it was made with another state, "
-            "or was changed after it was saved",
-            help=f"check --state, or {_ANEW}",
-            advice=(_MAKE,),
-        )
-    return _saved(document)
+    try:
+        find_kinds()  # their models have the shapes that reads name
+        plan, rehearsal = parse_plan(document.get("plan")), document.get("rehearsal")
+        if plan_json(plan) != document["plan"]:
+            raise ValueError("it says what is read as something else")
+        _check_names(plan)
+        return SavedPlan(plan, None if rehearsal is None else _rehearsals().validate_python(rehearsal))
+    except ValidationError as error:
+        where = map(str, error.errors()[0]["loc"])
+        place = ".".join(each for each in where if "[" not in each)  # without how pydantic names a choice
+        raise _damaged(place) from None
+    except (TypeError, ValueError):
+        raise _damaged("steps") from None
 
 
-def unverified(text: bytes) -> SavedPlan:
-    """What `text` says, whose ever it is: to be shown, never to be carried out. Raises ReconcilerError."""
-    return _saved(_document(text))
-
-
-def _signature(signed: bytes, key: bytes) -> bytes:
-    return hmac.new(key, signed, sha256).hexdigest().encode()
-
-
-def _is_signed(text: bytes, key: bytes) -> bool:
-    end = len(_BEFORE) + _SIGNATURE_CHARACTERS + len(_AFTER)
-    signed = text[:-end]
-    return hmac.compare_digest(text[-end:], _BEFORE + _signature(signed, key) + _AFTER)
+def _check_names(plan: Plan) -> None:
+    """Raises ValueError for what names something that is not there, as no plan of ours does."""
+    ids = {step.id for step in plan.steps}
+    for step in plan.steps:
+        if not ids.issuperset(step.after):
+            raise ValueError(f"{step.id} waits for a step that is not there")
+    try:
+        TopologicalSorter({step.id: step.after for step in plan.steps}).prepare()
+    except CycleError as error:
+        raise ValueError("steps wait for each other") from error
+    for address in (*plan.manifests.targets, *(source for source, _ in plan.inputs)):
+        Address.parse(address)
 
 
 def _document(text: bytes) -> Mapping[str, Any]:
@@ -86,26 +80,17 @@ def _document(text: bytes) -> Mapping[str, Any]:
         raise ReconcilerError(
             "the plan file is not JSON", help=f"make it with `{_MAKE}`", advice=(_MAKE,)
         ) from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    found = document.get("format") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or found != FORMAT:
+        older = f": it has the format {found}" if isinstance(found, str) else ""
         raise ReconcilerError(
-            f"the plan file is not a saved plan of format {FORMAT}",
-            help=f"older plans are not signed, and do not run: make a new one with `{_MAKE}`",
-            advice=(_MAKE,),
+            f"the plan file is not a saved plan of format {FORMAT}{older}", help=_ANEW, advice=(_MAKE,)
         )
     return document
 
 
-def _saved(document: Mapping[str, Any]) -> SavedPlan:
-    try:
-        find_kinds()  # their models have the shapes that reads name
-        plan, rehearsal = parse_plan(document.get("plan")), document.get("rehearsal")
-        return SavedPlan(plan, None if rehearsal is None else _rehearsals().validate_python(rehearsal))
-    except ValidationError as error:
-        where = map(str, error.errors()[0]["loc"])
-        place = ".".join(each for each in where if "[" not in each)  # without how pydantic names a choice
-        raise ReconcilerError(
-            f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,)
-        ) from None
+def _damaged(place: str) -> ReconcilerError:
+    return ReconcilerError(f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,))
 
 
 @cache

@@ -10,12 +10,14 @@ from reconciler.core.model import Observation, Resource, StateRecord
 from reconciler.kinds.base import AtRest
 from reconciler.kinds.manifest import Field
 from reconciler.moves.compare import LEFT
+from reconciler.planning.drift import is_same
 from reconciler.planning.subjects import Subjects
 
 
 class _Rule(NamedTuple):
     fields: Mapping[str, Field]
     at_rest: AtRest
+    watched: tuple[str, ...]
 
 
 class Unchanged:
@@ -24,7 +26,11 @@ class Unchanged:
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
         self._rules = {
-            name: _Rule({each.name: each for each in kind.fields}, kind.at_rest)
+            name: _Rule(
+                {each.name: each for each in kind.fields},
+                kind.at_rest,
+                tuple(each.path for each in kind.watched if each.is_recorded),
+            )
             for name, kind in subjects.request.kinds.items()
             if kind.at_rest is not None
         }
@@ -61,6 +67,7 @@ class Unchanged:
             or not applied.keys().isdisjoint(rule.at_rest.unless_recorded)
             or getattr(live, rule.at_rest.field, None) not in rule.at_rest.values
             or live.bad_id
+            or not all(is_same(applied.get(path), getattr(live, path, None)) for path in rule.watched)
         ):
             return False
         spec = resource.spec

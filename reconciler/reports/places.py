@@ -6,9 +6,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Span
-from reconciler.manifests.files import STDIN
+from reconciler.manifests.files import SETTINGS_FILE, STDIN
 
 # How each kind of host names a line of a file. Gitea and Forgejo set GitHub's variables, too.
 _GITHUB = "{server}/{repository}/blob/{revision}/{path}#L{line}"
@@ -20,12 +21,14 @@ class Places(Struct, frozen=True):
     """`folder`: the project's, from the root of the checkout; "" for that root itself.
 
     `link`: of a line at the host, with `{revision}`, `{path}` and `{line}`; "" where no host is known.
-    `revision`: the commit, for a report that does not know its own.
+    `revision`: the commit, for a report that does not know its own. `settings`: the path of the project's
+    `reconcile.yaml`; "" where it has none.
     """
 
     folder: str = ""
     link: str = ""
     revision: str = ""
+    settings: str = ""
 
     def path(self, file: str) -> str:
         """`file` from the root of the checkout; "" for one that is not in it, such as standard input."""
@@ -53,7 +56,9 @@ def places_of(root: Path, variables: Mapping[str, str]) -> Places:
     checkout = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
     folder = root.relative_to(checkout).as_posix()
     link, revision = _host(variables)
-    return Places("" if folder == "." else folder, link, revision)
+    places = Places("" if folder == "." else folder, link, revision)
+    has_settings = (root / SETTINGS_FILE).is_file()
+    return replace(places, settings=places.path(SETTINGS_FILE)) if has_settings else places
 
 
 def _host(variables: Mapping[str, str]) -> tuple[str, str]:

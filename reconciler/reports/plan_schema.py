@@ -150,7 +150,7 @@ _DIAGNOSTIC = {
 _DIAGNOSTIC_TOO = {
     "notes": _texts("What else is known of it."),
     "help": _TEXT,
-    "addresses": _texts("All resources that the problem affects, if it is reported only once."),
+    "addresses": _texts("All resources that the problem affects."),
     "advice": _list("command"),
 }
 _CELL: dict[str, _Schema] = {

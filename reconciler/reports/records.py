@@ -15,7 +15,7 @@ from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
-from reconciler.state.store import JournalEntry, Restored, State
+from reconciler.state.store import LOST_ROWS, JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
@@ -78,9 +78,10 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
     made = f", created by a call for {item['address']}, has no record" if item["address"] else ""
     forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
+    adopt = f"adopt it with `metadata.id: {item['id']}`, or delete it by hand and run"
     text = (
         f"unclaimed: {item['id']}{made}: {item['because']}\n"
-        f"  = help: adopt it with `metadata.id: {item['id']}`, or delete it by hand and run\n"
+        f"  = help: {adopt if item['id'] != LOST_ROWS else 'once you have looked at the platform, run'}\n"
         f"    {forget}\n"
     )
     return visible_lines(text)
@@ -103,7 +104,8 @@ def pin_lines(place: str, lineage: str, environment: str) -> str:
 def record_page(record: StateRecord) -> Page:
     """All that is recorded of one address."""
     found = record_document(record)
-    return Page(document={"record": found}, text=_lines(f"{name}: {value}" for name, value in found.items()))
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    return Page(document={"record": found}, text=_lines(f"{name}: {text}" for name, text in texts.items()))
 
 
 def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:

@@ -112,7 +112,8 @@ class ApplyReport(Report, frozen=True, kw_only=True):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
     `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
-    afterwards; "" where it is not known. `budget`: as in a PlanReport.
+    afterwards; "" where it is not known. `run`: its id in the journal; "" where nothing was begun. `budget`:
+    as in a PlanReport.
     """
 
     kind = "apply"
@@ -121,6 +122,7 @@ class ApplyReport(Report, frozen=True, kw_only=True):
     results: tuple[Result, ...] = ()
     owed: tuple[Owed, ...] = ()
     head: str = ""
+    run: str = ""
     ended: Literal["done", "declined", "refused"] = "done"
     plan_shown: bool = False
     budget: "Budget | None" = None

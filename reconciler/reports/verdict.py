@@ -95,11 +95,11 @@ def of_drift(
     return f"No drift in {objects}{outside}."
 
 
-def of_results(results: Sequence[Result]) -> str:
-    """How many steps have which outcome."""
+def of_results(results: Sequence[Result], *, held: bool = False) -> str:
+    """How many steps have which outcome. `held`: something else was refused."""
     counts = Counter(result.outcome for result in results)
     found = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    verdict = "Applied" if set(counts) <= {"done"} else "Not converged"
+    verdict = "Applied" if set(counts) <= {"done"} and not held else "Not converged"
     return f"{verdict}: {found or 'no calls were needed; records updated'}."
 
 
@@ -125,7 +125,8 @@ def of_apply(report: ApplyReport) -> str:
         return f"Refused; nothing was changed. {plan}"
     if report.ended == "declined":
         return f"Not applied; nothing was changed. {plan}"
-    return of_results(report.results) if report.results else plan
+    held = has_errors(report.plan.diagnostics)
+    return of_results(report.results, held=held) if report.results else plan
 
 
 def of_impact(changes: Sequence[Change]) -> str:

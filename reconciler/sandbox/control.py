@@ -149,6 +149,8 @@ def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Respo
         "attached_alloc_id": fields.text,
         "host_dedication_key": fields.text,
         "state": fields.required_text,
+        "blocks_free": _count,
+        "blocks_avail": _count,
     }
     edits = _edits(request, checks, nullable=("attached_machine_id", "attached_alloc_id"))
     _edit(world, thing, edits)
@@ -225,6 +227,10 @@ def _attached_apps(body: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(apps, list):
         raise fields.refused(name, "must be an array of objects with a name")
     return [fields.required_text(each if isinstance(each, dict) else {}, "name") for each in apps]
+
+
+def _count(body: Mapping[str, Any], name: str) -> int | None:
+    return fields.whole(body, name, 0)
 
 
 def _positive(body: Mapping[str, Any], name: str) -> int | None:

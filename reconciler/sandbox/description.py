@@ -43,6 +43,7 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
         first = app.openapi_schema is None
         description = describe()  # kept by FastAPI, so that the additions stay
         if first:
+            description["servers"] = [{"url": "/"}]
             components = description.setdefault("components", {})
             schemes = ("bearer", "access_token")
             components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer"} for name in schemes}

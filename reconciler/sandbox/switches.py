@@ -36,6 +36,16 @@ SWITCHES: Mapping[str, Switch] = {
         "by how many GB somebody else enlarges each volume at the end of every day",
         "do not report growth inside the declared range as drift, and never shrink",
     ),
+    "cluster_create": Switch(
+        "whether a cluster can be created, or the call is refused as `creation failed`",
+        "report a 400 as a refusal, and show its text",
+        ("ok", "failed"),
+    ),
+    "cluster_defaults": Switch(
+        "what a cluster gets for fields that the create leaves out: the known defaults, or others",
+        "compare only fields that the manifest says",
+        ("known", "other"),
+    ),
     "cluster_name_collision": Switch(
         "whether an organization may have two clusters with one name",
         "identify clusters by id only, and report a 422 as a refusal",
@@ -80,6 +90,13 @@ SWITCHES: Mapping[str, Switch] = {
         "never send one, and rely on the size that is read, not on the status",
         (422, 400, 200),
     ),
+    "fork_size": Switch(
+        "the size of a fork without `size_gb`: its source's, or the default of 3 GB, which is refused where "
+        "the source is larger",
+        "always send `size_gb`",
+        ("source", "default"),
+        documented="default",
+    ),
     "new_app_404_s": Switch(
         "how long the lists of a new app answer 404",
         "never treat a missing app as an empty one",
@@ -114,6 +131,14 @@ SWITCHES: Mapping[str, Switch] = {
         "the answer to a restart of a machine that is already starting",
         "do not treat a refusal as success; read the machine",
         (200, 412),
+    ),
+    "restore_status": Switch(
+        "the status of a restore that was accepted", "treat each as success", (201, 200, 202)
+    ),
+    "restore_target": Switch(
+        "whether a restore needs one of `backup_id` and `pitr_time`, or else takes the newest backup",
+        "always send exactly one",
+        ("required", "optional"),
     ),
     "retry_after": Switch(
         "whether a 429 says when to retry, in seconds or as a date",

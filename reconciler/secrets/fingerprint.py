@@ -7,16 +7,7 @@ from reconciler.core.model import Address
 from reconciler.secrets.sensitive import Sensitive
 
 _DOMAIN = b"reconciler secret value 1"
-_PLAN_DOMAIN = b"reconciler key of saved plans 1"
 _KEY_BYTES = 32
-
-
-def plan_key(key: bytes) -> bytes:
-    """The key that saved plans are signed with: 32 bytes that tell nothing of `key`, that of fingerprints.
-
-    `key` is `Store.fingerprint_key()`; raises ValueError unless it has 32 bytes.
-    """
-    return _mac(key, _PLAN_DOMAIN)
 
 
 def fingerprint(key: bytes, address: Address, value: Sensitive) -> str:
@@ -27,10 +18,6 @@ def fingerprint(key: bytes, address: Address, value: Sensitive) -> str:
     """
     # Neither the domain nor an address holds a zero byte, so the parts cannot run into each other.
     message = b"\0".join((_DOMAIN, str(address).encode(), value.reveal().encode()))
-    return _mac(key, message).hex()
-
-
-def _mac(key: bytes, message: bytes) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ValueError(f"a fingerprint key has {_KEY_BYTES} bytes, not {len(key)}")
-    return hmac.new(key, message, hashlib.sha256).digest()
+    return hmac.new(key, message, hashlib.sha256).hexdigest()

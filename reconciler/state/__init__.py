@@ -7,9 +7,10 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.nearest import did_you_mean
-from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared
+from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared, shown_url
 from reconciler.state.contents import Movable, Provable
 from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.marks import Marks
 from reconciler.state.passing import Passing
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Files, Maintenance, Store
@@ -35,11 +36,10 @@ def open_store(
 
     `tell` gets a line about what was done or failed besides the requested work: a migration, a backup.
     `environment`: whose state it must be, or becomes when it is made; "" for that of no environment.
-    `read_only`: change no file, and make none. `marks`: a folder that does not go back to an older copy
-    together with the state's, and so tells when a state in a file has. None: there is none. Of stores that
-    are shared, `endpoint`: where an object store is, if that is not its provider's own place; `lease_s`: how
-    long a lease lasts unless it is renewed; `variables`: the environment's, with credentials; `encryption`:
-    whether, and how, it is encrypted.
+    `read_only`: change no file, and make none. `marks`: a folder for what was seen of states (`Marks`). None:
+    there is none. Of stores that are shared, `endpoint`: where an object store is, if that is not its
+    provider's own place; `lease_s`: how long a lease lasts unless it is renewed; `variables`: the
+    environment's, with credentials; `encryption`: whether, and how, it is encrypted.
 
     Raises StoreError for an unknown scheme or a URL that names no place, and ReconcilerError where a package
     is missing. `url` may hold a password and is never repeated.
@@ -52,7 +52,9 @@ def open_store(
 
     def sealing(backend: Store) -> Spooling:
         sealed = Encrypting(backend, encryption, environment=environment, tell=tell)
-        return Spooling(sealed, spool, clock, sealed)
+        place = " ".join(filter(None, [shown_url(url), endpoint, environment]))
+        seen = Marks(marks, place, read_only=read_only) if marks is not None else None
+        return Spooling(sealed, spool, clock, sealed, seen)
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
@@ -81,8 +83,9 @@ def open_store(
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     path = (root / rest).resolve()
-    store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only, marks=marks)
-    return Spooling(store, spool_path(path), clock)
+    store = SqliteStore(path, clock, tell=tell, environment=environment, read_only=read_only)
+    seen = Marks(marks, str(path), tell, read_only=read_only) if marks is not None else None
+    return Spooling(store, spool_path(path), clock, marks=seen)
 
 
 def _no_backend(scheme: str, rest: str) -> StoreError:

@@ -1,19 +1,20 @@
 """Backups of any state in a file, which is a SQLite state, and the way back into any place."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import encrypting_of, files_of, has_files, movable_of
-from reconciler.state.contents import Contents, verify, with_entry
+from reconciler.state.contents import verify, with_entry
+from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite import files
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store, nobody_knows
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
@@ -37,6 +38,46 @@ async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
     return target
 
 
+async def require_backup(store: Store) -> None:
+    """Raises StoreError where there is neither a state nor a backup. What is damaged is not judged."""
+    if not has_files(store) or (await files_of(store).backups()).newest is not None:
+        return
+    try:
+        lost = not (await store.load()).lineage
+    except StoreError:
+        return
+    if lost:
+        raise StoreError(
+            "there is no state here, and no backup beside it",
+            help="name the FILE of a backup; without one, see the runbook: a lost state without a backup",
+        )
+
+
+async def bring_back(store: Spooling, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
+    """As `restore`. Without a `file`, an older copy of the state becomes the newest one, as it is."""
+    lost = await store.lost() if file is None else ""
+    if lost:
+        return await _go_on(store, lost, clock, by)
+    done = await restore(store, file, environment, clock, by)
+    lost = "" if done.lost else await store.lost()
+    if lost:
+        return replace(done, lost=(await _go_on(store, lost, clock, by)).lost)
+    await store.accept()
+    return done
+
+
+async def _go_on(store: Spooling, lost: str, clock: Clock, by: str) -> Restored:
+    """`lost`: what the state lacks."""
+    lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
+    lease = await store.inner.lease([WHOLE_STATE], by)
+    try:
+        await store.inner.commit(lease, [_note(lost, by, "", clock)])
+    finally:
+        await store.inner.release(lease)
+    await store.accept()
+    return Restored("", None, "", 0, (), lost, "kept")
+
+
 async def restore(store: Store, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
     """Bring back what a backup holds; see `Files.restore`. A shared state comes to a place that holds none.
 
@@ -46,7 +87,8 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     if has_files(store):
         if file is not None:
             files.read_key(files.key_path(file))  # that of an encrypted state does not go into a file
-        return await files_of(store).restore(file, by=by)
+        rows_seen = store.rows_seen if isinstance(store, Spooling) else nobody_knows
+        return await files_of(store).restore(file, by=by, rows_seen=rows_seen)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
     source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, sealed=True)
@@ -65,11 +107,12 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     encrypting = encrypting_of(store)
     if encrypting is not None:
         contents = await encrypting.plain(contents)
-    note = {"restored": file.name, "by": by, "lost": lost, "unclaimed": LOST_ROWS, "because": lost}
-    await movable_of(store).import_(_noted(contents, note, clock))
+    verify(contents)
+    await movable_of(store).import_(with_entry(contents, WHOLE_STATE, _note(lost, by, file.name, clock)))
     return Restored(str(file), taken_at, "", 0, (), lost, "restored")
 
 
-def _noted(contents: Contents, note: Mapping[str, str], clock: Clock) -> Contents:
-    verify(contents)
-    return with_entry(contents, WHOLE_STATE, JournalEntry("", Event.DECIDED, clock.now(), data=note))
+def _note(lost: str, by: str, backup: str, clock: Clock) -> JournalEntry:
+    """What every plan then says. `backup`: the name of the file that was restored; "" for none."""
+    note = {"restored": backup, "by": by, "lost": lost, "unclaimed": LOST_ROWS, "because": lost}
+    return JournalEntry("", Event.DECIDED, clock.now(), data=note)

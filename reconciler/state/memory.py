@@ -96,6 +96,7 @@ class MemoryStore:
             half_moved=tuple(known.view.half_moved.values()),
             serials=dict(known.serials),
             heads=known.heads,
+            lengths={scope: seq for scope, (seq, _) in known.ends.items()},
             version=str(known.version),
             platform=known.view.platform,
         )

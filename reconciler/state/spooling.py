@@ -1,5 +1,6 @@
 """A store whose outcomes survive when it takes no more commits: they are spooled, and taken in later."""
 
+import dataclasses
 import errno
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import between_scopes, history, ingest, spool_file
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.durable import make_private
+from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.passing import Passing
 from reconciler.state.spool_file import Kept, Seal
 from reconciler.state.store import JournalEntry, Lease, State, Store
@@ -31,9 +33,20 @@ class Spooling(Passing):
     of them that a process left half-way.
     """
 
-    def __init__(self, inner: Store, place: Path, clock: Clock, seal: Seal = spool_file.UNSEALED) -> None:
-        """`seal`: of a state that may be encrypted; once it was loaded, it knows."""
+    def __init__(
+        self,
+        inner: Store,
+        place: Path,
+        clock: Clock,
+        seal: Seal = spool_file.UNSEALED,
+        marks: Marks | None = None,
+    ) -> None:
+        """`seal`: of a state that may be encrypted; once it was loaded, it knows.
+
+        `marks`: what was seen of the state, to tell an older copy of it.
+        """
         super().__init__(inner)
+        self._marks = marks
         self._seal = seal
         self._place = place
         self._clock = clock
@@ -42,15 +55,15 @@ class Spooling(Passing):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
-            state = await self.inner.load(scopes)
+            state = await self._newest(scopes)
             self._lineage = state.lineage
             return ingest.without_tracked(state)
         lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
         content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
         if not content.lines:
-            return ingest.without_tracked(await self.inner.load(scopes))
-        return ingest.overlay(await self.inner.load(), content, self._clock.now()).of(scopes)
+            return ingest.without_tracked(await self._newest(scopes))
+        return ingest.overlay(await self._newest(), content, self._clock.now()).of(scopes)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`, with the spooled entries last."""
@@ -76,6 +89,41 @@ class Spooling(Passing):
                 await self.inner.release(lease)
             raise
         return lease
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        stored = await self.inner.commit(lease, entries, put, remove)
+        if self._marks is not None:
+            self._marks.committed(lease.scope, len(entries))
+        return stored
+
+    async def create(self) -> bool:
+        if self._marks is not None and not (await self.inner.load()).lineage:
+            self._marks.refuse_new()
+        return await self.inner.create()
+
+    async def lost(self) -> str:
+        """Which changes that were seen the state lacks, in words; "" for none."""
+        try:
+            await self._newest()
+        except StoreError as failure:
+            return failure.because if isinstance(failure, StateOlder) else ""
+        return ""
+
+    def rows_seen(self, lineage: str) -> int | None:
+        """How many journal rows of a state were seen, at any place; None where nobody knows."""
+        seen = self._marks.of(lineage) if self._marks is not None else ()
+        return max((sum(length for length, _ in mark.ends.values()) for mark in seen), default=None)
+
+    async def accept(self) -> None:
+        """From now on this is the state at its place, and the newest of its lineage."""
+        if self._marks is not None:
+            self._marks.accept(await self.inner.load())
 
     async def spool(
         self,
@@ -141,10 +189,25 @@ class Spooling(Passing):
         for kept in spooled:
             spool_file.keep(self._place, kept, self._seal)
 
+    async def _newest(self, scopes: Collection[str] | None = None) -> State:
+        """What `inner` holds. Raises StateOlder where more of it was seen before."""
+        state = await self.inner.load(scopes)
+        if self._marks is None:
+            return state
+        if not state.lineage:
+            return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.here())))
+        seen = self._marks.of(state.lineage)
+        if self._marks.lost(state, seen):
+            state = await self.inner.load(scopes)  # another process may have committed after the first look
+        if lost := self._marks.lost(state, seen):
+            raise StateOlder(lost)
+        self._marks.keep(state, seen)
+        return state
+
     async def _known(self) -> str:
         """The lineage; "" while there is no state."""
         if not self._lineage:
-            self._lineage = (await self.inner.load()).lineage
+            self._lineage = (await self._newest()).lineage
         return self._lineage
 
     async def _take_in(self, lease: Lease) -> None:

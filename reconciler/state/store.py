@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -124,9 +124,9 @@ def no_state(place: object) -> StoreError:
     init, restore = command("state", "init"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
-        help=f"`{init}` creates one for a new project; if there was one, check --state and "
-        f"RECONCILE_STATE, or restore it with `{restore}`",
-        advice=(init, restore),
+        help=f"if there was one, check --state and RECONCILE_STATE, or restore it with `{restore}`; "
+        f"for a new project, `{init}` creates one",
+        advice=(restore, init),
     )
 
 
@@ -162,9 +162,10 @@ class State:
     does not hold what they moved away.
     `elsewhere`: the ids of the records in scopes that were not asked for.
     `serials`: by scope, the highest serial that a record of it ever had.
-    `heads`: by scope, the hash of its newest journal entry (`state.chain`).
+    `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `version`: two states of one store with the same version are equal.
+    `traces`: files that show that there was a state, where there is none.
     `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
     Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
     `records`; a state of some scopes only may lack them.
@@ -180,9 +181,11 @@ class State:
     elsewhere: Mapping[Address, str] = dataclasses.field(default_factory=dict)
     serials: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     heads: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
     remembered: Mapping[str, StateRecord] = dataclasses.field(default_factory=dict)
+    traces: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.serials.get(WHOLE_STATE):
@@ -237,6 +240,13 @@ class Restored(Struct, frozen=True):
     reopened: tuple[Address, ...]
     lost: str
     key: Literal["kept", "restored", "new"]
+
+
+RowsSeen = Callable[[str], int | None]  # by lineage, how many journal rows of a state were seen
+
+
+def nobody_knows(lineage: str) -> None:
+    pass
 
 
 class Backups(Struct, frozen=True):
@@ -370,7 +380,16 @@ class Files(Protocol):
         """What there is to go back to. Reads files only, also where the state itself is damaged."""
         ...
 
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+    async def migrate(self) -> bool:
+        """Bring a state of an older version to the newest, once it was copied; False where it has that.
+
+        Whatever writes does so, too; what only reads leaves it as it is.
+        """
+        ...
+
+    async def restore(
+        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
+    ) -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 
         The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the

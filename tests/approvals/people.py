@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.approvals.judging import Signers
+from reconciler.approvals.rules import Signers
 from reconciler.approvals.ssh import public_of, sign
 from reconciler.approvals.statement import Approval, Statement
 
@@ -59,7 +59,7 @@ def make(folder: Path, name: str, *options: str) -> Person:
 
 
 def signers(lines: Iterable[str], where: str = "`allowed_signers` at main") -> Signers:
-    return Signers("".join(lines).encode(), where)
+    return Signers("".join(lines), where)
 
 
 def plainly_verified(approval: bytes, principal: str, allowed: bytes, folder: Path, at: datetime) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.authority import Authority, authority_of
+from reconciler.pipeline.authority import Authority, Said, authority_of
 from reconciler.pipeline.settings import find_settings
 from tests.revisions.repository import ISOLATED, commit, git
 
@@ -42,11 +42,14 @@ def _path() -> str:
     return os.environ["PATH"]
 
 
-def said(found: Authority) -> tuple[list[str], str]:
-    return [str(rule) for rule in found.rules], found.signers.data.decode() if found.signers else ""
+def said(found: Authority) -> tuple[list[str], list[str]]:
+    """All rules, and who stands in each file of signers: who is not in all of them may not sign."""
+    both = Said.of(found.before, found.now)
+    return [str(rule) for rule in both.rules], [each.text.partition("@")[0] for each in both.signers]
 
 
-BOTH = (["{action: delete}", "{impact: restart}"], "ana@example.com ssh-ed25519 AAAA\n")
+BOTH = (["{action: delete}", "{impact: restart}"], ["ana", "mallory"])
+OWN = (["{impact: restart}"], ["mallory"])  # where nothing was before
 
 
 def event(root: Path, name: str, value: Any) -> Mapping[str, str]:
@@ -55,44 +58,14 @@ def event(root: Path, name: str, value: Any) -> Mapping[str, str]:
     return {"GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(file)}
 
 
-def test_rules_are_those_of_both_and_signers_those_of_before(root: Path) -> None:
+def test_rules_are_those_of_both_and_signers_who_are_in_both(root: Path) -> None:
     assert said(authority(root, "HEAD^")) == BOTH
 
 
 def test_a_change_that_removes_all_settings_takes_no_rule_away(root: Path) -> None:
     git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
     commit(root)
-    assert said(authority(root, "HEAD~2")) == (BOTH[0][:1], BOTH[1])
-
-
-def test_without_a_base_the_change_names_nobody_who_may_sign(root: Path) -> None:
-    found = authority(root)
-    assert said(found) == (BOTH[0][::-1], "")
-    assert "not known" in found.unknown
-
-
-def test_without_a_base_no_rule_of_any_version_is_gone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (root / "reconcile.yaml").write_text("manifests: [nowhere]\n")
-    (root / "deep").mkdir()
-    (root / "deep/reconcile.yaml").write_text("manifests: [nowhere]\n")
-    commit(root)
-    (root / "reconcile.yaml").write_text("}")
-    commit(root)
-    git(root, "rm", "-q", "reconcile.yaml")
-    commit(root)
-    assert sorted(said(authority(root))[0]) == BOTH[0]
-    monkeypatch.chdir(root / "deep")
-    assert sorted(said(authority(root))[0]) == BOTH[0]
-
-
-def test_without_a_base_a_project_that_never_had_rules_has_none(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert authority(tmp_path) == Authority((), None, "which revision was before this change is not known")
-    git(tmp_path, "init", "-q", "-b", "main")
-    assert authority(tmp_path).rules == ()
-    (tmp_path / "reconcile.yaml").write_text("manifests: [nowhere]\n")
-    commit(tmp_path)
-    assert authority(tmp_path).rules == ()
+    assert said(authority(root, "HEAD~2")) == (BOTH[0][:1], ["ana", ""])
 
 
 @pytest.mark.parametrize("base", ["HEAD", "main", "@"])
@@ -102,7 +75,7 @@ def test_what_is_checked_out_does_not_decide_about_itself(root: Path, base: str)
 
 
 def test_a_script_may_name_the_commit_that_it_saw_before_it_pulled(root: Path) -> None:
-    assert said(authority(root, git(root, "rev-parse", "HEAD")))[0] == BOTH[0][1:]
+    assert said(authority(root, git(root, "rev-parse", "HEAD")))[0] == OWN[0]
 
 
 @pytest.mark.parametrize(
@@ -136,10 +109,16 @@ def test_an_event_in_the_checkout_is_not_believed(root: Path) -> None:
         authority(root, **variables)
 
 
-def test_before_the_first_push_there_is_no_signer(root: Path) -> None:
-    found = authority(root, **event(root, "push", {"before": "0" * 40}))
-    assert said(found) == (BOTH[0][::-1], "")
-    assert said(authority(root, **event(root, "schedule", {}))) == (BOTH[0][::-1], "")
+def test_where_nothing_is_known_of_before_the_change_has_its_own_and_what_the_state_remembers(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = event(root, "schedule", {})
+    first_push = event(root, "push", {"before": "0" * 40})
+    git(root, "clone", "-q", "--depth", "1", f"file://{root}", "../shallow")
+    for folder in (root, root.parent / "shallow"):
+        monkeypatch.chdir(folder)
+        for variables in ({}, first_push, schedule, {"GITLAB_CI": "true"}):
+            assert said(authority(folder, **variables)) == OWN
 
 
 def test_gitlab_names_the_base_in_variables(root: Path) -> None:
@@ -165,56 +144,6 @@ def test_a_clone_without_the_base_is_an_error_that_says_how_to_fetch_it(
         with pytest.raises(ReconcilerError, match="cannot be read") as refused:
             authority(root, **variables)
         assert "fetch-depth: 0" in refused.value.help
-
-
-def shallow(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone with the newest commit only, which becomes the working directory."""
-    git(root, "clone", "-q", "--depth", "1", f"file://{root}", "../shallow")
-    monkeypatch.chdir(root.parent / "shallow")
-    return root.parent / "shallow"
-
-
-def test_a_shallow_clone_of_a_project_with_rules_is_an_error_where_no_base_is_known(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A schedule, say: the versions of the settings in the clone would be the change's choice."""
-    git(root, "rm", "-q", "reconcile.yaml")
-    commit(root, "only the file of the signers is left")
-    clone = shallow(root, monkeypatch)
-    for variables in ({}, event(root, "schedule", {}), {"GITLAB_CI": "true"}):
-        with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
-            authority(clone, **variables)
-        assert "fetch-depth: 0" in refused.value.help
-        assert "--base REF" in refused.value.help
-    git(clone, "fetch", "-q", "--unshallow")
-    assert sorted(said(authority(clone))[0]) == BOTH[0]
-
-
-@pytest.mark.parametrize("filter", ["blob:none", "tree:0"])
-def test_a_clone_without_the_files_of_earlier_versions_is_cut_off(
-    root: Path, monkeypatch: pytest.MonkeyPatch, filter: str
-) -> None:
-    """Nothing is fetched: whether there were rules is not known."""
-    git(root, "config", "uploadpack.allowFilter", "true")
-    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../partial")
-    monkeypatch.chdir(root.parent / "partial")
-    with pytest.raises(ReconcilerError, match="only a part of the history") as refused:
-        authority(root)
-    assert "without `filter`" in refused.value.help
-    git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
-    commit(root)
-    git(root, "clone", "-q", f"--filter={filter}", f"file://{root}", "../without")
-    monkeypatch.chdir(root.parent / "without")
-    assert authority(root).is_cut_off
-
-
-def test_a_shallow_clone_of_a_project_that_shows_no_rules_is_cut_off(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    git(root, "rm", "-q", "reconcile.yaml", "allowed_signers")
-    commit(root)
-    found = authority(shallow(root, monkeypatch))
-    assert (found.rules, found.is_cut_off) == ((), True)
 
 
 def test_settings_that_a_change_moves_nearer_or_away_hide_no_rule(
@@ -255,9 +184,8 @@ def test_signers_may_be_kept_outside_of_the_checkout(root: Path) -> None:
     file = root.parent / "signers"
     file.write_text("carol@example.com ssh-ed25519 AAAA\n")
     found = authority(root, "HEAD^", RECONCILE_ALLOWED_SIGNERS=str(file))
-    assert said(found) == (BOTH[0], file.read_text())
-    with pytest.raises(ReconcilerError, match="but not which revision was before"):
-        authority(root, RECONCILE_ALLOWED_SIGNERS=str(file))
+    assert found.outside is not None
+    assert (said(found)[0], found.outside.text) == (BOTH[0], file.read_text())
 
 
 def test_signers_in_the_checkout_are_not_outside(root: Path) -> None:
@@ -278,5 +206,4 @@ def test_a_base_without_signers_lets_nobody_sign(root: Path) -> None:
     (root / "allowed_signers").write_text("mallory@example.com ssh-ed25519 AAAA\n")
     commit(root)
     found = authority(root, "HEAD^")
-    assert found.signers is None
-    assert "no `allowed_signers` at HEAD^" in found.unknown
+    assert [each.where for each in found.before.signers if not each.text] == ["`allowed_signers` at HEAD^"]

@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 def why(approval: Approval, *lines: str, about: About = ABOUT, later: timedelta = HOUR) -> str:
-    return why_dead(approval, about, signers(lines), AT + later, ENV)
+    return why_dead(approval, about, [signers(lines)], AT + later, ENV)
 
 
 def test_a_valid_one_counts(ana: Person) -> None:
@@ -105,7 +105,7 @@ def test_a_signature_for_another_purpose_does_not_count(ana: Person, monkeypatch
 
 
 def count(approvals: Sequence[Approval], *lines: str) -> int:
-    return len(people(approvals, [signers(lines).data]))
+    return len(people(approvals, [signers(lines).text]))
 
 
 def test_one_person_with_two_keys_or_two_names_is_one(ana: Person, bob: Person) -> None:
@@ -183,7 +183,7 @@ def test_a_rule_gives_an_approval_less_time_than_it_names(ana: Person, bob: Pers
 def test_a_missing_program_is_told(ana: Person, tmp_path: Path) -> None:
     given = ana.approves()
     with pytest.raises(ReconcilerError, match="no program `ssh-keygen`") as refused:
-        why_dead(given, ABOUT, signers([ana.line()]), AT, {"PATH": str(tmp_path)})
+        why_dead(given, ABOUT, [signers([ana.line()])], AT, {"PATH": str(tmp_path)})
     assert "openssh-client" in refused.value.help
 
 

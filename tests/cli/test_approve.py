@@ -5,6 +5,7 @@ import os
 import pty
 import stat
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def ready(project: Project, sandbox: Sandbox, app: str, ana: Person) -> Project:
 APPROVE = ("approve", "the.plan", "--reason", "old data", "--yes")
 
 
-def test_an_approved_plan_runs_once(ready: Project, sandbox: Sandbox, app: str, ana: Person) -> None:
+def test_an_approved_plan_runs(ready: Project, sandbox: Sandbox, app: str, ana: Person) -> None:
     refused = ready.run("apply", "--plan", "the.plan", "--base", "HEAD^", code=1)
     assert "approval-needed" in refused.out + refused.err
     told = ready.json(*APPROVE, "--key", str(ana.key)).json
@@ -60,7 +61,7 @@ def test_an_approved_plan_runs_once(ready: Project, sandbox: Sandbox, app: str, 
     apply = ("apply", "--plan", "the.plan", "--base", "HEAD^", "--approval", file.name)
     assert set(ready.json(*apply).outcomes().values()) == {"done"}
     assert ("DELETE" in {method for method, _ in sandbox.mutations_of(app)}) is True
-    assert "a plan runs once" in ready.run(*apply, code=1).err
+    assert "it was used already" in ready.run(*apply, code=1).err
 
 
 def _now() -> datetime:
@@ -73,21 +74,36 @@ def test_who_signs_is_shown_all_of_it_first(ready: Project, app: str, ana: Perso
         "Plan: 1 to delete",
         f"destroys     Volume/{app}/data",
         "DELETE /v1/apps",
-        "signed with the state's key",
     ):
         assert said in shown
 
 
-def test_without_the_state_it_says_that_it_did_not_check(ready: Project, ana: Person) -> None:
-    (ready.root / ".reconcile").rename(ready.root / "elsewhere")
-    assert "NOT checked here" in ready.run(*APPROVE, "--key", str(ana.key)).err
-
-
-def test_a_plan_that_its_state_did_not_sign_is_not_signed(ready: Project, ana: Person) -> None:
-    plan = ready.root / "the.plan"
-    plan.write_bytes(plan.read_bytes().replace(b"DELETE", b"POST"))
-    assert "not signed with the key of this state" in ready.run(*APPROVE, "--key", str(ana.key), code=1).err
-    assert list(ready.root.glob("*.approval")) == []
+def test_what_is_typed_next_is_for_the_plans_environment_and_names_who_is_missing(
+    project: Project, app: str, ana: Person, tmp_path: Path
+) -> None:
+    bob, root = make(tmp_path, "bob@example.com"), project.root
+    git(root, "init", "-q", "-b", "main")
+    rules = "approvals: {rules: [{when: {action: create}, from: 2}]}\n"
+    project.write(f"{rules}environments: {{prod: {{}}}}\n", "reconcile.yaml")
+    project.write(ana.line() + bob.line(), "allowed_signers")
+    project.write(".reconcile/\n*.plan*\n", ".gitignore")
+    commit(root)
+    project.write(volume(app))
+    commit(root)
+    project.env.update(ISOLATED)
+    project.run("state", "init", "--new", "--env", "prod")
+    project.run("plan", "--env", "prod", "--out", "the.plan")
+    other = project.run(*APPROVE, "--key", str(ana.key), "--env", "base", code=1)
+    assert "made for environment `prod`, but `base` is chosen" in other.err
+    first = project.run(*APPROVE, "--key", str(ana.key))
+    assert "reconcile plan --env prod --rehearse" in first.err
+    assert "1 more approval of other people is needed: reconcile approve --env prod the.plan" in first.out
+    assert "apply" not in first.out
+    second = project.run(*APPROVE, "--key", str(bob.key))
+    typed = second.out.splitlines()[-1].removeprefix("Apply it with: reconcile ")
+    assert "--env prod" in typed
+    applied = project.json(*typed.split(), "--base", "HEAD^")
+    assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +113,7 @@ def test_a_plan_that_its_state_did_not_sign_is_not_signed(ready: Project, ana: P
         (("approve", "the.plan", "--yes"), 64, "--reason"),
         (("approve", "none.plan", "--reason", "x", "--yes", "--key", "KEY"), 1, "cannot read none.plan"),
         ((*APPROVE, "--key", "none"), 1, "there is no key"),
-        ((*APPROVE, "--key", "KEY", "--env", "prod"), 1, "no environment `prod`"),
+        ((*APPROVE, "--key", "KEY", "--env", "prod"), 1, "made for environment `base`, but `prod` is chosen"),
         ((*APPROVE, "--key", "KEY", "--principal", "*"), 64, "--principal"),
         ((*APPROVE, "--key", "KEY", "--out", "reconcile.yaml"), 64, "--out"),
         (APPROVE, 1, "no ssh agent"),
@@ -201,3 +217,93 @@ def test_allowing_older_snapshots_needs_approval_though_no_call_does_it(
     project.write(volume(app) + policy % 12)
     commit(root)
     project.run("apply", "--auto-approve", "--base", "HEAD^")
+
+
+def _ours(root: Path) -> None:
+    """The change branched off before there were rules, and merges them away."""
+    git(root, "checkout", "-q", "change")
+    git(root, "merge", "-q", "-s", "ours", "-m", "merge main", "main")
+    git(root, "checkout", "-q", "main")
+    git(root, "merge", "-q", "--no-ff", "-m", "merge", "change")
+
+
+def _evil(root: Path) -> None:
+    """Only the merge commit itself takes the rules away."""
+    git(root, "merge", "-q", "--no-commit", "--no-ff", "change")
+    (root / "reconcile.yaml").unlink()
+    commit(root, "merge")
+
+
+def _emptied(root: Path) -> None:
+    """What `reconcile.yaml` is, or leads to."""
+    (root / "reconcile.yaml").write_text("")
+    (root / "manifests/old.yaml").unlink()
+    commit(root)
+
+
+def _converted(root: Path) -> None:
+    """By a program of the user's git, which the change chooses."""
+    program = root / ".git/program"
+    program.write_text(f"#!/bin/sh\n: > {root.parent / 'ran'}\n")
+    program.chmod(0o755)
+    git(root, "config", "diff.sopsdiffer.textconv", str(program))
+    (root / ".gitattributes").write_text("reconcile.yaml diff=sopsdiffer\n")
+    _emptied(root)
+
+
+def _moved_up(root: Path) -> None:
+    (root / "reconcile.yaml").write_text("manifests: [m/manifests]\n")
+    git(root, "rm", "-q", "m/reconcile.yaml", "m/manifests/old.yaml")
+    commit(root)
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings", "change"),
+    [
+        ("", SETTINGS, _ours),
+        ("", SETTINGS, _evil),
+        ("", "link", _emptied),
+        ("", SETTINGS.replace("approvals", '"approv\\x61ls"'), _emptied),
+        ("", SETTINGS, _converted),
+        ("m", SETTINGS, _moved_up),
+    ],
+)
+def test_no_history_of_a_change_takes_the_rules_of_the_last_apply_away(
+    project: Project,
+    sandbox: Sandbox,
+    app: str,
+    ana: Person,
+    folder: str,
+    settings: str,
+    change: Callable[[Path], None],
+) -> None:
+    root = project.root
+    git(root, "init", "-q", "-b", "main")
+    project.write(volume(app), f"{folder}/manifests/main.yaml".lstrip("/"))
+    project.write(volume(app, "old", rest=DELETED), f"{folder}/manifests/old.yaml".lstrip("/"))
+    (root / ".gitignore").write_text(".reconcile/\n")
+    commit(root)
+    git(root, "checkout", "-q", "-b", "change")
+    if not folder:
+        git(root, "rm", "-q", "manifests/old.yaml")
+    commit(root)
+    git(root, "checkout", "-q", "main")
+    if settings == "link":
+        project.write(SETTINGS, "c/rc.yaml")
+        (root / "reconcile.yaml").unlink()
+        (root / "reconcile.yaml").symlink_to("c/rc.yaml")
+    else:
+        (root / folder / "reconcile.yaml").write_text(settings)
+    (root / folder / "allowed_signers").write_text(ana.line())
+    if change is _evil:  # the rules came in a merge, too
+        side = git(root, "commit-tree", "-p", "HEAD", "-m", "side", "HEAD^{tree}")
+        git(root, "merge", "-q", "-s", "ours", "--no-ff", "--no-commit", side)
+    commit(root)
+    project.env |= {**ISOLATED, "RECONCILE_STATE": f"sqlite:{root / '.reconcile/state.db'}"}
+    project.run("state", "init", "--new", cwd=root / folder)
+    project.run("apply", "--auto-approve", cwd=root / folder)
+    change(root)
+    refused = project.run("apply", "--auto-approve", "--approve-delete", f"Volume/{app}/old", code=1)
+    assert "approval-needed" in refused.out + refused.err
+    assert "DELETE" not in {method for method, _ in sandbox.mutations_of(app)}
+    assert not (root.parent / "ran").exists()

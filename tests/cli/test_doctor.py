@@ -104,12 +104,12 @@ def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
 def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
-    assert outcomes(found) == {"state": "problem", "objects": "warning"}
+    assert outcomes(found) == {"state": "problem", "backups": "warning", "objects": "warning"}
     assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a new project, run `reconcile state init`" in text
+    assert "for a new project, run `reconcile state init`" in text
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_state_of_an_older_version_stays_as_it_is(calm: Project) -> None:
     before = files_below(calm.root)
     found = checks(calm, code=1)  # a call in it has no outcome
     assert found["state"]["outcome"] == "warning"
-    assert "its version is 3: the next command migrates it" in found["state"]["message"]
+    assert "the state has version 3, of an older program: `reconcile apply`" in found["state"]["message"]
     assert files_below(calm.root) == before
 
 
@@ -238,7 +238,9 @@ def test_who_holds_a_lock_is_named(project: Project) -> None:
     found = checks(project, code=0)
     assert found["lock"]["outcome"] == "warning"
     assert "`held` by " in found["lock"]["message"]
-    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held"]}]
+    assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held", "--force"]}]
+    project.run(*found["lock"]["advice"][0]["argv"][1:])
+    assert checks(project, code=0)["lock"]["outcome"] == "ok"
 
 
 def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:
@@ -258,7 +260,7 @@ def test_a_call_without_an_outcome_is_a_problem(calm: Project, real: Sandbox) ->
     real.fault("POST", "/v1/postgres", "drop_after")
     calm.apply(*calm.creating("PostgresCluster/doctored"), code=3)
     found = checks(calm, code=1)
-    assert outcomes(found) == {"open calls": "problem"}
+    assert outcomes(found) == {"open calls": "problem", "objects": "problem"}
     assert "POST /v1/postgres for PostgresCluster/doctored, sent at " in found["open calls"]["message"]
 
 
@@ -285,7 +287,7 @@ def test_outcomes_that_were_kept_beside_the_state_are_named(calm: Project) -> No
 
     in_the_state(calm, spool)
     found = checks(calm, code=0)
-    assert outcomes(found) == {"open calls": "warning"}
+    assert outcomes(found) == {"open calls": "warning", "objects": "warning"}
     (scope,) = {each["scope"] for each in calm.json("state", "list").json["records"]}
     told = f"outcomes that could not be stored are in a file beside the state; scopes: `{scope}`"
     assert found["open calls"]["message"] == told

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import USAGE, run
-from tests.cli.harness import Project, Sandbox, environment, only, serving, volume
+from tests.cli.harness import Project, Sandbox, cluster, environment, only, serving, volume
 from tests.cli.test_documents import PLAN, assert_plan
 
 DRIFT = PLAN - {"steps"} | {"unmanaged"}
@@ -218,3 +218,36 @@ def test_what_no_manifest_names_is_compared_told_and_settled(
     project.run("state", "forget", f"Volume/{app}/gone")
     assert "No drift in 4 recorded objects (3 have no manifest)." in project.run("drift").out
     assert "are as they should be" in project.run("history").out
+
+
+def test_health_and_identity_are_compared_from_the_first_apply_on(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    name = f"{app}-db"
+    project.write(volume(app) + cluster(name))
+    project.apply(*project.creating(f"PostgresCluster/{name}"))
+    (data,), (made,) = sandbox.volumes(app), sandbox.clusters(name)
+    assert project.run("drift").code == 0
+    assert project.apply().json["changes"] == []
+    sandbox.edit_volume(data["id"], state="failed")
+    sandbox.edit_cluster(made["id"], replicas=2)
+    told = project.json("drift", code=2).json
+    assert {each["code"] for each in told["diagnostics"]} == {"volume-failed", "replicas-changed"}
+    accepted = project.run("drift", "--accept", f"PostgresCluster/{name}", code=2).out
+    assert "Accepted: 1 object in the state; 1 still drifting." in accepted
+    sandbox.edit_cluster(made["id"], status="failed")
+    told = project.json("drift", code=2).json
+    assert {each["code"] for each in told["diagnostics"]} == {"volume-failed", "cluster-failed"}
+    refused = project.json("drift", "--accept", code=1).json["refused"]
+    assert {each["path"] for each in refused} == {"state", "status"}
+
+
+def test_an_open_call_is_no_quiet_world(project: Project, sandbox: Sandbox, app: str) -> None:
+    name = f"{app}-db"
+    sandbox.fault("POST", "/v1/postgres", "drop_after")
+    project.write(volume(app) + cluster(name))
+    project.apply(*project.creating(f"PostgresCluster/{name}"), code=3)
+    told = project.json("drift", code=3).json
+    assert only(told["diagnostics"])["code"] == "unknown-outcome"
+    project.run("resolve", f"PostgresCluster/{name}", "--adopt", sandbox.clusters(name)[0]["id"])
+    assert project.run("drift").code == 0

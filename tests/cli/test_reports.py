@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from reconciler.reports.formats import find_formats
+from reconciler.reports.formats import find_format, find_formats
 from tests.inprocess import Command, volume
 
 
@@ -167,3 +168,23 @@ def test_a_summary_that_cannot_be_written_fails_the_run(
     ended = reconcile("validate -o github", code=1)
     assert ended.out == "Valid: 1 resource in 1 file.\n"
     assert "cannot write the summary of the step to " in ended.err
+
+
+@pytest.mark.parametrize("options", ["-o junit", "--report junit=a.xml", "-o github"])
+def test_a_defect_of_a_format_is_told_as_an_error(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    def fails(*arguments: object) -> str:
+        raise KeyError("size_gb")
+
+    name = "github" if "github" in options else "junit"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(reconcile.root / "summary.md"))
+    broken = replace(find_formats()[name], render=fails, step_summary=fails if name == "github" else None)
+    monkeypatch.setattr(f"reconciler.reports.formats.{name}.FORMAT", broken)
+    find_format.cache_clear()
+    try:
+        ended = reconcile(f"validate {options}", code=1)
+    finally:
+        find_format.cache_clear()
+    assert f"error: a defect in the format {name}: KeyError: 'size_gb'; use another format\n" in ended.err
+    assert not (reconcile.root / "a.xml").exists()

@@ -27,13 +27,13 @@ def test_a_folder_that_was_put_back_says_so_and_makes_nothing_again(
     shutil.rmtree(project.root / ".reconcile")
     shutil.copytree(tmp_path / "kept", project.root / ".reconcile")
     refused = project.run("plan", code=1)
-    assert "committed changes are missing from the file" in refused.err
+    assert "is older than what was seen of it: it lacks" in refused.err
     assert str(home / ".local/state/reconciler") in refused.err
     assert "reconcile state restore" in refused.err
     project.run("apply", "--auto-approve", code=1)
     assert len(sandbox.volumes(app)) == 2
     told = project.run("state", "restore", "--auto-approve").out
-    assert "cannot be read" in told
+    assert "it lacks" in told
     assert project.json("state", "list").json["unclaimed"]
     adopted = project.apply()
     assert {change["address"]: change["action"] for change in adopted.json["changes"]} == {

@@ -1,26 +1,25 @@
-"""Saved plans: what was reviewed is what runs, once, and only while it is still true."""
+"""Saved plans: what was reviewed is what runs, and only while it is still true."""
 
-import dataclasses
+import shlex
+import shutil
 import stat
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.cli.main import run
 from reconciler.core.model import Resource
 from reconciler.manifests.digest import digest_resources
 from reconciler.pipeline.store import store_of
-from reconciler.planning.saved import dump_plan, load_plan
-from reconciler.secrets.fingerprint import plan_key
 from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
+from tests.revisions.repository import commit, git
 
 
 @pytest.fixture(autouse=True)
 def state(project: Project) -> None:
-    """There is one: its key signs plans."""
+    """There is one."""
     project.run("state", "init")
 
 
@@ -36,9 +35,7 @@ def test_a_saved_plan_is_private_and_runs_as_it_stands(project: Project, sandbox
     assert sandbox.volume(app)["size_gb"] == 10
 
 
-def test_the_state_is_opened_once_to_verify_the_plan_and_to_run_it(
-    project: Project, app: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_is_opened_once(project: Project, app: str, monkeypatch: pytest.MonkeyPatch) -> None:
     project.write(volume(app))
     project.run("plan", "--out", "saved.plan")
     opened = []
@@ -75,16 +72,14 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
     assert taken == [1]
 
 
-def test_a_plan_runs_once(project: Project, sandbox: Sandbox, app: str) -> None:
+def test_a_plan_that_ran_has_nothing_left_to_do(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     project.run("plan", "--out", "saved.plan")
     project.run("apply", "--plan", "saved.plan")
     with sandbox.recording() as requests:
-        again = project.run("apply", "--plan", "saved.plan", code=1)
-    assert "a plan runs once" in again.err
-    assert again.out == ""  # refused before the plan is shown
+        again = project.run("apply", "--plan", "saved.plan")
+    assert "nothing is left to do" in again.err
     assert not [request for request in requests if request[0] in MUTATIONS]
-    assert len(sandbox.volumes(app)) == 1
 
 
 def test_a_plan_is_refused_naming_the_object_that_moved(project: Project, sandbox: Sandbox, app: str) -> None:
@@ -110,20 +105,24 @@ def test_a_planned_create_is_refused_when_such_an_object_appeared(
     project.run("plan", "--out", "saved.plan")
     sandbox.make_volume(app, "data")
     refused = project.run("apply", "--plan", "saved.plan", code=1)
-    assert f"Volume/{app}/data" in refused.err
+    assert "plan-moved" in refused.err
+    assert f"`Volume/{app}/data`: the file plans create" in refused.err
+    assert "but this run plans adopt" in refused.err
     assert len(sandbox.volumes(app)) == 1
 
 
-def test_a_plan_is_refused_when_somebody_else_applied_meanwhile(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
+def test_two_files_run_one_after_another(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
-    project.run("plan", "--out", "saved.plan")
-    project.apply()
-    sandbox_volumes = sandbox.volumes(app)
-    refused = project.run("apply", "--plan", "saved.plan", code=1)
-    assert f"Volume/{app}/data" in refused.err
-    assert sandbox.volumes(app) == sandbox_volumes
+    project.run("plan", "--out", "first.plan")
+    project.write(volume(app) + volume(app, "logs"))
+    project.run("plan", "--out", "second.plan")
+    first = project.json("apply", "--plan", "first.plan")
+    assert first.outcomes() == {f"Volume/{app}/data#create": "done"}
+    left = [each["code"] for each in first.json["diagnostics"]]
+    assert left == ["not-in-plan"]
+    second = project.json("apply", "--plan", "second.plan")
+    assert second.outcomes() == {f"Volume/{app}/logs#create": "done"}
+    assert len(sandbox.volumes(app)) == 2
 
 
 def test_a_saved_create_is_refused_while_another_ones_outcome_is_unknown(
@@ -164,16 +163,41 @@ def test_a_saved_plan_runs_from_another_directory_of_the_project(
     assert "the-password" not in (project.root / "saved.plan").read_text()
 
 
-def test_a_plan_of_one_state_does_not_run_on_another(project: Project, sandbox: Sandbox, app: str) -> None:
+def test_a_plan_made_for_another_place_does_not_run(project: Project, sandbox: Sandbox, app: str) -> None:
+    git(project.root, "init", "-q", "-b", "main")
     project.write(volume(app))
-    project.apply()
-    project.write(volume(app) + volume(app, "more"))
-    project.run("plan", "--out", "saved.plan")
+    project.write(".reconcile/\n*.plan\n*.db*\n", ".gitignore")
+    commit(project.root)
     project.run("state", "init", "--state", "sqlite:other.db")
-    refused = project.run("apply", "--plan", "saved.plan", "--state", "sqlite:other.db", code=1)
-    assert "another state" in refused.err
-    assert refused.out == ""
-    assert len(sandbox.volumes(app)) == 1
+    for made, given, says in (
+        ((), ("--state", "sqlite:other.db"), "for the state"),
+        (("manifests",), (), "for the paths manifests, not of the settings"),
+        ((), ("manifests",), "for the paths of the settings, not manifests"),
+        (("--ref", "main"), (), "for the revision main, not of the working tree"),
+    ):
+        project.run("plan", *made, "--out", "saved.plan")
+        refused = project.json("apply", "--plan", "saved.plan", *given, code=1)
+        (problem,) = refused.json["diagnostics"]
+        assert problem["code"] == "plan-moved"
+        assert says in problem["message"]
+    platform = {"RECONCILE_BASE_URL": "http://127.0.0.1:9"}
+    refused = project.json("apply", "--plan", "saved.plan", "--ref", "main", code=1, env=platform)
+    assert "for the platform" in refused.json["diagnostics"][0]["message"]
+    assert sandbox.volumes(app) == []
+
+
+@pytest.mark.parametrize("made", [("manifests/all.yaml",), ("--ref", "main"), ("--ref", "main", "manifests")])
+def test_the_printed_command_runs_the_plan_as_it_was_made(
+    project: Project, sandbox: Sandbox, app: str, made: Sequence[str]
+) -> None:
+    git(project.root, "init", "-q", "-b", "main")
+    project.write(volume(app), "manifests/all.yaml")
+    project.write(".reconcile/\n*.plan\n", ".gitignore")
+    commit(project.root)
+    told = project.run("plan", *made, "--out", "saved.plan").err
+    typed = shlex.split(next(line for line in told.splitlines() if "Saved the plan" in line))
+    done = project.json(*typed[typed.index("reconcile") + 1 :])
+    assert done.outcomes() == {f"Volume/{app}/data#create": "done"}
 
 
 def test_a_plan_with_errors_is_not_saved(project: Project, sandbox: Sandbox, app: str) -> None:
@@ -218,65 +242,41 @@ def test_a_damaged_plan_file_is_refused(project: Project, sandbox: Sandbox, app:
     assert "not JSON" in project.run("apply", "--plan", "saved.plan", code=1).err
 
 
-def test_without_a_state_no_plan_is_saved_and_none_runs(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.run("plan", "--out", "saved.plan")
-    refused = project.run("plan", "--out", "other.plan", "--state", "sqlite:none.db", code=1)
-    assert "there is no state" in refused.err
-    assert "reconcile state init" in refused.err
-    assert not (project.root / "other.plan").exists()
-    assert not (project.root / "none.db.key").exists()
-    assert (
-        "there is no state"
-        in project.run("apply", "--plan", "saved.plan", "--state", "sqlite:none.db", code=1).err
-    )
-
-
-def test_a_forged_plan_is_refused_before_anything_is_read(
+def test_a_plan_without_a_state_is_saved_and_does_not_run(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
     project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    project.run("plan", "--out", "saved.plan")
-    saved = project.root / "saved.plan"
-    saved.write_text(saved.read_text().replace('"PUT"', '"DELETE"').replace("/extend", ""))
-    with sandbox.recording() as requests:
-        refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
-    assert "not signed with the key of this state" in refused.err
-    assert requests == []
-    assert sandbox.volume(app)["state"] == "created"
+    project.run("plan", "--out", "saved.plan", "--state", "sqlite:none.db")
+    assert not (project.root / "none.db").exists()
+    other = project.run("apply", "--plan", "saved.plan", "--state", "sqlite:none.db", code=1)
+    assert "there is no state" in other.err
+    assert "for the state that did not exist" in project.run("apply", "--plan", "saved.plan", code=1).err
 
 
-def test_a_plan_that_was_signed_by_a_forger_sends_no_variable_that_the_manifest_does_not_name(
-    project: Project, sandbox: Sandbox, app: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The key proves where a plan was made, no more: whoever has it still sends only what is declared."""
-    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
-    environment = {"SHOP_PASSWORD": "declared", "DEPLOY_KEY": "of the apply job"}
-    project.run("plan", "--out", "saved.plan", env=environment)
-    saved = project.root / "saved.plan"
-    key = plan_key((project.root / ".reconcile/state.db.key").read_bytes())
-    plan = load_plan(saved.read_bytes(), key)
-    (step,) = plan.steps
-    body = {"value": replace(step.call.body["value"], name="DEPLOY_KEY")}  # type: ignore[index]
-    forged = replace(step, call=dataclasses.replace(step.call, body=body))
-    saved.write_bytes(dump_plan(replace(plan, steps=(forged,)), key))
-    with sandbox.recording() as requests:
-        refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1, env=environment)
-    assert "foreign-call" in refused.err
-    assert not [request for request in requests if request[0] in MUTATIONS]
-
-
-def test_the_key_of_plans_goes_where_the_state_goes(project: Project, sandbox: Sandbox, app: str) -> None:
+def test_a_forged_plan_sends_nothing(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     project.apply()
     project.write(volume(app, spec="region: ams, size_gb: 20"))
     project.run("plan", "--out", "saved.plan")
-    project.run("state", "backup", "copy.db")
-    for file in (project.root / ".reconcile").glob("state.db*"):
-        if file.is_file():
-            file.unlink()
-    project.run("state", "restore", "copy.db", "--auto-approve")
-    applied = project.json("apply", "--plan", "saved.plan")
-    assert applied.outcomes() == {f"Volume/{app}/data#extend": "done"}
+    saved = project.root / "saved.plan"
+    for old, new in (('"size_gb": 20', '"size_gb": 500'), ('"PUT"', '"DELETE"'), (f"/{app}/", "/other/")):
+        text = saved.read_text()
+        assert old in text
+        (project.root / "forged.plan").write_text(text.replace(old, new))
+        with sandbox.recording() as requests:
+            refused = project.json("apply", "--plan", "forged.plan", "--auto-approve", code=1)
+        assert {each["code"] for each in refused.json["diagnostics"]} == {"plan-moved"}
+        assert not [request for request in requests if request[0] in MUTATIONS]
+
+
+def test_an_older_format_is_refused_before_the_state_is_opened(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.run("plan", "--out", "saved.plan")
+    saved = project.root / "saved.plan"
+    saved.write_text(saved.read_text().replace("reconciler-plan-8", "reconciler-plan-7"))
+    shutil.rmtree(project.root / ".reconcile")
+    (project.root / ".reconcile").write_text("not a state")
+    refused = project.run("apply", "--plan", "saved.plan", "--auto-approve", code=1)
+    assert "it has the format reconciler-plan-7" in refused.err

@@ -76,7 +76,10 @@ def test_what_one_runner_made_the_next_one_knows(team: Project, elsewhere: Path)
     assert "No drift" in other.run("drift").out
     assert len(other.json("state", "list").json["records"]) == 1
     assert other.run("state", "doctor").out.splitlines()[-1].startswith("state: verified, 1 record")
-    assert "0 problems" in other.run("doctor", code=None).out
+    examined = other.run("doctor", code=None).out
+    assert "0 problems" in examined
+    assert "backups" in examined
+    assert "cannot be seen from here: look at the database's own backups" in examined
     assert not list((other.root / ".reconcile").glob("*.db*"))
 
 

@@ -1,6 +1,7 @@
 """`reconcile state`: what a person does about the record, its holder and its file."""
 
 import getpass
+import json
 import os
 import shlex
 import shutil
@@ -22,6 +23,7 @@ from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
 from tests.cli.test_terminal import on_a_terminal
+from tests.state.test_files import execute
 from tests.state.test_migrations import left_by
 
 
@@ -80,15 +82,54 @@ def test_init_creates_the_state_once_and_says_where(project: Project) -> None:
     assert "exists already" in project.run("state", "init").out
 
 
-def test_a_migration_says_what_it_did_and_where_the_copy_is(project: Project) -> None:
+def older_state(project: Project) -> None:
+    """One of version 1, without its open call: nothing of that can be read."""
     shutil.rmtree(project.root / ".reconcile")
-    left_by(3, state_file(project))
-    shown = project.run("state", "list")
-    (copy,) = backups.folder(state_file(project)).glob("version-3-*.db")
-    told = f"migrated from version 3 to {schema.VERSION}; a copy of version 3 is {copy}"
+    left_by(1, state_file(project))
+    for change in ("DELETE FROM open_intents", "DELETE FROM journal WHERE seq > 5"):
+        execute(state_file(project), change)
+
+
+def test_no_verb_that_only_looks_migrates_a_state(project: Project, app: str) -> None:
+    older_state(project)
+    before = state_file(project).read_bytes()
+    project.write(volume(app))
+    project.write("not a plan", "old.plan")
+    for verb in (
+        ["plan"],
+        ["drift"],
+        ["show", "Volume/shop/data"],
+        ["history"],
+        ["doctor"],
+        ["state", "list"],
+        ["state", "doctor"],
+        ["state", "init"],
+        ["apply", "--plan", "old.plan", "--auto-approve"],
+    ):
+        told = " ".join(project.run(*verb, code=None).err.split())
+        assert state_file(project).read_bytes() == before, verb
+        if verb[0] in {"plan", "drift", "history"}:
+            assert "the state has version 1, of an older program: `reconcile apply`" in told
+    assert not backups.folder(state_file(project)).exists()
+
+
+@pytest.mark.parametrize("verb", [["apply", "--auto-approve"], ["state", "migrate"]])
+def test_a_migration_says_what_it_did_and_how_to_go_back(project: Project, verb: list[str]) -> None:
+    older_state(project)
+    older = state_file(project).read_bytes()
+    shown = project.run(*verb, code=None)
+    (copy,) = backups.folder(state_file(project)).glob("version-1-*.db")
+    told = f"migrated from version 1 to {schema.VERSION}; a copy of version 1 is {copy}: to go back"
     assert told in " ".join(shown.err.split())
-    assert "Volume/shop/data" in shown.out
+    assert project.run("state", "migrate").out == "sqlite:.reconcile/state.db: has the newest version\n"
+    assert "Volume/shop/data" in project.run("state", "list").out
     assert "migrated" not in project.run("state", "list").err
+    for name in ("state.db", "state.db.key"):
+        shutil.copy(
+            copy.with_name(copy.name + name.removeprefix("state.db")), project.root / ".reconcile" / name
+        )
+    assert len(state_file(project).read_bytes()) == len(older)
+    assert "the state has version 1" in project.run("plan", code=None).err
 
 
 def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project, app: str) -> None:
@@ -99,6 +140,10 @@ def test_a_moved_record_needs_only_its_new_name_in_the_manifest(applied: Project
     plan = applied.json("plan").json
     assert plan["steps"] == []
     assert applied.json("state", "show", f"Volume/{app}/files").json["record"]["id"] == id
+    lines = applied.run("state", "show", f"Volume/{app}/files").out.splitlines()
+    shown = dict(line.split(": ", 1) for line in lines)
+    assert json.loads(shown["applied"])["size_gb"] == 10
+    assert shown["inferred"] == "false"
 
 
 def test_a_move_that_would_confuse_two_objects_is_refused(applied: Project, app: str) -> None:
@@ -305,7 +350,9 @@ def test_what_a_restore_lost_is_asked_about_before_a_cluster_is_made(
     adopted = cluster(f"db-{app}").replace(f"name: db-{app}", f"name: db-{app}, id: {id}")
     project.write(volume(app) + adopted)
     assert "state-incomplete" in {item["code"] for item in project.apply().json["diagnostics"]}
-    assert "lost-rows: " in project.run("state", "list").err
+    listed = project.run("state", "list").err
+    assert "lost-rows: " in listed
+    assert "metadata.id" not in listed
     project.run("state", "forget", "--unclaimed", "lost-rows")
     assert project.apply().json["diagnostics"] == []
     assert len(sandbox.clusters(f"db-{app}")) == 1

@@ -1,11 +1,16 @@
 """Deleting a volume: approved, sent once where once is enough, and gone before it counts as done."""
 
+import dataclasses
+from collections.abc import Sequence
+
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
-from tests.execution.stage import Stage, cluster, outcomes, volume
+from reconciler.pipeline.apply import run_plan
+from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +153,34 @@ async def test_while_no_read_answers_a_404_leaves_a_deletion_open(stage: Stage) 
     stage.fault(method="GET", path=ONE, action="status", status=403, times=None)
     assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: "unknown"}
     assert Address.parse(ADDRESS) in (await stage.store.load()).records
+
+
+@pytest.mark.parametrize(
+    ("approved", "path", "why"),
+    [
+        ((), None, "was not approved"),
+        ((ADDRESS,), "/v1/apps/shop/volumes/vol_other", "is not about the recorded object"),
+        ((ADDRESS,), "/v1/apps/shop/volumes", "is not about the recorded object"),
+    ],
+)
+async def test_before_it_is_sent_a_delete_is_that_of_the_recorded_and_approved_id(
+    stage: Stage, approved: Sequence[str], path: str | None, why: str
+) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    found = await plan(stage, "")
+    (step,) = found.steps
+    step = replace(step, call=dataclasses.replace(step.call, path=path or step.call.path))
+    applied = await run_plan(stage.project(), replace(found, steps=(step,)), approved_deletes=approved)
+    assert [why in each.error for each in applied.results] == [True]
+    assert "DELETE" not in stage.line.mutations
+
+
+async def test_before_it_is_sent_a_change_is_that_of_the_recorded_id(stage: Stage) -> None:
+    await stage.apply(volume())
+    found = await plan(stage, volume(spec="region: ams, size_gb: 20"))
+    (step,) = found.steps
+    path = "/v1/apps/shop/volumes/vol_other/extend"
+    step = replace(step, call=dataclasses.replace(step.call, path=path))
+    applied = await run_plan(stage.project(), replace(found, steps=(step,)), approved_deletes=())
+    assert "is not about the recorded object" in applied.results[0].error
+    assert stage.line.mutations == ["POST"]

@@ -7,7 +7,6 @@ from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address
@@ -15,10 +14,9 @@ from reconciler.core.steps import Call, Step
 from reconciler.drift.find import find_drift
 from reconciler.execution.recorder import Recorder
 from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import Applied, PlanRefused, apply, run_plan
+from reconciler.pipeline.apply import Applied, PlanRefused, apply
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.records import forget
 from reconciler.secrets.sensitive import Sensitive
@@ -234,6 +232,20 @@ async def test_a_secret_that_was_set_by_hand_is_not_overwritten(stage: Stage) ->
     assert "config.KEY" in (await stage.record("Extension/shop/db")).applied
 
 
+@pytest.mark.parametrize("key", ["LD_PRELOAD", "NEW_KEY", "KEY"])
+async def test_an_ignored_key_stops_nothing_and_is_named_in_the_plan(stage: Stage, key: str) -> None:
+    """One that is never set, one that `config_keys` does not name, one that was set by hand."""
+    stage.capabilities = frozenset({"secrets.list"})
+    stage.call("POST", "/v1/apps/shop/secrets/KEY", {"value": "by hand"})
+    before = stage.call("GET", "/v1/apps/shop/secrets", None)
+    ignored = with_keys(f"[OTHER], config_ignore: ['{key[:2]}*', X]")
+    done = await applied_with(stage, Acme(stage.time, key=key), ignored)
+    assert set(outcomes(done).values()) == {"done"}
+    assert stage.call("GET", "/v1/apps/shop/secrets", None) == before
+    (change,) = done.plan.changes
+    assert f"ignored in its config: {key[:2]}*, X" in change.reason
+
+
 async def test_what_an_extension_has_set_it_may_set_again(stage: Stage) -> None:
     stage.capabilities = frozenset({"secrets.list"})
     acme = Acme(stage.time)
@@ -252,21 +264,3 @@ async def test_a_list_that_cannot_be_read_leaves_the_secrets_unset(stage: Stage)
     refused = await applied_with(stage, acme)
     assert outcomes(refused)["Extension/shop/db#secrets"] == "failed"
     assert "POST /v1/apps/shop/secrets/KEY" not in stage.line.mutations
-
-
-@pytest.mark.parametrize("keys", ["[L*]", "[OTHER]"])
-async def test_a_saved_plan_does_not_say_which_keys_may_be_set(stage: Stage, keys: str) -> None:
-    """The provider's key would change how programs run, or is none that the manifest names."""
-    acme = Acme(stage.time, key="LD_PRELOAD")
-    desired = Desired(loaded(stage, with_keys(keys)))
-    project = project_with(stage, acme)
-    plan = await make_plan(project, desired)
-    steps = [
-        replace(step, for_each=replace(step.for_each, allowed="", never="")) if step.for_each else step
-        for step in plan.steps
-    ]
-    forged = replace(plan, steps=tuple(steps))
-    done = await run_plan(project, forged, approved_deletes=(), resources=desired.by_address)
-    assert outcomes(done)["Extension/shop/db#secrets"] == "failed"
-    assert "is not a call of `Extension/shop/db`" in done.results[-1].error
-    assert not [call for call in stage.line.mutations if "secrets" in call]

@@ -314,3 +314,33 @@ async def test_an_apply_that_another_one_overtook_while_it_planned_says_who_work
         with pytest.raises(Locked):
             await stage.apply(volume())
         group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_the_loser_of_two_first_applies_is_told_of_the_other_run_or_plans_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    other = list[str]()
+
+    async def before_another(*arguments: Any, **more: Any) -> Plan:
+        made = await make_plan(*arguments, **more)
+        if not other:
+            other.append("")
+            await stage.apply(volume())
+        return made
+
+    monkeypatch.setattr(pipeline, "make_plan", before_another)
+    stage.lock_timeout_s = 10.0 if waits else 0.0
+    if waits:
+        assert (await stage.apply(volume())).results == ()
+    else:
+        with pytest.raises(Locked, match="another run has changed `shop` since this one planned"):
+            await stage.apply(volume())
+    assert stage.line.mutations == ["POST"]
+
+
+async def test_a_lock_of_who_did_not_send_an_open_call_does_not_hide_the_question(stage: Stage) -> None:
+    await left_open(stage, volume(), "POST")
+    await stage.store.lease(["shop"], "ana@host, rekeying")
+    beside = await plan(stage, volume())
+    assert [item.code for item in beside.diagnostics] == ["unknown-outcome"]

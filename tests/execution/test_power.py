@@ -381,8 +381,7 @@ async def test_a_saved_settlement_does_not_hide_what_became_owed_since(stage: St
     assert reviewed.owed == ()
     make_machine(stage, state="started")
     await stage.apply(volume(spec="region: ams, size_gb: 30"))
-    with pytest.raises(Refused, match="the plan is stale"):
-        await run_saved(stage.project(), Desired(()), reviewed, ())
+    assert (await run_saved(stage.project(), Desired(()), reviewed, ())).results == ()
     assert (await stage.record()).obligations
 
 

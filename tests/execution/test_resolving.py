@@ -9,7 +9,7 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.records import move
 from reconciler.pipeline.resolve import confirm_inferred, resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
-from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, outcomes, plan, volume
+from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, loaded, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -55,8 +55,8 @@ async def test_an_object_that_was_recorded_elsewhere_since_is_not_adopted(stage:
     assert [change.action for change in planned.changes] == ["adopt"]
     await recorded(stage, "Volume/blog/posts", made)
     with pytest.raises(Refused) as refused:
-        await run_saved(stage.project(), Desired(()), planned, ())
-    assert "is recorded as `Volume/blog/posts` now" in refused.value.diagnostics[0].message
+        await run_saved(stage.project(), Desired(loaded(stage, volume())), planned, ())
+    assert {"adopt-conflict", "plan-moved"} <= {each.code for each in refused.value.diagnostics}
     assert set((await stage.store.load()).records) == {Address.parse("Volume/blog/posts")}
 
 

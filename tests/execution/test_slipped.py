@@ -2,12 +2,11 @@
 
 import pytest
 
-from reconciler.core.errors import Refused, StoreError
+from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.pipeline.apply import run_plan
 from reconciler.state.passing import Passing
 from reconciler.state.store import Lease
-from tests.execution.stage import SETTLE_S, Stage, left_open, outcomes, plan, volume
+from tests.execution.stage import SETTLE_S, Stage, left_open, outcomes, volume
 from tests.state.doubles import spooling
 
 pytestmark = pytest.mark.anyio
@@ -52,14 +51,6 @@ async def test_an_app_that_is_not_found_does_not_mean_that_its_volume_is_gone(st
     assert "done" not in outcomes(applied).values()
     assert Address.parse(ADDRESS) in (await stage.store.load()).records
     assert [each["state"] for each in stage.volumes()] == ["created"]
-
-
-async def test_a_plan_runs_once(stage: Stage) -> None:
-    once = await plan(stage, volume())
-    await run_plan(stage.project(), once, approved_deletes=())
-    with pytest.raises(Refused, match="already applied: a plan runs once"):
-        await run_plan(stage.project(), once, approved_deletes=())
-    assert stage.line.mutations == ["POST"]
 
 
 class LostBefore(Passing):

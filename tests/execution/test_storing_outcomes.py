@@ -113,3 +113,26 @@ async def test_an_outcome_that_stays_unknown_in_the_state_sends_nothing_more(
     assert outcomes(applied) == {FIRST: "unknown", SECOND: "skipped"}
     assert stage.line.mutations == ["POST"]
     assert await stage.open_steps() == [FIRST]
+
+
+async def test_one_outage_of_the_store_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, sent = stage.store.commit, anyio.Event()
+
+    async def out_of_order(lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
+        if entries[0].event is Event.DONE:
+            with anyio.move_on_after(_PATIENCE_S):
+                await sent.wait()
+            raise StoreError("the store cannot be reached")
+        stored = await commit(lease, entries, *changes)
+        if entries[0].step == "Volume/shop/v3#create":
+            sent.set()
+        return stored
+
+    monkeypatch.setattr(stage.store, "commit", out_of_order)
+    applied = await stage.apply("".join(volume(f"v{number}") for number in range(4)))
+    errors = [result.error for result in applied.results]
+    said = [error for error in errors if error.startswith("the outcome of the call is yes (vol_")]
+    first, *others = sorted(said, key=len, reverse=True)
+    assert "but the state cannot be written: the store cannot be reached" in first
+    assert others
+    assert all(error.endswith("): written to the same file") for error in others)

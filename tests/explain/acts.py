@@ -13,10 +13,8 @@ from typing import Any
 import anyio
 import click
 import pytest
-from msgspec import structs
 
-from reconciler.approvals.judging import Signers
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Rule, Signers
 from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
@@ -24,16 +22,14 @@ from reconciler.cli.output import FORMAT
 from reconciler.cli.signals import Interrupted
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.digest import Digest
 from reconciler.core.errors import ManifestError, Refused, StateMoved
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.state_url import DEFAULT_URL
-from reconciler.core.steps import ManifestSet, Plan
+from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
-from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
-from reconciler.pipeline.authority import Authority
-from reconciler.pipeline.create_approvals import Everything
+from reconciler.pipeline.apply import apply
+from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.judge_approvals import Given
@@ -43,8 +39,8 @@ from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
-from tests.execution.stage import Stage
+from reconciler.state.store import LOST_ROWS, REMEMBERED, WHOLE_STATE, Event, JournalEntry, State
+from tests.execution.stage import Stage, loaded
 from tests.explain import encrypted, projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
@@ -157,51 +153,67 @@ def of_document(work: Callable[[], int]) -> Sequence[Diagnostic]:
 # --- what an apply says ---
 
 
-def apply_of(
-    code: str, change: Mapping[str, Any] = {}, forged: Callable[[Plan], Plan] = lambda plan: plan
-) -> Act:
-    """What the apply of a saved plan refuses, when `change` of the situation came after the plan.
-
-    `forged`: what somebody made of the plan.
-    """
+def apply_of(code: str, meanwhile: Mapping[str, Any] = {}) -> Act:
+    """What an apply refuses. `meanwhile`: what the platform answers once the plan is approved."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         case = {"manifests": manifest, **(situation(code) or {})}
-        plan = play(case, folder).plan
-        assert plan is not None
-        after = {**case, **change}
-        (folder / MANIFEST).write_text(after["manifests"], encoding="utf-8")
-        policies = load([str(folder / MANIFEST)], root=folder).policies
-        platform = LivePlatform(after.get("live", {}), datetime.fromisoformat(NOW))
-        project = project_of(after, folder, policies, platform)
-        store = spooling(
-            Unwritable(holding(anyio.run(project.store.load), project.clock)), project.clock, folder
-        )
         (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
-        creates = () if code == "create-not-approved" else Everything()
+        loaded = load([str(folder / MANIFEST)], root=folder)
+        platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
+        project = project_of(case, folder, loaded.policies, platform)
+        state = anyio.run(project.store.load)
+        project = replace(
+            project, store=spooling(Unwritable(holding(state, project.clock)), project.clock, folder)
+        )
+
+        def approve(plan: Plan) -> bool:
+            platform.live = {**case["live"], **meanwhile}
+            return True
+
         with pytest.raises(Refused) as refused:
-            anyio.run(run_saved, replace(project, store=store), Desired(()), forged(plan), (), creates)
+            anyio.run(partial(apply, project, Desired(loaded.resources), approve=approve))
         return refused.value.diagnostics
 
     return act
 
 
-def of_other_manifests(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-    """What the apply of a saved plan refuses when a volume has another size since."""
-    case: Mapping[str, Any] = {"manifests": manifest}
-    platform = LivePlatform({}, datetime.fromisoformat(NOW))
+def saved_before(then: Callable[[str], str] = str, *, times: int = 1) -> Act:
+    """What the apply of a saved plan says, the last of `times`, when the manifests have become `then`."""
+
+    def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+        async def work() -> Sequence[Diagnostic]:
+            stage = Stage(folder)
+            try:
+                plan = await make_plan(stage.project(), Desired(loaded(stage, manifest)))
+                desired = Desired(loaded(stage, then(manifest)))
+                told = [await run_saved(stage.project(), desired, plan, ()) for _ in range(times)]
+            except Refused as refused:
+                return refused.diagnostics
+            finally:
+                await stage.close()
+            return told[-1].plan.diagnostics
+
+        return anyio.run(work)
+
+    return act
+
+
+def plan_beside_older_objects(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What a plan says while a list shows an object from before the state."""
+    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+    loaded = load([str(folder / MANIFEST)], root=folder)
+    older = {"id": "vol_older", "name": "other", "state": "created", "created_at": "2026-04-01T00:00:00Z"}
+    case: dict[str, Any] = {"live": {"/v1/apps/shop/volumes": [older]}}
+    platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
+    made_at = datetime(2026, 5, 1, tzinfo=UTC)
+    made = StateRecord(
+        Address(REMEMBERED, "made"), "", WHOLE_STATE, {"at": made_at.isoformat()}, Lifecycle(), made_at
+    )
+    state = State("lineage-1", {made.address: made}, (), frozenset(), serials={WHOLE_STATE: 1})
     project = project_of(case, folder, (), platform)
-
-    def desired(text: str) -> Desired:
-        (folder / MANIFEST).write_text(text, encoding="utf-8")
-        resources = load([str(folder / MANIFEST)], root=folder).resources
-        return Desired(resources, manifests=ManifestSet(digest=Digest(partial(digest_resources, resources))))
-
-    plan = anyio.run(make_plan, project, desired(manifest))
-    with pytest.raises(Refused) as refused:
-        anyio.run(run_saved, project, desired(manifest.replace("size_gb: 10", "size_gb: 20")), plan, ())
-    assert platform.unexpected == ["GET /v1/apps/shop/volumes"]
-    return refused.value.diagnostics
+    project = replace(project, store=read_only(state, project.clock, folder))
+    return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
 
 
 def of_unclaimed(id: str, because: str) -> Act:
@@ -238,7 +250,7 @@ def apply_with(code: str, *approvals: Approval) -> Act:
         platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(NOW))
         project = project_of(case, folder, (), platform)
         rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
-        authority = Authority((rule,), Signers(b"", "`allowed_signers` at main"))
+        authority = Authority(Said((rule,), (Signers("eva", "`allowed_signers`"),)))
         project = replace(project, authority=authority)
         given = Given(approvals)
         with pytest.raises(Refused) as refused:
@@ -248,11 +260,23 @@ def apply_with(code: str, *approvals: Approval) -> Act:
     return act
 
 
-def sent_to_another_app(plan: Plan) -> Plan:
-    (step,) = plan.steps
-    return structs.replace(
-        plan, steps=(structs.replace(step, call=replace(step.call, path="/v1/apps/prod/volumes")),)
-    )
+def apply_by_fewer(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What an apply says whose rule asks one person, after one whose rule asked two."""
+
+    async def work() -> Sequence[Diagnostic]:
+        stage = Stage(folder)
+        found: Sequence[Diagnostic] = ()
+        try:
+            for people in (2, 1):
+                rule = Rule.model_validate({"when": {"action": "delete"}, "from": people})
+                project = replace(stage.project(), authority=Authority(Said((rule,))))
+                desired = Desired(load(["-"], root=folder, stdin=manifest.encode).resources)
+                found = (await apply(project, desired, approve=lambda plan: True)).plan.diagnostics
+        finally:
+            await stage.close()
+        return found
+
+    return anyio.run(work)
 
 
 def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
@@ -319,15 +343,6 @@ def plan_while(**fault: Any) -> Act:
     return act
 
 
-PROVIDER = """\
-apiVersion: reconciler/v1
-kind: ExtensionProvider
-metadata: {name: db}
-spec:
-  base_url: https://other.example.com
-  signing_secret_from: {env: DB_PROVIDER_SECRET}
-"""
-
 SAID_FOR_PROD = Statement(
     plan="a" * 64,
     rehearsal="",
@@ -354,28 +369,26 @@ ACTS: dict[str, Act] = {
     "empty-file": of_bytes(b"# data.yaml: moved to volumes.yaml\n"),
     "failed": plan_without_settings,
     "file-too-large": of_bytes(b"-- dump\n" * (1 << 20)),
-    "foreign-call": apply_of("foreign-call", forged=sent_to_another_app),
     "interrupted": interrupted_apply,
     "line-too-long": of_bytes(b"[" + b"data, " * 200_000 + b"]"),
     "missing-path": of_path("manifest"),
     "moved": apply_of(
         "moved",
-        {
-            "live": {
-                "/v1/apps/shop/volumes": [{"id": "vol_2", "name": "data", "state": "created", "size_gb": 10}]
-            }
-        },
+        {"/v1/apps/shop/volumes": [{"id": "vol_2", "name": "data", "state": "created", "size_gb": 10}]},
     ),
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "older-objects": plan_beside_older_objects,
     "other-state": list_of_another_state,
     "other-platform": plan_of_another_platform,
-    "plan-of-other-manifests": of_other_manifests,
+    "plan-moved": saved_before(lambda manifest: manifest.replace("size_gb: 10", "size_gb: 20")),
+    "not-in-plan": saved_before(lambda text: f"{text}---\n{text.replace('name: data', 'name: logs')}"),
+    "allowed-difference": saved_before(times=2),
     "perhaps-other-state": plan_in_the_state_of_others,
     "platform-down": plan_while(action="status", status=503),
-    "provider-moved": apply_of("provider-moved", {"manifests": PROVIDER}),
     "rate-limited": apply_while(action="rate_limited", retry_after=20),
     "reserved-environment": settings,
+    "rules-loosened": apply_by_fewer,
     "state-missing": of_drift_without_a_state,
     "state-moved": state_that_has_moved,
     "state-incomplete": of_unclaimed(LOST_ROWS, "the journal from 10:00 to 11:00 could not be read"),
@@ -385,7 +398,6 @@ ACTS: dict[str, Act] = {
     "too-large": of_bytes((VOLUME % "data").encode() + b"---" + b"\n- 1" * 20_001),
     "too-many-problems": of_bytes("---\n".join([VOLUME.replace(", app: shop", "") % "data"] * 101).encode()),
     "unclaimed-object": of_unclaimed("vol_7", "its answer came after the call was settled"),
-    "unknown-provider": apply_of("unknown-provider", {"manifests": VOLUME % "other"}),
     "unreadable-file": of_path("/dev/null"),
     "wait-unanswered": apply_while(method="GET", path="/v1/postgres/*", action="status", status=503),
 }

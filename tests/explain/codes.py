@@ -1,7 +1,8 @@
 """The codes of all diagnostics that the product can give, read from its source.
 
 A code is the first argument of `error`, `warning` or `Diagnostic`; or of a name that stands for one of them;
-or it is handed to a function that hands it on. Nothing is run: a code counts that no test reaches.
+or it is handed to a function that hands it on; or the second one of `Watched`, which kinds declare. Nothing
+is run: a code counts that no test reaches.
 """
 
 import ast
@@ -52,7 +53,7 @@ def _constants(trees: list[ast.Module]) -> dict[str, str]:
 def _codes(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[tuple[int, str | None]]:
     assigned = _assigned(tree)
     stand_ins = {name for name, value in assigned if _names(value) & MAKERS}
-    places = dict.fromkeys(MAKERS | stand_ins, 0)
+    places = dict.fromkeys(MAKERS | stand_ins, 0) | {"Watched": 1}
     handed_on: set[ast.Call] = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
@@ -72,6 +73,8 @@ def _codes(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[tuple[int
             yield call.lineno, code.value if isinstance(code.value, str) else None
         elif isinstance(code, ast.Name) and code.id in constants:
             yield call.lineno, constants[code.id]
+        elif isinstance(code, ast.Attribute) and code.attr == "code":
+            continue  # what a kind declares
         else:
             # `report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")`
             values = [value for name, value in assigned if isinstance(code, ast.Name) and name == code.id]

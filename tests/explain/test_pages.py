@@ -1,10 +1,12 @@
 """Every code has a page, every page a code, and every page shows what the product prints."""
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from reconciler.cli.main import USAGE, run
 from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes
 from tests.explain.acts import ACTS
@@ -52,3 +54,30 @@ def test_a_page_shows_what_is_printed(code: str, tmp_path: Path) -> None:
     assert printed(about, tmp_path) == page.block("text")
     others = {item.code for item in told if item.severity is not Severity.INFO}
     assert others - {code} == also_told(code)
+
+
+_FILLED_IN = {"FILE": "backup", "ADDRESS": "Volume/shop/data"}  # what a person has to know
+
+
+class _Terminal(StringIO):
+    """A person who answers nothing."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@each_page
+def test_each_command_that_is_advised_is_one_that_can_be_typed(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the situation's own folder; what it needs of a platform or of another state is not there."""
+    advised = {command.argv for item in diagnostics_of(read_page(code), tmp_path) for command in item.advice}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", _Terminal())
+    for name in ("RECONCILE_BASE_URL", "RECONCILE_STATE", "RECONCILE_ENV", "RECONCILE_UNTRUSTED"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "backup").touch()
+    capsys.readouterr()
+    for argv in sorted(advised):
+        ended = run([_FILLED_IN.get(word, word) for word in argv[1:]])
+        assert ended != USAGE, f"{' '.join(argv)}: {capsys.readouterr().err}"

@@ -18,7 +18,7 @@ from reconciler.planning.saved import dump_plan
 from reconciler.reports.graph import graph_document, label, render_mermaid, render_text
 from reconciler.reports.layout import CHARACTER, Box, lay_out
 from reconciler.reports.svg import render_svg
-from tests.planning.plans import PLAN_KEY, plan_of
+from tests.planning.plans import plan_of
 
 HERE = Path(__file__).parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -168,7 +168,7 @@ def test_the_verb_needs_manifests_alone(
 
 def test_a_saved_plan_is_drawn_as_its_steps(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_of("kinds/volume/fork_of_a_new_volume_waits_for_its_id")
-    (project / "the.plan").write_bytes(dump_plan(plan, PLAN_KEY))
+    (project / "the.plan").write_bytes(dump_plan(plan))
     assert run(["graph", "--plan", "the.plan"]) == 0
     assert capsys.readouterr().out == (HERE / "a_plan_with_waits.txt").read_text(encoding="utf-8")
     assert run(["graph", "--plan", "the.plan", "manifests.yaml"]) == USAGE

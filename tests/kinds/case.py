@@ -13,6 +13,8 @@ A case is a YAML file. Everything but `manifests` and `expect` may be missing:
     new: true           # whether the project began with this state
     intents: [{address, method, path, …}]       # calls without an answer: `execution.intents.Intent`
     at_work: {SCOPE: HOLDER}            # whose processes are applying at this moment
+    unclaimed: {ID: ADDRESS}            # what a call for that address made, and no record tracks
+    spooled: [SCOPE]                    # where outcomes are that the state did not take
     live: {/v1/PATH: body}              # JSON, or text sent as it stands, or {status: 404, body: …};
                                         # of a provider: its whole address, without the signature
     targets: [ADDRESS]                  # what the plan is about; without it, all
@@ -78,6 +80,8 @@ _KNOWN = {
         "records",
         "intents",
         "at_work",
+        "unclaimed",
+        "spooled",
         "live",
         "targets",
         "expect",
@@ -232,7 +236,15 @@ def _state(case: Mapping[str, Any]) -> State:
         {record.address: record for record in records},
         tuple(map(_intent, case.get("intents", ()))),
         frozenset(),
+        unclaimed=tuple(_unclaimed(*item) for item in case.get("unclaimed", {}).items()),
+        spooled=frozenset(case.get("spooled", ())),
     )
+
+
+def _unclaimed(id: str, address: str) -> JournalEntry:
+    data = {"unclaimed": id, "because": "its answer came after the call was settled"}
+    at = datetime.fromisoformat(LONG_AGO)
+    return JournalEntry("run-0", Event.DECIDED, at, Address.parse(address), data=data)
 
 
 def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:
@@ -240,7 +252,13 @@ def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:
     if "value" in given:
         applied["fingerprint"] = fingerprint(KEY, address, Sensitive(given["value"]))
     obligations = [
-        Obligation("restart", owed["because"], owed.get("certainty", "owed"), datetime.fromisoformat(NOW))
+        Obligation(
+            "restart",
+            owed["because"],
+            owed.get("certainty", "owed"),
+            datetime.fromisoformat(NOW),
+            owed.get("machine", ""),
+        )
         for owed in given.get("obligations", ())
     ]
     return StateRecord(

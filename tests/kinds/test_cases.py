@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.planning.digest import plan_digest
-from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.formats.text import render_drift, render_plan
@@ -20,7 +20,6 @@ from tests.kinds.case import (
     read_case,
     secret_values,
 )
-from tests.planning.plans import PLAN_KEY
 from tests.reports.schemas import PLAN
 
 CASES = find_cases()
@@ -47,7 +46,7 @@ def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> No
     text = repr(played.document()) + render(played.diagnostics, lambda file, line: lines[line - 1])
     if played.plan is not None:
         text += render_plan(played.plan) + render_drift(played.plan)
-        text += repr(played.plan) + dump_plan(played.plan, PLAN_KEY).decode()
+        text += repr(played.plan) + dump_plan(played.plan).decode()
     assert [value for value in secret_values(case) if value and value in text] == []
 
 
@@ -55,7 +54,7 @@ def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> No
 def test_a_saved_plan_of_a_case_comes_back_equal(path: Path, tmp_path: Path) -> None:
     plan = play(read_case(path), tmp_path).plan
     if plan is not None:
-        again = load_plan(dump_plan(plan, PLAN_KEY), PLAN_KEY)
+        again = load_saved(dump_plan(plan)).plan
         assert (again, plan_digest(again)) == (plan, plan_digest(plan))
 
 

@@ -48,7 +48,7 @@ def test_json_holds_it_as_it_is(a: str, b: str) -> None:
     event = replace(EVENT, summary=a, items=(Item(b, a),))
     for format in ("json", "cloudevents"):
         data = json.loads(body_of(event, format, "msg_1").data)["data"]
-        assert (data["summary"], data["items"]) == (a, [{"address": b, "what": a}])
+        assert (data["summary"], data["items"]) == (a, [{"address": b, "what": a, "place": ""}])
 
 
 def test_a_channel_is_not_flooded() -> None:

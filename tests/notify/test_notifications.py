@@ -52,7 +52,7 @@ def project(
     command.write("manifests/data.yaml", volume("data", app, more=RETENTION))
     command("state init")
     command("apply --auto-approve")
-    events = "on: [drift, failed, owed, question]"
+    events = "on: [drift, failed, owed, question, warning]"
     command.write(
         "reconcile.yaml",
         "notify:\n"
@@ -94,7 +94,7 @@ def test_drift_is_told_in_each_format_and_signed(
     assert "webhook-signature" not in slack.headers
     data = plain.json["data"]
     assert plain.json["type"] == "reconcile.drift"
-    assert data["items"] == [{"address": f"Volume/{app}/data", "what": "snapshot_retention"}]
+    assert data["items"] == [{"address": f"Volume/{app}/data", "what": "snapshot_retention", "place": ""}]
     assert (data["verb"], data["environment"], data["exit_code"]) == ("drift", "base", 2)
     assert data["summary"] == "Drift in 1 of 1 recorded object."
     assert cloud.headers["content-type"] == "application/cloudevents+json"
@@ -116,11 +116,16 @@ def test_an_apply_tells_what_failed_and_what_is_owed(
     receiver.got.clear()
     project.write("manifests/more.yaml", volume("more", app))
     sandbox.fault("POST", f"/v1/apps/{app}/volumes", "status", status=422)
-    ended = project("apply --auto-approve", code=1)
+    project("apply --auto-approve", code=1)
     told = by_path(receiver)
     assert "reconcile.failed" in told["/json"]
     failed = next(got.json for got in receiver.got if got.json.get("type") == "reconcile.failed")
-    assert failed["data"]["items"] == [{"address": f"Volume/{app}/more", "what": "create failed"}], ended
+    (item,) = failed["data"]["items"]
+    assert item["address"] == f"Volume/{app}/more"
+    assert item["what"].startswith("create failed: ")
+    assert item["place"] == "manifests/more.yaml:4:18"
+    (run, *_) = json.loads(project("history -o json").out)["runs"]
+    assert failed["data"]["run"] == run["id"]
 
 
 def test_an_apply_tells_a_question_with_the_commands_to_type(
@@ -138,6 +143,21 @@ def test_an_apply_tells_a_question_with_the_commands_to_type(
     assert f"reconcile resolve PostgresCluster/{name} --not-created" in commands
 
 
+def test_a_rule_that_gets_weaker_is_told(project: Command, receiver: Receiver) -> None:
+    settings = (project.root / "reconcile.yaml").read_text()
+    project.write("reconcile.yaml", f"{settings}approvals: {{rules: [{{when: {{action: delete}}}}]}}\n")
+    project("apply --auto-approve")
+    assert receiver.got == []
+    project.write("reconcile.yaml", settings)
+    project("apply --auto-approve")
+    assert by_path(receiver)["/json"] == ["reconcile.warning"]
+    items = receiver.got[0].json["data"]["items"]
+    assert "the rule {action: delete} (from: 1, valid: 24h) is gone" in str(items)
+    receiver.got.clear()
+    project("apply --auto-approve")
+    assert receiver.got == []
+
+
 def test_a_run_that_cannot_begin_is_told(project: Command, receiver: Receiver) -> None:
     project.variables["RECONCILE_TOKEN"] = "wrong"
     project.write("manifests/more.yaml", volume("more", project.variables["APP"]))
@@ -147,7 +167,25 @@ def test_a_run_that_cannot_begin_is_told(project: Command, receiver: Receiver) -
     project.write("manifests/broken.yaml", "kind: [")
     project("drift", code=1)
     (failed,) = [got.json for got in receiver.got if got.path == "/json"]
-    assert [item["what"][:5] for item in failed["data"]["items"]] == ["error"]
+    (item,) = failed["data"]["items"]
+    assert item["what"].startswith("error[yaml-syntax]: ")
+    assert item["place"] == "manifests/broken.yaml:1:8"
+
+
+def test_a_refused_plan_is_told_with_its_object_its_sentence_and_its_place(
+    project: Command, receiver: Receiver
+) -> None:
+    app = project.variables["APP"]
+    project.write("manifests/data.yaml", volume("data", app, 20))
+    project("apply --auto-approve")
+    project.write("manifests/data.yaml", volume("data", app, 10))
+    receiver.got.clear()
+    project("apply --auto-approve", code=1)
+    (failed,) = [got.json for got in receiver.got if got.path == "/json"]
+    (item,) = failed["data"]["items"]
+    assert item["address"] == f"Volume/{app}/data"
+    assert item["what"] == "error[volume-shrink]: volume `data` cannot shrink from 20 GB to 10 GB"
+    assert item["place"].startswith("manifests/data.yaml:")
 
 
 def test_only_the_events_that_somebody_wants_are_sent(

@@ -7,8 +7,6 @@ from pathlib import Path
 from reconciler.core.steps import Plan, Step
 from tests.kinds.case import case_name, find_cases, play, read_case
 
-PLAN_KEY = b"the key of some state's saved plans"
-
 
 @cache
 def plan_of(name: str) -> Plan:

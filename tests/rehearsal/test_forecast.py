@@ -9,7 +9,7 @@ from reconciler.approvals.rules import Rule
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
-from reconciler.pipeline.authority import Authority
+from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
@@ -133,7 +133,7 @@ async def test_an_approval_that_will_have_expired_is_told_with_its_end(stage: St
     day, hour = (
         Rule.model_validate({"when": {"action": "delete"}, "valid": valid}) for valid in ("24h", "1h")
     )
-    ruled = replace(stage.project(), authority=Authority((day,)))
+    ruled = replace(stage.project(), authority=Authority(Said((day,))))
     at, desired = stage.time.now() + timedelta(hours=24), Desired(loaded(stage, ""))
 
     async def approvals(project: Project, moment: datetime, **options: bool) -> list[Item]:
@@ -148,7 +148,7 @@ async def test_an_approval_that_will_have_expired_is_told_with_its_end(stage: St
     assert await approvals(ruled, at - timedelta(seconds=1)) == []
     assert await approvals(ruled, at, after_apply=True) == []
     assert await approvals(stage.project(), at) == []
-    both = replace(ruled, authority=Authority((day, hour)))
+    both = replace(ruled, authority=Authority(Said((day, hour))))
     (item,) = await approvals(both, at)
     assert (item.when, "(valid 1h)" in item.what) == (at - timedelta(hours=23), True)
 

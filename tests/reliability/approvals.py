@@ -26,13 +26,12 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.approvals import judging
-from reconciler.approvals.judging import Signers
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Rule, Signers
 from reconciler.approvals.statement import Approval, Statement, parse_approval
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.steps import Plan
-from reconciler.pipeline.authority import Authority, authority_of
+from reconciler.pipeline.authority import Authority, Said, authority_of
 from reconciler.pipeline.judge_approvals import Given, judge
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import find_settings
@@ -315,11 +314,11 @@ def one_is_missing(world: World, rng: random.Random, cast: Cast) -> None:
 
 
 def nobody_known(world: World, rng: random.Random, cast: Cast) -> None:
-    world.authority = Authority((world.rule,), None, "the base is not known")
+    world.authority = Authority(Said((world.rule,), (Signers("", "`allowed_signers`"),)))
 
 
 def signers_of_the_change(world: World, rng: random.Random, cast: Cast) -> None:
-    """Only what is checked out names Mallory, and no rule: a real repository with two commits."""
+    """Only what is checked out names Mallory, and drops the rule: a real repository with two commits."""
     world.authority = _authority(world, rng, cast)
     world.files = [cast.mallory.approves(world.statement).to_bytes() for _ in world.files]
 
@@ -376,14 +375,15 @@ def _authority(world: World, rng: random.Random, cast: Cast) -> Authority:
         (root / "reconcile.yaml").write_text(f"approvals: {{rules: [{{when: {when}, from: {people}}}]}}\n")
         (root / "allowed_signers").write_text("".join(world.lines))
         before = commit(root)
-        (root / "allowed_signers").write_text(cast.mallory.line())
+        added = "".join([*world.lines, cast.mallory.line()])
+        (root / "allowed_signers").write_text(added)
         match rng.randrange(3):
             case 0:
                 (root / "reconcile.yaml").unlink()
             case 1:
                 (root / "reconcile.yaml").write_text("approvals: {rules: []}\n")
             case _:
-                (root / "other").write_text(cast.mallory.line())
+                (root / "other").write_text(added)
                 (root / "reconcile.yaml").write_text("approvals: {signers: other}\n")
         commit(root)
         return authority_of(find_settings(root, {**ISOLATED, **ENV}), before)
@@ -412,10 +412,10 @@ class _Clock:
 
 async def runs(project: Project, world: World) -> bool:
     """Whether the plan would run, as far as approvals say."""
-    signers = Signers("".join(world.lines).encode(), "allowed_signers")
+    signers = Signers("".join(world.lines), "allowed_signers")
     project = dataclasses.replace(
         project,
-        authority=world.authority or Authority((world.rule,), signers),
+        authority=world.authority or Authority(Said((world.rule,), (signers,))),
         clock=_Clock(world.now),
         environment=world.environment if world.environment != "base" else "",
         variables=ENV,
@@ -438,7 +438,7 @@ def disagreements(world: World, cast: Cast) -> Iterator[str]:
             found = parse_approval(data, "x")
         except ReconcilerError:
             continue
-        why = judging.why_unsigned(found, Signers(allowed, "them"), world.now, ENV)
+        why = judging.why_unsigned(found, Signers(allowed.decode(), "them"), world.now, ENV)
         plain = plainly_verified(data, found.statement.principal, allowed, cast.folder, world.now)
         if plain != (why == ""):
             yield f"ssh-keygen says {plain}, the product {why or 'yes'}"

@@ -31,7 +31,6 @@ SETTLING = "execution/settling.py"
 OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
-OWN_CALLS = "execution/own_calls.py"
 APPLY = "pipeline/apply.py"
 PRECONDITIONS = "pipeline/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
@@ -409,13 +408,13 @@ OWN: tuple[Mutant, ...] = (
         "a delete needs no approval",
         (
             Change(APPLY, "if str(address) not in approved_deletes", "if False"),
-            Change(OWN_CALLS, "if str(address) not in self._grounds.approved_deletes:", "if False:"),
+            Change(SENDING, "if removes and str(step.address) not in run.approved_deletes:", "if False:"),
         ),
     ),
     _mutant(
         "what is refused does not stop the rest",
         APPLY,
-        "if unapproved or has_errors(plan.diagnostics):",
+        "if unapproved or refuse_all(plan.diagnostics) or (idle and has_errors(plan.diagnostics)):",
         "if unapproved:",
     ),
     _mutant(

@@ -8,11 +8,14 @@ SSH = "approvals/ssh.py"
 PEOPLE = "approvals/people.py"
 RULES = "approvals/rules.py"
 AUTHORITY = "pipeline/authority.py"
+IN_FORCE = "pipeline/in_force.py"
 APPLY = "pipeline/apply.py"
 RECORDER = "execution/recorder.py"
 STATE_RULES = "state/rules.py"
 
-JUDGED, APPLIED, ASKED = (f"tests/approvals/test_{name}.py" for name in ("judging", "applying", "authority"))
+JUDGED, APPLIED, ASKED, FORCED = (
+    f"tests/approvals/test_{name}.py" for name in ("judging", "applying", "authority", "in_force")
+)
 OF_STATEMENTS = "tests/approvals/test_statement.py"
 
 
@@ -102,8 +105,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "the line of an authority makes one person of all whom it certified",
         f"{JUDGED}::test_an_authority_vouches_for_each_key_that_it_certified",
         PEOPLE,
-        'if "cert-authority" not in flags else None',
-        "",
+        'if "cert-authority" not in options:',
+        "if True:",
     ),
     _tested(
         "a reason may be blank",
@@ -115,45 +118,101 @@ APPROVALS: tuple[Mutant, ...] = (
     # --- whose rules ---
     _tested(
         "rules and signers are those of what is checked out",
-        f"{ASKED}::test_rules_are_those_of_both_and_signers_those_of_before",
+        f"{ASKED}::test_rules_are_those_of_both_and_signers_who_are_in_both",
         AUTHORITY,
         "before = trusted_revision(start, config.variables, ref)",
         'before = trusted_revision(start, config.variables, "HEAD")',
     ),
     _tested(
-        "a change may take rules away",
+        "a change may take rules of the base away",
         f"{ASKED}::test_a_change_that_removes_all_settings_takes_no_rule_away",
         AUTHORITY,
-        "rules = tuple(dict.fromkeys((*then.rules, *now.rules)))",
-        "rules = tuple(now.rules)",
+        "then = Said(tuple(settings.rules), (signers,))",
+        "then = Said((), (signers,))",
     ),
     _tested(
-        "where nobody names what was before, a change may take rules away",
-        f"{ASKED}::test_without_a_base_no_rule_of_any_version_is_gone",
-        AUTHORITY,
-        "(*now.rules, *rules)",
-        "now.rules",
+        "who takes a rule away is not held to it",
+        f"{FORCED}::test_who_takes_a_rule_away_is_still_held_to_it_and_the_next_run_is_not",
+        IN_FORCE,
+        "said = Said.of(Said(loosened, before.signers), now)",
+        "said = Said.of(Said((), before.signers), now)",
     ),
     _tested(
-        "a shallow clone passes for a whole one",
-        f"{ASKED}::test_a_shallow_clone_of_a_project_with_rules_is_an_error_where_no_base_is_known",
-        AUTHORITY,
-        "return tuple(found), git.is_shallow()",
-        "return tuple(found), False",
+        "a signer counts from the change on that names them",
+        f"{FORCED}::test_signers_who_come_count_from_the_next_run_on_and_who_leave_at_once",
+        IN_FORCE,
+        "said = Said.of(Said(loosened, before.signers), now)",
+        "said = Said.of(Said(loosened), now)",
     ),
     _tested(
-        "a version that a partial clone lacks passes for one without rules",
-        f"{ASKED}::test_a_clone_without_the_files_of_earlier_versions_is_cut_off",
-        AUTHORITY,
-        "return tuple(found), True",
-        "return tuple(found), False",
+        "a run about a part takes away what the rest is held to",
+        f"{FORCED}::test_a_run_about_a_part_loosens_nothing",
+        IN_FORCE,
+        "is_part = desired.targets or desired.focus is not None or ",
+        "is_part = ",
     ),
     _tested(
-        "approvals that were used say nothing of rules that a clone does not show",
-        f"{APPLIED}::test_rules_that_a_shallow_clone_does_not_show_are_known_by_the_approvals_that_were_used",
-        "pipeline/judge_approvals.py",
-        "if authority.is_cut_off and",
-        "if False and",
+        "a file that is not given takes away what its objects are held to",
+        f"{FORCED}::test_a_run_about_a_part_loosens_nothing",
+        IN_FORCE,
+        "if not desired.selected(each)}",
+        "if False}",
+    ),
+    _tested(
+        "another app's pipeline forgets the rules",
+        f"{FORCED}::test_another_apps_pipeline_neither_loosens_nor_is_held_to_what_counts_here",
+        IN_FORCE,
+        "for each in rules if each in others}",
+        "for each in rules if False}",
+    ),
+    _tested(
+        "a run of which something failed loosens",
+        f"{FORCED}::test_a_run_of_which_something_failed_loosens_nothing",
+        IN_FORCE,
+        'or any(each.outcome != "done" for each in results)',
+        "",
+    ),
+    _tested(
+        "a new rule is remembered at the end of a run only",
+        f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
+        APPLY,
+        "    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)\n",
+        "",
+    ),
+    _tested(
+        "a run that ends late loosens what others made stricter",
+        f"{FORCED}::test_a_run_that_ends_late_does_not_loosen_what_others_made_stricter",
+        IN_FORCE,
+        "is_part or begun != terms.begun(recall(judged, APPROVALS))",
+        "is_part",
+    ),
+    _tested(
+        "rules are not asked again under the lease",
+        f"{FORCED}::test_what_others_make_stricter_while_a_person_is_asked_counts",
+        APPLY,
+        "    if has_errors(judged.problems):\n        raise Refused(",
+        "    if False:\n        raise Refused(",
+    ),
+    _tested(
+        "an objective that a manifest drops is no weaker one",
+        f"{FORCED}::test_an_objective_is_compared_with_that_of_the_last_apply",
+        IN_FORCE,
+        "found.get(_AGE, ages[each] + 1)",
+        "found.get(_AGE, 0)",
+    ),
+    _tested(
+        "a part of the manifests forgets the objectives of the others",
+        f"{FORCED}::test_a_part_of_the_manifests_forgets_no_objective_of_the_others",
+        IN_FORCE,
+        "for each in ages if each in left}",
+        "for each in ages if False}",
+    ),
+    _tested(
+        "git may be asked what runs a converter",
+        "tests/revisions/test_ref.py::test_git_runs_no_program_that_a_repository_or_its_user_names",
+        "manifests/revisions/git.py",
+        "if arguments[0] not in _READING:",
+        "if False:",
     ),
     _tested(
         "an approval does not cover what its rehearsal takes for granted",
@@ -198,8 +257,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "nobody asks under the lease whether an approval was used meanwhile",
         f"{APPLIED}::test_an_approval_is_used_once_also_by_two_runners_at_once",
         APPLY,
-        "    refuse_spent(approvals, state, project)\n",
-        "",
+        "    judged = await judge(project, plan, state, resources, given)\n",
+        "    judged = Judged(given.approvals, ())\n",
     ),
     _tested(
         "an approval that does not count covers deletes",
@@ -208,12 +267,21 @@ APPROVALS: tuple[Mutant, ...] = (
         "*(uncovered if not judged.counting else ()),",
         "*(uncovered if not given.approvals else ()),",
     ),
-    _tested(
+    Mutant(
         "an approved delete is enough where a rule matches",
-        f"{APPLIED}::test_one_of_two_is_not_enough_nor_is_an_approved_delete",
-        APPLY,
-        "*(judged.problems if has_errors(judged.problems) else ()),",
-        "*(judged.problems if has_errors(judged.problems) and uncovered else ()),",
+        (
+            Change(
+                APPLY,
+                "*(judged.problems if has_errors(judged.problems) else ()),",
+                "*(judged.problems if has_errors(judged.problems) and uncovered else ()),",
+            ),
+            Change(
+                APPLY,
+                "    if has_errors(judged.problems):\n        raise Refused(",
+                "    if False:\n        raise Refused(",
+            ),
+        ),
+        test=f"{APPLIED}::test_one_of_two_is_not_enough_nor_is_an_approved_delete",
     ),
     _tested(
         "a delete that only a call shows needs no approval",

@@ -174,7 +174,7 @@ def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
             lambda patch: patch.setattr(manifests, "render_plan", lambda plan: manifests.SECRET_VALUE),
             "is shown",
         ),
-        (lambda patch: patch.setattr(manifests, "dump_plan", lambda plan, key: b"{}"), "not a saved plan"),
+        (lambda patch: patch.setattr(manifests, "dump_plan", lambda plan: b"{}"), "not a saved plan"),
     ],
     ids=["traceback", "traceback while planning", "position", "literal", "mutation", "value", "saved plan"],
 )

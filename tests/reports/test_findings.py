@@ -100,6 +100,16 @@ def test_what_drifted_is_shown_at_its_manifest() -> None:
     assert result["level"] == "warning"
 
 
+def test_each_rule_of_sarif_has_what_code_scanning_requires_and_each_run_the_tools_version() -> None:
+    """Source: GitHub, "SARIF support for code scanning"; Microsoft's validator, GH2012 and SARIF2005."""
+    for report in ALL.values():
+        driver = sarif(report)["tool"]["driver"]
+        assert driver["version"]
+        assert driver["informationUri"].startswith("https://")
+        for rule in driver["rules"]:
+            assert all(rule[each]["text"] for each in ("shortDescription", "fullDescription", "help"))
+
+
 def test_no_text_becomes_a_link_of_sarif() -> None:
     report = reports.Failure(message="no", diagnostics=(error("a", "see [this](https://evil.test) \\"),))
     (told,) = sarif(report)["invocations"][0]["toolExecutionNotifications"]
@@ -154,11 +164,12 @@ def test_gitlab_gets_all_that_it_wants_of_each_finding(kind: str) -> None:
         assert "\n" not in each["check_name"]
 
 
-def test_gitlab_shows_what_has_no_place_at_the_settings() -> None:
-    found = json.loads(rendered("gitlab", replace(ALL["plan"], places=HOST)))
+@pytest.mark.parametrize("settings", ["infra/reconcile.yaml", ""])
+def test_gitlab_shows_what_has_no_place_at_the_settings_or_at_a_manifest(settings: str) -> None:
+    found = json.loads(rendered("gitlab", replace(ALL["plan"], places=replace(HOST, settings=settings))))
     assert [each["location"]["path"] for each in found[:2]] == [
         "infra/manifests/orders.yaml",
-        "infra/reconcile.yaml",
+        settings or "infra/manifests/orders.yaml",
     ]
 
 
@@ -311,6 +322,27 @@ def test_a_refused_change_and_an_error_fail_a_plan() -> None:
     assert found["Volume/shop/shrunk: refused"] == ["Failure"]
     assert found["manifests/orders.yaml:7:12"] == ["Error"]
     assert found["Volume/shop/logs: update"] == []
+
+
+def test_a_refused_change_is_one_failure_with_the_errors_about_it() -> None:
+    shrunk = Address("Volume", "shrunk", "shop")
+    about = replace(error("volume-shrink", "cannot shrink"), addresses=(str(shrunk),))
+    text = rendered("junit", PlanReport(plan=PLAN, diagnostics=(about,)))
+    (suite,) = JUnitXml.fromstring(text.encode())
+    assert (suite.failures, suite.errors) == (1, 0)
+    assert "cannot shrink" in text
+
+
+def test_no_two_tests_of_junit_have_one_name() -> None:
+    """GitLab shows only one of a name."""
+    (suite,) = JUnitXml.fromstring(
+        rendered("junit", DriftReport(plan=EMPTY, diagnostics=(warning("not-compared", "x"),) * 3)).encode()
+    )
+    assert [case.name for case in suite if case.classname == "not-compared"] == [
+        "project",
+        "project (2)",
+        "project (3)",
+    ]
 
 
 def test_each_call_and_fault_of_a_rehearsal_is_a_test() -> None:

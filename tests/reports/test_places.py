@@ -50,6 +50,12 @@ def test_without_a_repository_files_are_those_of_the_project(tmp_path: Path) -> 
     assert NOWHERE.path("manifests/data.yaml") == "manifests/data.yaml"
 
 
+def test_the_settings_have_a_place_where_there_are_some(root: Path) -> None:
+    assert places_of(root, {}).settings == ""
+    (root / "reconcile.yaml").touch()
+    assert places_of(root, {}).settings == "deep/reconcile.yaml"
+
+
 @pytest.mark.parametrize("file", ["<stdin>", "/etc/passwd", "../../elsewhere.yaml"])
 def test_a_file_outside_of_the_checkout_has_no_place(file: str) -> None:
     places = Places("deep", "https://git.example/{revision}/{path}#L{line}", "a")

@@ -358,3 +358,49 @@ def test_an_empty_repository_is_told(tmp_path: Path) -> None:
     with pytest.raises(ReconcilerError) as refused:
         find_repository(tmp_path, os.environ).commit_of("HEAD")
     assert refused.value.help == "the repository has no commit yet"
+
+
+def test_git_runs_no_program_that_a_repository_or_its_user_names(
+    reconcile: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, mark, program = reconcile.root, tmp_path / "mark", tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> "{mark}"\ncat "$@"\n')
+    program.chmod(0o755)
+    reconcile.write("manifests/data.yaml", volume(size_gb=20))
+    reconcile.write(".gitattributes", "*.yaml diff=own filter=own merge=own\n")
+    commit(root)
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-auto-gc"):
+        for place in (root / ".git/hooks", hooks):
+            shutil.copy(program, place / name)
+    run = f"!{program}"
+    for command in ("cat-file", "ls-tree", "rev-parse", "merge-base", "for-each-ref", "config"):
+        git(root, "config", f"alias.{command}", run)
+        git(root, "config", f"pager.{command}", str(program))
+    for name in (
+        *("core.pager", "core.editor", "core.fsmonitor", "core.sshCommand", "core.askPass"),
+        *("core.alternateRefsCommand", "core.gitProxy", "diff.external", "diff.own.command"),
+        *("diff.own.textconv", "filter.own.clean", "filter.own.smudge", "filter.own.process"),
+        *(
+            "merge.own.driver",
+            "gpg.program",
+            "gpg.ssh.program",
+            "credential.helper",
+            "uploadpack.packObjectsHook",
+        ),
+    ):
+        git(root, "config", name, str(program))
+    git(root, "config", "core.hooksPath", str(hooks))
+    for name in ("GIT_PAGER", "PAGER", "GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_EDITOR"):
+        monkeypatch.setenv(name, str(program))
+    assert "size_gb: 10" in reconcile("build --ref HEAD~1").out
+    assert "changed: Volume/shop/data" in reconcile("validate --changed-since HEAD~1").out
+    reconcile("validate")
+    assert not mark.exists(), mark.read_text()
+    repository = find_repository(root, os.environ)
+    for command in ("log", "diff", "show", "status", "fetch", "checkout", "grep", "blame"):
+        with pytest.raises(ValueError, match="may run programs"):
+            repository.run(command)
+    git(root, "-c", "core.fsmonitor=false", "log", "-Ssize_gb", "--", "manifests/data.yaml")
+    assert mark.exists()  # as a search of the history does

@@ -45,6 +45,17 @@ def test_several_secrets_are_set_and_unset_in_one_call(platform: Platform) -> No
     assert platform.call("GET", f"{SECRETS}/D").status == 404
 
 
+@pytest.mark.parametrize(("ttl", "lasts_s"), [("7", 7), ("0", 0), ("x", 0)])
+def test_a_lease_lasts_as_its_query_says(machine: Platform, ttl: str, lasts_s: int) -> None:
+    """fly-go sends `ttl` only there."""
+    taken = machine.call("POST", f"{M1}/lease?ttl={ttl}")
+    assert taken.status == (201 if lasts_s else 422)
+    machine.advance(6)
+    assert machine.call("GET", f"{M1}/lease").status == (200 if lasts_s else 404)
+    machine.advance(2)
+    assert machine.call("GET", f"{M1}/lease").status == 404
+
+
 def test_a_lease_keeps_others_from_changing_a_machine_until_it_ends(machine: Platform) -> None:
     lease = machine.ok("POST", f"{M1}/lease", {"ttl": 30})["data"]
     mine = {"authorization": "Bearer sandbox", "fly-machine-lease-nonce": lease["nonce"]}

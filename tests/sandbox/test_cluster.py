@@ -201,3 +201,19 @@ def test_the_documented_profile_knows_only_documented_endpoints() -> None:
     }
     assert {sent: platform.call(*sent).status for sent in extended} == extended
     platform.sandbox.close()
+
+
+def test_what_the_document_leaves_open_can_be_switched(platform: Platform) -> None:
+    platform.switch(cluster_create="failed")
+    wish = {"org_slug": "personal", "plan": "basic", "region": "ams"}
+    refused = platform.call("POST", "/v1/postgres", wish)
+    assert (refused.status, refused.json()) == (400, {"error": "creation failed"})
+    platform.switch(cluster_create="ok", cluster_defaults="other")
+    other = platform.cluster(plan="basic")
+    assert (other["disk_size_gb"], other["pg_major_version"], other["postgis_enabled"]) == (20, "17", True)
+    platform.advance(PROVISIONING_S)
+    path = f"/v1/postgres/{other['id']}/restore"
+    assert platform.call("POST", path, {}).status == 422
+    for status in (200, 202):
+        platform.switch(restore_target="optional", restore_status=status)
+        assert platform.call("POST", path, {}).status == status

@@ -314,3 +314,14 @@ def test_maintenance_and_a_crash_lose_the_memory_of_a_machine(
     platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
     shown = platform.ok("POST", f"/_sandbox/machines/m1/{verb}")
     assert (shown["state"], shown["memory_kept"]) == (state, False)
+
+
+def test_a_volume_can_be_filled_and_keeps_what_is_used_when_it_grows(platform: Platform) -> None:
+    id = platform.volume(size_gb=10)["id"]
+    path = f"/_sandbox/world/volumes/{id}"
+    edited = platform.ok("PATCH", path, {"blocks_free": 1000, "blocks_avail": 0})
+    assert (edited["blocks_free"], edited["blocks_avail"]) == (1000, 0)
+    platform.ok("PUT", f"/v1/apps/shop/volumes/{id}/extend", {"size_gb": 11})
+    volume = platform.ok("GET", f"/v1/apps/shop/volumes/{id}")
+    assert volume["blocks_free"] == 1000 + 2**30 // volume["block_size"]
+    assert platform.call("PATCH", path, {"blocks_free": -1}).status == 422

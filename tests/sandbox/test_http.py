@@ -131,6 +131,9 @@ def test_the_description_names_every_route_and_its_models(client: httpx.Client) 
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1.")
     assert description["info"]["version"] == "1.0"
+    assert description["servers"] == [{"url": "/"}]
+    operations = [each for path in description["paths"].values() for each in path.values()]
+    assert all(any(status.startswith("2") for status in each["responses"]) for each in operations)
     assert set(description["paths"]["/v1/apps/{app_name}/volumes"]) == {"get", "post"}
     schemas = description["components"]["schemas"]
     references: set[str] = set()

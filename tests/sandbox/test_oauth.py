@@ -131,9 +131,15 @@ def test_the_code_comes_back_with_the_state_as_it_was_sent(platform: Platform) -
 
 
 def test_who_says_no_is_sent_back_without_a_code(platform: Platform) -> None:
-    for form in ({"deny": "deny"}, {"deny": "deny", "user": "ann"}, {"user": "nobody"}, {}):
+    for form in ({"deny": "deny"}, {"deny": "deny", "user": "ann"}, {"user": "nobody"}):
         back = sent_back(answered(platform, wished(), **form), 303)
         assert (back["error"], back["state"]) == ("access_denied", WISH["state"])
+
+
+def test_who_chooses_nobody_sees_the_page_again(platform: Platform) -> None:
+    again = answered(platform, wished())
+    assert (again.status, again.content_type) == (200, "text/html; charset=utf-8")
+    assert again.body == platform.call("GET", wished()).body
 
 
 @pytest.mark.parametrize(

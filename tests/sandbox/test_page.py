@@ -1,7 +1,10 @@
 """The page at `/`, which shows the world to a person, without a script."""
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+from reconciler import sandbox
 from tests.sandbox.platform import Platform
 
 VOLUMES = "/v1/apps/shop/volumes"
@@ -89,6 +92,20 @@ def test_it_needs_no_script_and_nothing_from_elsewhere(platform: Platform) -> No
         if link.startswith("/_sandbox/"):
             platform.ok("GET", link)
     assert "default-src 'none'" in platform.call("GET", "/").headers["content-security-policy"]
+
+
+def test_it_has_a_main_part_and_its_quiet_texts_can_be_read(platform: Platform) -> None:
+    """Source: WCAG 2.2, 1.4.3: a contrast of at least 4.5, here against white and a dark page."""
+
+    def luminance(grey: int) -> float:
+        return float(((grey / 255 + 0.055) / 1.055) ** 2.4)
+
+    for page in ("page.html", "sign_in.html"):
+        text = Path(sandbox.__file__).with_name(page).read_text()
+        assert text.count("<main") == text.count("</main>") == 1
+        light, dark = (int(grey[-2:], 16) for grey in re.findall(r"\.quiet { color: #(\w{6})", text))
+        assert (1 + 0.05) / (luminance(light) + 0.05) > 4.5
+        assert (luminance(dark) + 0.05) / (luminance(0x1E) + 0.05) > 4.5
 
 
 def test_names_are_text_and_never_markup(platform: Platform) -> None:

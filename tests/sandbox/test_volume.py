@@ -144,7 +144,10 @@ def test_an_attached_volume_is_not_deleted(platform: Platform) -> None:
 
 
 def test_a_fork_is_hydrated_and_must_not_be_smaller(platform: Platform) -> None:
+    """Without a size: as the switch says. The document gives a default of 3 GB, and says nothing of forks."""
     source = platform.volume(size_gb=10, region="fra")["id"]
+    assert platform.volume(name="same", source_volume_id=source)["size_gb"] == 10
+    platform.switch(fork_size="default")
     assert platform.call("POST", VOLUMES, {"name": "copy", "source_volume_id": source}).status == 422
     fork = platform.volume(name="copy", source_volume_id=source, size_gb=12)
     assert (fork["state"], fork["region"]) == ("hydrating", "fra")

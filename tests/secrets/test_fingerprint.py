@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from reconciler.core.model import Address
-from reconciler.secrets.fingerprint import fingerprint, plan_key
+from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 
 KEY = bytes(range(32))
@@ -31,11 +31,3 @@ def test_key_address_and_value_all_count() -> None:
 def test_a_key_of_another_length_is_refused(key: bytes) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         fingerprint(key, PASSWORD, Sensitive("hunter2"))
-
-
-def test_the_key_of_plans_is_another_than_that_of_fingerprints_and_goes_by_it() -> None:
-    one, other = bytes(range(32)), bytes(range(1, 33))
-    assert len(plan_key(one)) == 32
-    assert len({one, other, plan_key(one), plan_key(other)}) == 4
-    with pytest.raises(ValueError, match="32 bytes"):
-        plan_key(b"short")

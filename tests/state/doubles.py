@@ -1,6 +1,7 @@
 """Stores for tests of what uses one: a state made on purpose, in memory, behind wrappers that misbehave."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -30,7 +31,7 @@ def make_state(root: Path, environment: str = "", file: str = "state.db") -> Non
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await create_state(store)
+        await create_state(store, Actor(SystemClock(), "test"))
         await store.close()
 
     anyio.run(make)
@@ -69,7 +70,9 @@ def holding(
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
     )
-    known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
+    records = {each.address: each for each in (*state.records.values(), *state.remembered.values())}
+    serials = dict(state.serials)
+    known = MemoryState(clock, lineage=state.lineage, key=key, records=records, view=view, serials=serials)
     store = MemoryStore(known)
     since_s = clock.monotonic() - 12
     known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}
@@ -78,7 +81,8 @@ def holding(
 
 def read_only(state: State, clock: Clock, folder: Path, at_work: Mapping[str, str] = {}) -> Spooling:
     """`state` for who may only look: planning must want nothing else of it. `at_work`: see `holding`."""
-    return spooling(ReadOnly(holding(state, clock, at_work=at_work)), clock, folder)
+    held = ReadOnly(holding(state, clock, at_work=at_work), state.spooled)
+    return spooling(held, clock, folder)
 
 
 def spooling(store: Store, clock: Clock, folder: Path) -> Spooling:
@@ -99,7 +103,14 @@ class Unwritable(Passing):
 
 
 class ReadOnly(Unwritable):
-    """Gives no lease either."""
+    """Gives no lease either. `spooled`: the scopes with outcomes in a file, as if one were read."""
+
+    def __init__(self, inner: Store, spooled: frozenset[str] = frozenset()) -> None:
+        super().__init__(inner)
+        self._spooled = spooled
+
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        return dataclasses.replace(await super().load(scopes), spooled=self._spooled)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         raise StoreError("nobody may take a lease here")

@@ -125,7 +125,7 @@ async def test_a_file_that_an_older_program_made_gives_back_space_too(
     opened: SqliteStore, path: Path
 ) -> None:
     left_by(4, path)
-    await opened.load()
+    await opened.migrate()
     with closing(sqlite3.connect(path)) as connection:
         (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
         assert (mode, schema.version_of(connection)) == (2, schema.VERSION)

@@ -187,6 +187,7 @@ async def test_an_older_state_is_migrated_in_place(
     monkeypatch.setattr(schema, "MIGRATIONS", added)
     monkeypatch.setattr(schema, "VERSION", len(added))
     assert await another().load() == before
+    assert await another().migrate()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(note) FROM records").fetchone() == (0,)
         assert connection.execute("PRAGMA user_version").fetchone() == (len(added),)

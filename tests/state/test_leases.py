@@ -229,3 +229,9 @@ def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with pytest.raises(OSError, match="no locks"):
         locks.try_lock(tmp_path / "lock", 1)
+
+
+def test_a_lock_is_never_of_a_negative_age() -> None:
+    """Its holder's clock, or the store's, may show a later time."""
+    held = Locked("shop", "anna", -777_600)
+    assert (held.age_s, held.message) == (0, "`shop` has been locked by anna for 0 s")

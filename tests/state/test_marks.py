@@ -1,153 +1,251 @@
-"""A second mark of what was seen, where an older copy of the state's folder does not reach."""
+"""Marks of what was seen of a state, where an older copy of it does not reach."""
 
+import copy
 import shutil
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
-from reconciler.state.sqlite import checks
-from reconciler.state.sqlite.checks import Place
+from reconciler.state.copies import bring_back
+from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.marks import Marks, StateOlder
+from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.store import ObjectStore
+from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, Event
-from tests.state.test_files import fill
-from tests.state.worlds import DATA, entry, record
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
+from tests.state.encryption.doubles import ANA
+from tests.state.objects.doubles import memory_bucket
+from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
 
-Open = Callable[[], SqliteStore]
+
+def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
+    other = memory_bucket()
+    for key in filter(keep, bucket.list("")):
+        found = bucket.get(key)
+        assert found is not None
+        other.create(key, found.body)
+    return other
 
 
-@pytest.fixture
-def marks(tmp_path: Path) -> Path:
-    return tmp_path / "home/.local/state/reconciler"
+class Kept:
+    """A state of one kind, which can be put back to what it was; `open` is what a verb opens."""
 
+    def __init__(self, kind: str, folder: Path, clock: SimulatedClock) -> None:
+        self.kind, self.folder, self.clock = kind, folder, clock
+        self.marks = folder / "home/.local/state/reconciler"
+        self.told: list[str] = []
+        self.encryption = ANA.alone if kind == "encrypted" else Encryption()
+        self.memory = MemoryState(clock)
+        self.bucket: Bucket = memory_bucket()
+        (folder / "project").mkdir()
 
-@pytest.fixture
-async def reopened(path: Path, clock: Clock, marks: Path) -> AsyncIterator[Open]:
-    """Opens the state as this user does; all are closed at the end."""
-    stores: list[SqliteStore] = []
+    def copy(self) -> object:
+        if self.kind == "file":
+            return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
+        return copied(self.bucket) if self.kind == "objects" else copy.deepcopy(self.memory)
 
-    def open_one() -> SqliteStore:
-        stores.append(SqliteStore(path, clock, marks=marks))
-        return stores[-1]
+    def put_back(self, kept: object) -> None:
+        if isinstance(kept, Path):
+            shutil.rmtree(self.folder / "project")
+            shutil.copytree(kept, self.folder / "project")
+        elif isinstance(kept, MemoryState):
+            self.memory = copy.deepcopy(kept)
+        else:
+            self.bucket = kept  # type: ignore[assignment]
 
-    yield open_one
-    for store in stores:
+    def backend(self, place: str) -> Store:
+        if self.kind == "file":
+            return SqliteStore(self.folder / place / "state.db", self.clock)
+        if self.kind == "objects":
+            return ObjectStore(self.bucket, self.clock)
+        return Encrypting(MemoryStore(self.memory), self.encryption)
+
+    def open(self, place: str = "project", *, read_only: bool = False) -> Spooling:
+        marks = Marks(self.marks, place, self.told.append, read_only=read_only)
+        return Spooling(self.backend(place), self.folder / "spool", self.clock, marks=marks)
+
+    async def commit(self, scope: str, place: str = "project") -> None:
+        """A call without a record: its outcome is not known."""
+        store = self.open(place)
+        await store.create()
+        lease = await store.lease([scope], "me")
+        self.clock.elapsed_s += 1
+        intent = entry(Event.INTENT, f"s{self.clock.elapsed_s}", data={"scope": scope})
+        await store.commit(lease.of(scope), [intent])
+        await store.release(lease)
         await store.close()
 
 
-async def rolled_back(reopened: Open, path: Path, kept: Path) -> int:
-    """The state's folder as it was before the last change, with all that is in it; how many are lost."""
-    store = reopened()
-    await store.create()
-    await fill(store)
-    await store.close()
-    shutil.copytree(path.parent, kept)
-    other = reopened()
-    lease = await other.lease(["shop"], "ben")
-    (known,) = [each for each in (await other.load()).records.values() if each.address == DATA]
-    sent = [entry(Event.INTENT, "s3"), entry(Event.DONE, "s3")]
-    await other.commit(lease, sent, [record(serial=known.serial)])
-    await other.release(lease)
-    await other.close()
-    shutil.rmtree(path.parent)
-    shutil.copytree(kept, path.parent)
-    return 3
+@pytest.fixture(params=["file", "memory", "encrypted", "objects"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, clock: SimulatedClock) -> Kept:
+    return Kept(request.param, tmp_path, clock)
 
 
-async def test_a_folder_that_was_put_back_to_an_older_copy_is_noticed(
-    reopened: Open, path: Path, marks: Path, tmp_path: Path, another: Open
-) -> None:
-    lost = await rolled_back(reopened, path, tmp_path / "kept")
-    with pytest.raises(StoreError, match=f"the last {lost} committed changes are missing") as refused:
-        await reopened().load()
-    (mark,) = marks.iterdir()
-    assert str(mark) in refused.value.message
-    assert "reconcile state restore" in refused.value.help
-    with pytest.raises(StoreError, match="committed changes are missing"):
-        await reopened().verify()
-    assert (await another().load()).records, "for somebody without that mark, it is a state"
+@pytest.fixture
+def file(tmp_path: Path, clock: SimulatedClock) -> Kept:
+    return Kept("file", tmp_path, clock)
 
 
-async def test_a_restore_renews_the_mark_and_says_what_is_lost(
-    reopened: Open, path: Path, tmp_path: Path
-) -> None:
-    await rolled_back(reopened, path, tmp_path / "kept")
-    restored = await reopened().restore()
-    assert "cannot be read" in restored.lost
-    state = await reopened().load()
-    assert [entry.data["unclaimed"] for entry in state.unclaimed] == [LOST_ROWS]
-    lease = await (store := reopened()).lease(["shop"], "ben")
-    await store.release(lease)
-    await reopened().verify()
+async def test_a_state_that_was_put_back_is_refused_until_a_person_goes_on_with_it(kept: Kept) -> None:
+    await kept.commit("shop")
+    before = kept.copy()
+    await kept.commit("shop")
+    kept.put_back(before)
+    for ask in (Spooling.load, Spooling.journal):
+        with pytest.raises(StateOlder) as refused:
+            await ask(kept.open())
+        (problem,) = refused.value.diagnostics
+        assert problem.code == "state-incomplete"
+        assert "is older than what was seen of it: it lacks 1 committed change" in problem.message
+        assert "reconcile state restore" in (problem.help or "")
+    with pytest.raises(StateOlder):
+        await kept.open().lease(["shop"], "me")
+    with pytest.raises(StateOlder):
+        await kept.open(read_only=True).load()
+
+    done = await bring_back(kept.open(), None, "", kept.clock, "me")
+    assert "it lacks 1 committed change" in done.lost
+    state = await kept.open().load()
+    assert [each.data["unclaimed"] for each in state.unclaimed] == [LOST_ROWS]
+    await kept.commit("shop")
 
 
-async def test_the_mark_is_private_and_of_one_state(reopened: Open, marks: Path, path: Path) -> None:
-    store = reopened()
-    await store.create()
-    lineage = (await store.load()).lineage
-    (mark,) = marks.iterdir()
-    assert mark in Place(path, marks).seen_files(lineage)
+@pytest.mark.parametrize("kept", ["objects"], indirect=True)
+async def test_one_scope_that_was_put_back_or_is_gone_is_noticed(kept: Kept) -> None:
+    await kept.commit("blog")
+    await kept.commit("shop")
+    before = kept.bucket
+    heads = {key: before.get(key) for key in before.list("") if "/heads/" in key}
+    await kept.commit("blog")
+    await kept.commit("shop")
+    kept.bucket = copied(before, lambda key: not key.endswith("/heads/shop"))
+    (found,) = (each for key, each in heads.items() if key.endswith("/heads/shop"))
+    assert found is not None
+    kept.bucket.create(next(key for key in heads if key.endswith("/heads/shop")), found.body)
+    with pytest.raises(StateOlder):
+        await kept.open().load()
+
+
+async def test_another_history_of_the_same_length_is_noticed(kept: Kept) -> None:
+    await kept.commit("shop")
+    before = kept.copy()
+    await kept.commit("shop")
+    await kept.open().load()
+    kept.put_back(before)
+    mine, kept.marks = kept.marks, kept.folder / "another machine"
+    await kept.commit("shop")
+    kept.marks = mine
+    with pytest.raises(StateOlder) as refused:
+        await kept.open().load()
+    assert "is not the one that was stored" in refused.value.because
+
+
+async def test_what_another_machine_has_done_is_no_loss(kept: Kept) -> None:
+    await kept.commit("shop")
+    mine, kept.marks = kept.marks, kept.folder / "another machine"
+    await kept.commit("blog")
+    await kept.commit("shop")
+    kept.marks = mine
+    assert (await kept.open().load()).lengths == {"blog": 1, "shop": 2}
+
+
+async def test_a_copy_is_refused_once_the_other_one_has_gone_on(file: Kept) -> None:
+    await file.commit("shop")
+    shutil.copytree(file.folder / "project", file.folder / "laptop")
+    await file.commit("shop", "laptop")
+    with pytest.raises(StateOlder) as refused:
+        await file.open().load()
+    assert "a copy of this state at laptop has newer changes" in refused.value.because
+    assert (await file.open("laptop").load()).lengths == {"shop": 2}
+
+
+async def test_another_state_at_the_same_place_is_told_until_a_person_accepts_it(file: Kept) -> None:
+    await file.commit("shop")
+    lineage = (await file.open().load()).lineage
+    shutil.rmtree(file.folder / "project")
+    await file.commit("shop", "laptop")
+    shutil.copytree(file.folder / "laptop", file.folder / "project")
+    await file.open().load()
+    (told,) = file.told
+    assert f"another state was at project before, with lineage {lineage}" in told
+    await file.open().accept()
+    file.told.clear()
+    await file.open().load()
+    assert file.told == []
+
+
+async def test_a_rekey_on_another_machine_is_no_loss(tmp_path: Path, clock: SimulatedClock) -> None:
+    from reconciler.core.attribution import Attribution
+    from reconciler.pipeline.actor import Actor
+    from reconciler.pipeline.rekey import rekey
+
+    kept = Kept("encrypted", tmp_path, clock)
+    await kept.commit("shop")
+    await kept.open().load()
+    mine, kept.marks = kept.marks, tmp_path / "another machine"
+    kept.encryption = ANA.changing
+    await rekey(kept.open(), "s3://team/state", Actor(clock, "ana", Attribution("ana@host")))
+    kept.marks, kept.encryption = mine, ANA.alone
+    assert (await kept.open().load()).lengths == {"shop": 1, WHOLE_STATE: 1}
+
+
+async def test_a_mark_is_private_and_names_no_place(file: Kept) -> None:
+    await file.commit("shop")
+    (mark,) = file.marks.iterdir()
     assert stat.S_IMODE(mark.stat().st_mode) == 0o600
-    assert stat.S_IMODE(marks.stat().st_mode) == 0o700
-    assert str(path) not in mark.name
-    assert Place(path.with_name("other.db"), marks).all_marks() == []
+    assert stat.S_IMODE(file.marks.stat().st_mode) == 0o700
+    assert "project" not in mark.name
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 400, b"{}", b'{"check": 1}'])
-async def test_a_mark_that_was_not_written_whole_is_ignored(
-    reopened: Open, marks: Path, content: bytes
-) -> None:
-    store = reopened()
-    await store.create()
-    (mark,) = marks.iterdir()
+@pytest.mark.parametrize("content", [b"", b"\0" * 400, b"{}", b'{"ends": 1}', b"\xff", b"{}\n["])
+async def test_a_mark_that_was_not_written_whole_is_ignored(file: Kept, content: bytes) -> None:
+    await file.commit("shop")
+    (mark,) = file.marks.iterdir()
     mark.write_bytes(content)
-    assert (await reopened().load()).lineage
+    assert (await file.open().load()).lineage
 
 
-async def test_where_no_mark_can_be_written_everything_works(
-    path: Path, clock: Clock, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("no folder")
-    store = SqliteStore(path, clock, marks=tmp_path / "file" / "reconciler")
-    assert await store.create()
-    await fill(store)
-    await store.verify()
-    await store.close()
+async def test_where_no_mark_can_be_written_everything_works(file: Kept) -> None:
+    (file.folder / "no folder").write_text("")
+    file.marks = file.folder / "no folder" / "reconciler"
+    await file.commit("shop")
+    await file.commit("shop")
 
 
-async def test_no_link_is_followed_to_a_mark(reopened: Open, marks: Path, path: Path, tmp_path: Path) -> None:
-    store = reopened()
-    await store.create()
-    (mark,) = marks.iterdir()
+async def test_no_link_is_followed_to_a_mark(file: Kept) -> None:
+    await file.commit("shop")
+    (mark,) = file.marks.iterdir()
     mark.unlink()
-    mark.symlink_to(tmp_path / "mine")
-    await fill(store)
-    assert not (tmp_path / "mine").exists()
+    mark.symlink_to(file.folder / "mine")
+    await file.commit("shop")
+    assert not (file.folder / "mine").exists()
 
 
-async def test_no_state_is_made_where_the_mark_tells_of_an_older_one(
-    reopened: Open, marks: Path, path: Path
-) -> None:
-    store = reopened()
-    await store.create()
-    await store.close()
-    shutil.rmtree(path.parent)
-    (mark,) = marks.iterdir()
+async def test_no_state_is_made_where_a_mark_tells_of_an_older_one(file: Kept) -> None:
+    await file.commit("shop")
+    shutil.rmtree(file.folder / "project")
+    (mark,) = file.marks.iterdir()
     with pytest.raises(StoreError, match="there was a state") as refused:
-        await reopened().create()
+        await file.open().create()
     assert refused.value.help == (
         f"restore it with `reconcile state restore FILE`; to start without it, move away {mark}"
     )
     mark.unlink()
-    assert await reopened().create()
+    assert await file.open().create()
 
 
-def test_the_newest_of_what_was_seen_counts() -> None:
-    seen = [checks.Seen(Path(name), version, "", 0, 0) for name, version in (("a", 1), ("b", 3), ("c", 2))]
-    assert checks.newest(seen) == seen[1]
-    assert checks.newest([]) is None
+async def test_a_record_is_no_part_of_a_mark(file: Kept) -> None:
+    """What a mark holds is for anybody who reads the user's folder."""
+    store = file.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    await store.commit(lease, [entry(Event.DONE)], [record()])
+    (mark,) = file.marks.iterdir()
+    assert record().id not in mark.read_text()

@@ -71,8 +71,13 @@ async def test_a_state_that_an_earlier_version_left_is_whole(
     assert state.plans_run == {"p1"}
     assert [told.data["unclaimed"] for told in state.unclaimed] == (["vol_9"] if version > 1 else [])
     assert (await opened.fingerprint_key(), state.platform) == (KEY, "")
+    await opened.verify()
+    assert await opened.export()
+    assert (hashes(path), version_of(path)) == (chain, version), "who only reads migrates nothing"
+    assert await opened.migrate() is (version != schema.VERSION)
     assert (hashes(path), version_of(path)) == (chain, schema.VERSION)
     await opened.verify()
+    assert await opened.load() == state
     assert await another().load() == state
 
 
@@ -107,6 +112,7 @@ async def test_a_state_is_copied_as_it_is_before_it_is_migrated(
 ) -> None:
     chain = left_by(version, path)
     state = await opened.load()
+    await opened.migrate()
     (copy,) = backups.folder(path).glob("*.db")
     assert copy.name == f"version-{version}-{NOON:%Y%m%dT%H%M%SZ}.db"
     assert (version_of(copy), hashes(copy)) == (version, chain)
@@ -150,8 +156,9 @@ async def test_what_came_after_the_migration_is_salvaged_beside_the_copy_that_it
 async def test_a_state_that_cannot_be_copied_is_not_migrated(opened: SqliteStore, path: Path) -> None:
     left_by(2, path)
     backups.folder(path).write_text("not a directory")
-    with pytest.raises(StoreError, match="cannot be read or written"):
-        await opened.load()
+    for write in (opened.migrate, lambda: opened.lease(["shop"], "ben")):
+        with pytest.raises(StoreError, match="cannot be read or written"):
+            await write()
     assert version_of(path) == 2
 
 
@@ -161,10 +168,11 @@ async def test_a_state_that_cannot_be_copied_is_not_migrated(opened: SqliteStore
 async def test_a_damaged_state_is_not_migrated(opened: SqliteStore, path: Path, damage: str) -> None:
     left_by(2, path)
     execute(path, damage)
-    with pytest.raises(StoreError, match="is damaged"):
-        await opened.load()
+    for use in (opened.load, opened.migrate):
+        with pytest.raises(StoreError, match="is damaged"):
+            await use()
     assert version_of(path) == 2
-    assert list(backups.folder(path).iterdir()) == []
+    assert not list(backups.folder(path).glob("*"))
 
 
 async def test_a_backup_of_an_earlier_version_brings_a_state_back(

@@ -13,6 +13,16 @@ from reconciler.services.machines.wire.cluster import Cluster
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
+# What shows later that it is not what it was.
+FIRST_SEEN = (
+    "organization.slug",
+    "replicas",
+    "created_at",
+    "disk_size_gb",
+    "pg_major_version",
+    "postgis_enabled",
+)
+
 
 def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
     return Wait(
@@ -20,6 +30,7 @@ def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
+        kept=FIRST_SEEN,
         timed=True,
     )
 

@@ -3,7 +3,6 @@
 Source: platform API, 2.1, 3.1 and 4.1; platform notes, "Postgres".
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -23,7 +22,16 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, compare_fields, path_of, segment
+from reconciler.kinds.base import (
+    REPLACED,
+    Kind,
+    Moves,
+    Subject,
+    Watched,
+    compare_fields,
+    path_of,
+    segment,
+)
 from reconciler.kinds.cluster.backups import backups_read, left_after_delete
 from reconciler.kinds.cluster.calls import FAILED_STATUSES, ready, recovery
 from reconciler.kinds.cluster.restoring import (
@@ -72,6 +80,12 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         "and of a restore.",
     }
     list_capability = "postgres.list"
+    watched = (
+        Watched("status", "cluster-failed", "its status is {after}", FAILED_STATUSES, "ready"),
+        Watched("organization.slug", "organization-changed", "it is in organization {after}, not {before}"),
+        Watched("replicas", "replicas-changed", "the number of its replicas is {after}, not {before}"),
+        REPLACED,
+    )
     fields = (
         Field("plan", Effect.REFUSED, help=_RESTORE_INSTEAD, equal=_same_plan),
         Field("region", Effect.REFUSED, help=_RESTORE_INSTEAD),
@@ -192,28 +206,6 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A cluster that was restored from a renamed one names it."""
         return renamed_source(record, moved)
-
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        slug = scope.removeprefix("org/")
-        # A restored cluster's organization may be known only from an answer about its source.
-        organization = re.escape(segment(slug)) if slug not in ("", "-") else "[^&]+"
-        yield OwnCall("GET", "/v1/postgres", query=f"org_slug={organization}")
-        if subject.record is not None:
-            path = f"/v1/postgres/{segment(subject.record.id)}"
-            yield OwnCall("GET", path)
-            yield OwnCall("DELETE", path)
-            return
-        yield OwnCall("GET", f"/v1/postgres/{ANY}")  # what a lost create may have made
-        restore = subject.spec.restore if subject.resource is not None else None
-        if subject.resource is None or restore is None:
-            yield OwnCall("POST", "/v1/postgres", body={"org_slug": scope.removeprefix("org/")})
-        if subject.resource is None or restore is not None:
-            # A source that is a manifest goes by its name here, and may be any cluster that this plan makes.
-            known = restore is not None and PLATFORM_ID.fullmatch(restore.from_)
-            source = segment(restore.from_) if restore is not None and known else ANY
-            yield OwnCall("POST", f"/v1/postgres/{source}/restore")
 
     # --- deciding ---
 

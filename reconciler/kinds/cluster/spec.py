@@ -89,17 +89,21 @@ class PostgresClusterSpec(Spec):
         examples=["orders"],
     )
     disk_size_gb: int | None = Describe(
-        None, ge=10, le=1000, description="Disk per replica in GB; default 10."
+        None,
+        ge=10,
+        le=1000,
+        description="Disk per replica in GB. Without it, the platform decides; known: 10.",
     )
     pg_major_version: Literal["16", "17"] | None = Describe(
-        None, description='Quote it: "16" or "17"; default "16".'
+        None, description='Quote it: "16" or "17". Without it, the platform decides; known: "16".'
     )
     pool_mode: Literal["session", "transaction"] | None = Describe(
-        None, description="Write-only; default session."
+        None, description="Write-only. Without it, the platform decides; known: session."
     )
     postgis_enabled: bool | None = Describe(
         None,
-        description="Must be true for geospatial extensions to be enabled later; default false.",
+        description="Must be true for geospatial extensions to be enabled later. Without it, the platform "
+        "decides; known: false.",
     )
     restore: Restore | None = Describe(
         None,

@@ -44,7 +44,7 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.core.wire import one
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Subject, path_of, segment
+from reconciler.kinds.base import Kind, Moves, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
@@ -85,6 +85,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     lifecycle = ("deletion", "timeout_s", "ignore")
     hides_at_first = False  # it was seen to be ready
     read_alone = True
+    watched = (Watched("status", "extension-failed", "its status is {after}", FAILED_STATUSES, "ready"),)
     fields = (
         Field("provider", Effect.REFUSED, "record", help=_ANOTHER),
         Field("name", Effect.IN_PLACE),
@@ -97,7 +98,9 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         Field("read_regions", Effect.IN_PLACE, equal=_same_regions),
         Field("ip_address", Effect.IN_PLACE),
     )
-    remarks: ClassVar = {"config_keys": "applies to secrets that are set after the change"}
+    remarks: ClassVar = dict.fromkeys(
+        ("config_keys", "config_ignore"), "applies to secrets that are set after the change"
+    )
     example: ClassVar = {
         "provider": "example",
         "organization_id": "org_123",
@@ -165,23 +168,6 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         shown = (each.name for each in self.fields if each.source == "live")
         return ("id", "present", *shown)
 
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        service = _service(subject) or ANY
-        yield OwnCall("POST", "/extensions", service, {"id": _our_id(subject)})
-        if subject.record is not None and subject.record.id:
-            path = f"/extensions/{segment(subject.record.id)}"
-            yield OwnCall("GET", path, service)
-            yield OwnCall("PATCH", path, service)
-            yield OwnCall("DELETE", path, service)
-        secrets = f"/v1/apps/{subject.address.app}/secrets"
-        yield OwnCall("GET", secrets)
-        # What the manifest allows, where it is at hand; never what changes how programs run.
-        keys = _allowed(subject.spec.config_keys) if subject.resource is not None else ""
-        value = {"value": EACH_VALUE}
-        yield OwnCall("POST", f"{secrets}/{ANY}", body=value, any_of=keys or SECRET_NAME, never=_NEVER)
-
     # --- deciding ---
 
     def is_open(self, subject: Subject) -> bool:
@@ -193,7 +179,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
         reason = "not provisioned yet; the provider's answer will show how many secrets it sets"
-        return Moves(Action.CREATE, steps, reason=reason)
+        return Moves(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         """Against what we sent; and what the provider shows, against what it should be since then."""
@@ -226,6 +212,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if fields:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
         reason = "not all of its secrets are known to be set: the same id is posted again"
+        reason = "; ".join([reason, *_ignored(subject)])
         action, *also = (Action.UPDATE, Action.SET) if fields else (Action.SET,)
         return Moves(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
@@ -246,6 +233,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         if record is None:
             reasons.append("its config is not known, so no secret is set")
         if steps:
+            reasons += _ignored(subject)
             return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
             reasons.insert(0, f"still {status}" if status else "the provider does not report its status")
@@ -279,7 +267,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
 
 def _written(subject: Subject) -> dict[str, Any]:
     """The fields of the provisioning body that the manifest gives, in its order."""
-    given = subject.spec.model_dump(exclude={"provider", "config_keys"}, exclude_none=True)
+    given = subject.spec.model_dump(exclude={"provider", "config_keys", "config_ignore"}, exclude_none=True)
     return {"name": subject.platform_name(), **given}
 
 
@@ -364,8 +352,9 @@ def _set_secrets(
             SECRET_NAME,
             KEPT_KEY,
             taken=others,
-            allowed=_allowed(subject.spec.config_keys),
+            allowed=_named(subject.spec.config_keys),
             never=_NEVER,
+            ignored=_named(subject.spec.config_ignore or ()),
             again=after == "provision",
             applied={"secrets": "set"},
             if_none=if_none,
@@ -375,10 +364,15 @@ def _set_secrets(
     )
 
 
-def _allowed(keys: Sequence[str] | None) -> str:
-    """The pattern of the keys that the manifest allows; "" for any."""
-    each = (re.escape(key.removesuffix("*")) + (".*" if key.endswith("*") else "") for key in keys or ())
+def _named(keys: Sequence[str] | None) -> str:
+    """The pattern of the keys that the manifest names, where `*` stands for anything; "" for any."""
+    each = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
     return "" if keys is None else "|".join(each) or "(?!)"
+
+
+def _ignored(subject: Subject) -> list[str]:
+    """What is said of `config_ignore`, if anything."""
+    return [f"ignored in its config: {', '.join(keys)}"] if (keys := subject.spec.config_ignore) else []
 
 
 def _is_never_set(key: str) -> bool:

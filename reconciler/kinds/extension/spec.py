@@ -7,6 +7,7 @@ from pydantic import Field as Describe
 from reconciler.kinds.manifest import TEXT_PATTERN, Spec
 
 ConfigKey = Annotated[str, Describe(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,126}[*]?$")]
+IgnoredKey = Annotated[str, Describe(pattern=r"^[A-Za-z_*][A-Za-z0-9_*]{0,126}$")]
 Region = Annotated[str, Describe(min_length=1, pattern=r"^[A-Za-z0-9-]*$")]
 
 
@@ -47,6 +48,12 @@ class ExtensionSpec(Spec):
         "If the answer has any other key, no secret is set. Default: all. Variables that change how programs "
         "run are never set.",
         examples=[["DATABASE_URL", "DB_*"]],
+    )
+    config_ignore: list[IgnoredKey] | None = Describe(
+        None,
+        description="Keys of the answer's `config` that are passed over, whatever they are: names "
+        "or patterns with `*`. Default: none.",
+        examples=[["DEBUG_*"]],
     )
     ip_address: str | None = Describe(
         None, min_length=1, description="IPv6 address assigned to it.", examples=["fdaa:0:1::3"]

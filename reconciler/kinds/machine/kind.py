@@ -5,14 +5,14 @@ it, that is unknown, and a call is planned when the record does not hold that it
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import ANY, Kind, Moves, OwnCall, Power, Subject, compare_fields, segment
+from reconciler.kinds.base import REPLACED, Kind, Moves, Power, Subject, compare_fields, segment
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.machine.calls import (
     CALLED_AT,
@@ -22,7 +22,7 @@ from reconciler.kinds.machine.calls import (
     recorded,
     until_wanted,
 )
-from reconciler.kinds.machine.power import STARTABLE, STOPPABLE, bring, may_stop, unseen
+from reconciler.kinds.machine.power import STARTABLE, STOPPABLE, bring, unseen
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Importable, KeepsPower
@@ -66,6 +66,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         "machine.restart": "Restarts a machine: `lifecycle.restart: auto` uses it for owed restarts.",
     }
     list_capability = "machine.list"
+    watched = (REPLACED,)
     import_when_asked = True  # a deploy may replace a machine by one with another id
     counted_alone = "machines"
     takes_over = False  # a machine is never ours: only its power is
@@ -109,24 +110,6 @@ class MachineKind(KeepsPower, Importable, Kind):
         why = f"it is {live.state} now; its power is not managed until you write this:"
         comments: dict[Path, tuple[str, ...]] = {("spec", "power"): (why, f"power: {power}")}
         return Declared(place, live.name or live.id, spec, comments, apart=live.id)
-
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        known = subject.record.id if subject.record is not None else ""
-        if not known and subject.resource is not None:
-            known = subject.spec.id
-        path = (
-            machine_path(subject.address, known)
-            if known
-            else f"/v1/apps/{subject.address.app}/machines/{ANY}"
-        )
-        yield OwnCall("GET", path)
-        yield OwnCall("GET", f"{path}/wait", query=r"state=[a-z]+&timeout=\d{1,3}")
-        yield OwnCall("POST", f"{path}/suspend")
-        yield OwnCall("POST", f"{path}/start")
-        if may_stop(subject):
-            yield OwnCall("POST", f"{path}/stop")
 
     # --- deciding ---
 

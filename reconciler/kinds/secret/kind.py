@@ -25,12 +25,10 @@ from reconciler.core.model import (
 from reconciler.core.steps import Call, OutputRef, Read, SecretRef, UnlessRecorded
 from reconciler.core.wire import many
 from reconciler.kinds.base import (
-    ANY,
     PENDING_VALUE,
     UNCHECKED_VALUE,
     Kind,
     Moves,
-    OwnCall,
     Subject,
     compare_fields,
     path_of,
@@ -144,18 +142,6 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         variable = re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", live.name)
         comment = "its value cannot be read. To manage it, say where the value comes from and uncomment:"
         return Declared(place, live.name, {"value_from": {"env": variable}}, {(): (comment,)}, skeleton=True)
-
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        all_of_app = f"/v1/apps/{subject.address.app}/secrets"
-        yield OwnCall("GET", all_of_app)
-        value = {"value": self.secret(subject.resource)} if subject.resource is not None else {}
-        for name in self.secret_names(subject.resource, subject.record) or (ANY,):
-            path = f"{all_of_app}/{name if name == ANY else segment(name)}"
-            yield OwnCall("POST", path, body=value)
-            if subject.record is not None:
-                yield OwnCall("DELETE", path)
 
     # --- deciding ---
 

@@ -76,7 +76,7 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
     match = match_of(spec, subject.address)
     listing = volumes_read(subject.address.app or "")
     # What the platform chose where nobody said anything: drift names what moves of it.
-    chosen = [name for name in SHOWN if name not in body]
+    chosen = [name for name in (*SHOWN, "fstype", "created_at") if name not in body]
     applied |= {name: answer_of(subject, "create", name, or_kept=True) for name in chosen}
     step = create(
         subject,

@@ -20,13 +20,20 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Read, Step
 from reconciler.core.wire import many
-from reconciler.kinds.base import ANY, AtRest, Kind, Moves, OwnCall, Subject, compare_fields
+from reconciler.kinds.base import (
+    REPLACED,
+    AtRest,
+    Kind,
+    Moves,
+    Subject,
+    Watched,
+    compare_fields,
+)
 from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
     loose_reads,
     machine_reads,
-    restart_calls,
     restart_steps,
 )
 from reconciler.kinds.roles import (
@@ -98,6 +105,17 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     lifecycle = ("deletion", "snapshot_before", "timeout_s", "restart", "ignore")
     objectives: ClassVar = {"snapshot_max_age_h": Action.SNAPSHOT}
     at_rest = AtRest("state", frozenset({"created"}), unless_recorded=("snapshot",))
+    watched = (
+        Watched("state", "volume-failed", "its state is {after}", ("failed", "error"), "created"),
+        Watched("snapshot_max_age_h", "no-snapshot", "no usable snapshot of it is listed", (None,)),
+        Watched(
+            "attached_machine_id",
+            "restart-elsewhere",
+            "machine {before} owes a restart, not {after}",
+            owed=True,
+        ),
+        REPLACED,
+    )
     id_form = r"vol_[A-Za-z0-9_-]+"
     fields = (
         Field("size_gb", Effect.GROW, equal=_fits),
@@ -233,27 +251,6 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
             comments[()] = (f"it was still {live.state} when it was read",)
         zone = f"zone {live.zone}" if live.zone else "its zone is not known"
         return Declared(place, live.name, spec, comments, apart=zone)
-
-    # --- what apply holds every plan to ---
-
-    def own_calls(self, subject: Subject, scope: str) -> Iterable[OwnCall]:
-        all_of_app = f"/v1/apps/{subject.address.app}/volumes"
-        yield OwnCall("GET", all_of_app)
-        destroyed = subject.live is not None and not subject.live.present
-        if subject.record is None or destroyed:
-            yield OwnCall("GET", f"{all_of_app}/{ANY}")  # what a lost create may have made
-            yield OwnCall("POST", all_of_app)
-        if subject.record is None:
-            return
-        path = volume_path(subject.address, subject.record.id)
-        yield OwnCall("GET", path)
-        yield OwnCall("GET", f"{path}/snapshots")
-        yield OwnCall("PUT", path)
-        yield OwnCall("PUT", f"{path}/extend")
-        yield OwnCall("POST", f"{path}/snapshots")
-        yield OwnCall("DELETE", path)
-        if subject.live is not None and subject.live.attached_machine_id:
-            yield from restart_calls(subject)
 
     # --- deciding ---
 

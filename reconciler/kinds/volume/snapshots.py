@@ -35,9 +35,14 @@ def snapshot_due(subject: Subject) -> str | None:
 
 
 def snapshot_due_at(subject: Subject, limit_h: int) -> datetime | None:
-    """When the newest one, or the volume itself, is `limit_h` old; None where nobody tells their age."""
-    since = newest_snapshot(subject) or parse_time(subject.live.created_at)
-    return since + timedelta(hours=limit_h) if since is not None else None
+    """When the newest one is `limit_h` old; None where nobody tells their age.
+
+    Where there is none, when the volume itself is, or a day old: the platform takes one each day.
+    """
+    newest, made_at = newest_snapshot(subject), parse_time(subject.live.created_at)
+    if newest is None and made_at is not None:
+        return made_at + timedelta(hours=min(limit_h, 24))
+    return newest + timedelta(hours=limit_h) if newest is not None else None
 
 
 def newest_snapshot(subject: Subject) -> datetime | None:

@@ -81,10 +81,8 @@ class VolumeSpec(Spec):
     encrypted: bool | None = Describe(
         None, description="Encryption at rest; default true. Fixed at creation."
     )
-    fstype: str | None = Describe(
+    fstype: Literal["ext4", "raw"] | None = Describe(
         None,
-        min_length=1,
-        pattern=TEXT_PATTERN,
         description="File system; default ext4. Fixed at creation.",
         examples=["ext4"],
     )

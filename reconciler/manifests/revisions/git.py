@@ -1,4 +1,4 @@
-"""The `git` program, asked so that it only reads: no shell, hooks, filters, pager or locks.
+"""The `git` program, asked so that it only reads: no shell, hooks, filters, converters, pager or locks.
 
 What it says about repositories and names is turned into advice here.
 """
@@ -47,18 +47,10 @@ _ALWAYS = (
     "-c",
     "safe.bareRepository=explicit",  # git 2.38 and newer; for older ones, see `_refuse_planted`
 )
-
-
+# They compare and fetch nothing, look at no attributes (filters, converters), and no alias takes their place.
+_READING = frozenset({"cat-file", "config", "for-each-ref", "ls-files", "ls-tree", "merge-base", "rev-parse"})
 _NAME = re.compile(r"[\w./+-]+")  # of a branch, a tag or a commit, without what git computes from it
 _PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
-
-
-class GitFailed(ReconcilerError):
-    """`git` ended with an error that nothing here explains better."""
-
-
-class Incomplete(ReconcilerError):
-    """An object of the history is not in this clone."""
 
 
 class Git(Struct, frozen=True):
@@ -74,8 +66,10 @@ class Git(Struct, frozen=True):
     ) -> subprocess.CompletedProcess[bytes]:
         """The ended process; its code is one of `allowed`. Raises ReconcilerError for any other.
 
-        Raises Incomplete, whatever is allowed, where it needs what a partial clone does not have.
+        And, whatever is allowed, where it needs what a partial clone does not have.
         """
+        if arguments[0] not in _READING:
+            raise ValueError(f"git {arguments[0]} may run programs that a repository names")
         try:
             done = subprocess.run(  # noqa: S603 - no shell, and names cannot be options
                 ["git", *_ALWAYS, *arguments],  # noqa: S607 - the user's own git, by its name
@@ -98,17 +92,10 @@ class Git(Struct, frozen=True):
             return done
         stderr = done.stderr.decode(errors="replace")
         if any(map(stderr.__contains__, _PARTIAL)):
-            raise self.incomplete()
+            raise incomplete()
         if done.returncode not in allowed:
             raise _explained(stderr, self.folder)
         return done
-
-    def incomplete(self) -> Incomplete:
-        """What to say where an object of the history is not in this clone."""
-        return Incomplete(
-            "this clone does not have all files of that revision, and they are not fetched automatically",
-            help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
-        )
 
     def text(self, *arguments: str) -> str:
         """What it prints, without the final line break."""
@@ -158,6 +145,14 @@ class Git(Struct, frozen=True):
         return meant.strip() or f"fetch it first: git fetch origin {shlex.quote(ref.removeprefix('origin/'))}"
 
 
+def incomplete() -> ReconcilerError:
+    """What to say where an object of the history is not in this clone."""
+    return ReconcilerError(
+        "this clone does not have all files of that revision, and they are not fetched automatically",
+        help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
+    )
+
+
 def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
     """Raises ReconcilerError, with the way out, where git finds or accepts none with a working tree."""
     kept = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_KEPT)}
@@ -198,4 +193,4 @@ def _explained(stderr: str, folder: Path) -> ReconcilerError:
         )
     first: Sequence[str] = [line for line in stderr.splitlines() if line.startswith(("fatal:", "error:"))]
     said = (first or stderr.splitlines() or ["no message"])[0]
-    return GitFailed(f"git failed: {said.partition(': ')[2] or said}")
+    return ReconcilerError(f"git failed: {said.partition(': ')[2] or said}")

@@ -11,7 +11,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root
 from reconciler.manifests.reading.text import MOST_BYTES
-from reconciler.manifests.revisions.git import Git
+from reconciler.manifests.revisions.git import Git, incomplete
 
 _LINK, _SUBMODULE = "120000", "160000"
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -228,7 +228,7 @@ class Revision:
             end = answer.index(b"\n", at)
             header = answer[at:end].split()
             if len(header) != 3:
-                raise self.git.incomplete()
+                raise incomplete()
             size = int(header[2])
             found.append(answer[end + 1 : end + 1 + size])
             at = end + 1 + size + 1

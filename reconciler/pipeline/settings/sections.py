@@ -237,7 +237,7 @@ StateSetting = Annotated[
 class NotifySection(Section):
     """Who is told how a run ended."""
 
-    on: list[Literal["drift", "failed", "owed", "question"]] = Field(
+    on: list[Literal["drift", "failed", "owed", "question", "warning"]] = Field(
         min_length=1, description="Of which events."
     )
     url: str | None = Field(None, pattern=_HOOK, description="Where the messages are sent.")

@@ -9,8 +9,6 @@ from reconciler.reports.formats import Format
 from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Page, Report
 
-# GitLab wants a file and a line for each problem; one of the whole project stands at its settings.
-_NO_PLACE = "reconcile.yaml"
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
@@ -18,6 +16,10 @@ def render(report: Report) -> str:
     if isinstance(report, Page):
         raise TypeError(f"GitLab's format shows no {report.kind}")
     findings = list(findings_of(report))
+    # GitLab wants a file and a line for each; what is in none stands at the settings, or at a manifest.
+    spans = (*(each.span for each in findings), *report.declared.values())
+    paths = [report.places.settings, *(report.places.path(span.file) for span in spans if span is not None)]
+    no_place = {"path": next(filter(None, paths), "."), "lines": {"begin": 1}}
     found = []
     for each, fingerprint in zip(findings, fingerprints(report, findings), strict=True):
         path = report.places.path(each.span.file) if each.span is not None else ""
@@ -28,7 +30,7 @@ def render(report: Report) -> str:
                 "check_name": each.code,
                 "fingerprint": fingerprint,
                 "severity": _SEVERITIES[each.severity],
-                "location": place or {"path": report.places.path(_NO_PLACE), "lines": {"begin": 1}},
+                "location": place or no_place,
             }
         )
     return json_text(found)

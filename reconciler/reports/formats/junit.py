@@ -1,9 +1,11 @@
 """Reports as JUnit's XML, which CI systems show as tests: a file, a change, an object or a call is one."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.durations import in_words
@@ -43,7 +45,7 @@ class _Case(Struct, frozen=True):
 def render(report: Report) -> str:
     if isinstance(report, Page):
         raise TypeError(f"JUnit shows no {report.kind}")
-    cases = list(_cases(report))
+    cases = _apart(_cases(report))
     counts = {name: str(sum(each.ended == ended for each in cases)) for name, ended in _COUNTED}
     counts = {"tests": str(len(cases)), **counts, "time": "0"}
     suites = Element("testsuites", counts)
@@ -55,6 +57,17 @@ def render(report: Report) -> str:
         _add(suite, each)
     indent(suites)
     return f"{tostring(suites, encoding='unicode')}\n"
+
+
+def _apart(cases: Iterable[_Case]) -> list[_Case]:
+    """`cases` with a number in each name that another case of its group has: readers keep one of a name."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for each in cases:
+        seen[each.group, each.name] += 1
+        number = seen[each.group, each.name]
+        found.append(replace(each, name=f"{each.name} ({number})") if number > 1 else each)
+    return found
 
 
 def _add(suite: Element, case: _Case) -> None:
@@ -74,13 +87,15 @@ def _cases(report: Report) -> Iterator[_Case]:
             yield from _files(report)
             return
         case PlanReport():
-            yield from map(_planned, report.plan.changes)
-        case DriftReport():
-            yield from _drifted(report)
+            yield from _planned(report, report.plan.changes)
         case ApplyReport():
             yield from map(_done, report.results)
-            yield from map(_planned, report.plan.changes if not report.results else ())
-    yield from _problems(report, report.problems)
+            yield from _planned(report, report.plan.changes if not report.results else ())
+        case DriftReport():
+            yield from _drifted(report)
+            yield from _problems(report, report.problems)
+        case _:
+            yield from _problems(report, report.problems)
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         yield from _rehearsed(report.rehearsal)
     if isinstance(report, PlanReport) and report.forecast is not None:
@@ -118,11 +133,26 @@ def _problems(report: Report, problems: Iterable[Diagnostic]) -> Iterator[_Case]
             yield _Case(item.code, name, out=text)
 
 
-def _planned(change: Change) -> _Case:
-    """A change that is refused fails."""
-    ended = "failure" if change.action is Action.REFUSED else ""
-    name = f"{change.address}: {' and '.join(map(verdict.word, change.actions))}"
-    return _Case(change.address.kind, name, ended, change.reason, out="" if ended else visible(change.reason))
+def _planned(report: Report, changes: Iterable[Change]) -> Iterator[_Case]:
+    """A change that is refused fails, with the errors about it; other problems are cases of their own."""
+    changes = list(changes)
+    why: dict[str, list[Diagnostic]] = {
+        str(each.address): [] for each in changes if each.action is Action.REFUSED
+    }
+    others = []
+    for item in report.problems:
+        refused = [each for each in item.addresses if each in why and item.severity is Severity.ERROR]
+        for each in refused:
+            why[each].append(item)
+        if not refused:
+            others.append(item)
+    for change in changes:
+        name = f"{change.address}: {' and '.join(map(verdict.word, change.actions))}"
+        if (text := why.get(str(change.address))) is not None:
+            yield _Case(change.address.kind, name, "failure", change.reason, _text(report, text))
+        else:
+            yield _Case(change.address.kind, name, out=visible(change.reason))
+    yield from _problems(report, others)
 
 
 def _rehearsed(found: Rehearsal) -> Iterator[_Case]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Address, Change, Effect, FieldChange, Owed
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
@@ -113,7 +113,7 @@ def _blocks(report: Report) -> Iterator[str]:
 def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
     about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
-    parts = [code(about.rstrip(":"))]
+    parts = [code(about.removesuffix(":"))]
     parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
         parts.append(verdict.of_impact(report.plan.changes))
@@ -181,7 +181,8 @@ def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Add
             code(each.reason),
         ]
         if not is_drift:
-            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), verdict.spoken(each.impact)]
+            impact = verdict.spoken(each.impact) if each.action is not Action.REFUSED else ""
+            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), impact]
         elif each.address in unmanaged:
             cells[2] = f"not managed: {cells[2]}"
         rows.append(cells)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from reconciler.core.context import program_version
 from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes, read_explanation
 from reconciler.reports.findings import TITLES, Finding, findings_of, fingerprints
@@ -16,6 +17,7 @@ from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Page, Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_ABOUT = "https://reconciler.example/"  # nobody's: the project has no address of its own
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _LINK = re.compile(r"[\[\]\\]")
 
@@ -54,8 +56,8 @@ def _run(report: Report) -> dict[str, Any]:
 
 
 def _driver(report: Report, codes: Sequence[str]) -> dict[str, Any]:
-    driver: dict[str, Any] = {"name": "reconcile", "rules": _rules(codes)}
-    return driver | ({"version": report.about.version} if report.about is not None else {})
+    version = report.about.version if report.about is not None else program_version()
+    return {"name": "reconcile", "version": version, "informationUri": _ABOUT, "rules": _rules(codes)}
 
 
 def _rules(codes: Iterable[str]) -> list[dict[str, Any]]:
@@ -64,14 +66,15 @@ def _rules(codes: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _rule(code: str, *, explained: bool) -> dict[str, Any]:
-    if not explained:
-        return {"id": code, "shortDescription": {"text": TITLES.get(code, code)}}
-    page = read_explanation(code)
+    title = text = TITLES.get(code, code)
+    if explained:
+        page = read_explanation(code)
+        title, text = page.title, page.text
     return {
         "id": code,
-        "shortDescription": {"text": page.title},
-        "fullDescription": {"text": " ".join(page.text.partition("\n\n")[0].split())},
-        "help": {"text": page.text, "markdown": page.text},
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": " ".join(text.partition("\n\n")[0].split())},
+        "help": {"text": text, "markdown": text},
     }
 
 

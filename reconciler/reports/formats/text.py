@@ -136,7 +136,7 @@ def render_drift(
 
 
 def render_results(
-    results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN, *, head: str = ""
+    results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN, *, head: str = "", held: bool = False
 ) -> str:
     """What became of the steps: by name what was not done, or needs a word; the state's head; then counts."""
     lines: list[str] = []
@@ -151,7 +151,7 @@ def render_results(
         lines.append("")
     lines += _owed_lines(look, owed)
     lines += _head_lines(look, head)
-    return _joined([*lines, look.line(0, (verdict.of_results(results), Tone.STRONG))])
+    return _joined([*lines, look.line(0, (verdict.of_results(results, held=held), Tone.STRONG))])
 
 
 def _head_lines(look: Look, head: str) -> list[str]:
@@ -319,7 +319,8 @@ def _render_apply(report: ApplyReport) -> str:
         return f"{plan}Not applied; nothing was changed.\n"
     if not report.results:
         return plan + _joined(_head_lines(report.look, report.head))
-    return plan + render_results(report.results, report.owed, report.look, head=report.head)
+    held = has_errors(report.plan.diagnostics)
+    return plan + render_results(report.results, report.owed, report.look, head=report.head, held=held)
 
 
 def _render_validation(report: ValidationReport) -> str:

@@ -67,16 +67,20 @@ def create(world: World, request: Request) -> Response:
         raise Refusal(400, "org_slug is required and must be a string")
     if not world.has_organization(org_slug):
         raise Refusal(404, "Organization not found")
+    if world.switches["cluster_create"] == "failed":
+        raise Refusal(400, "creation failed")
+    disk_gb, version, pool_mode, postgis = _DEFAULTS[world.switches["cluster_defaults"]]
+    postgis_enabled = fields.flag(body, "postgis_enabled")
     cluster = Cluster(
         world.new_id(),
         name=_name(body),
         org_slug=org_slug,
         region=fields.required_text(body, "region"),
         plan=_plan(body),
-        disk_size_gb=fields.whole(body, "disk_size_gb", 10, 1000) or 10,
-        pg_major_version=fields.choice(body, "pg_major_version", VERSIONS) or VERSIONS[0],
-        pool_mode=fields.choice(body, "pool_mode", POOL_MODES) or POOL_MODES[0],
-        postgis_enabled=fields.flag(body, "postgis_enabled") or False,
+        disk_size_gb=fields.whole(body, "disk_size_gb", 10, 1000) or disk_gb,
+        pg_major_version=fields.choice(body, "pg_major_version", VERSIONS) or version,
+        pool_mode=fields.choice(body, "pool_mode", POOL_MODES) or pool_mode,
+        postgis_enabled=postgis if postgis_enabled is None else postgis_enabled,
         created_at=world.now,
     )
     cluster.name = cluster.name or f"pg-{cluster.id[:8]}"
@@ -96,6 +100,8 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
         raise Refusal(404, "Cluster not found")
     body = request.object()
     backup_id, pitr_time = fields.text(body, "backup_id"), fields.text(body, "pitr_time")
+    if backup_id is None and pitr_time is None and world.switches["restore_target"] == "optional":
+        backup_id = source.backups[-1]["id"] if source.backups else ""
     if (backup_id is None) == (pitr_time is None):
         raise Refusal(422, "exactly one of backup_id and pitr_time is required")
     if backup_id is not None:
@@ -117,7 +123,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
         replicas=source.replicas,
         created_at=world.now,
     )
-    return _provision(world, cluster)
+    return _provision(world, cluster, status=world.switches["restore_status"])
 
 
 def list_all(world: World, request: Request) -> Response:
@@ -217,14 +223,14 @@ def _finish_deleting(world: World, cluster: Cluster, at: float) -> None:
     world.enter(cluster, "deleted", at)
 
 
-def _provision(world: World, cluster: Cluster) -> Response:
+def _provision(world: World, cluster: Cluster, *, status: int = 201) -> Response:
     if world.switches["cluster_name_collision"] == "refuse" and any(
         (other.name, other.org_slug) == (cluster.name, cluster.org_slug) and other.state not in _GONE
         for other in world.all(Cluster)
     ):
         raise Refusal(422, "name has already been taken")
     world.enter(cluster, "creating")
-    return reply({"data": wire(world, cluster)}, 201)
+    return reply({"data": wire(world, cluster)}, status)
 
 
 def _required(world: World, id: str) -> Cluster:
@@ -292,6 +298,11 @@ def _storage(world: World, cluster: Cluster) -> tuple[int | None, int | None]:
     return provisioned, min(provisioned, (64 + hours) * 1024**2)
 
 
+# Disk, version, pool mode and PostGIS where a create leaves them out (switch cluster_defaults).
+_DEFAULTS = {
+    "known": (10, VERSIONS[0], POOL_MODES[0], False),
+    "other": (20, VERSIONS[1], POOL_MODES[1], True),
+}
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
 
 
@@ -362,7 +373,7 @@ _ROUTES = (
         restore,
         "Restore to a new cluster",
         body=wires.ClusterRestore,
-        replies={201: wires.ClusterReply},
+        replies=dict.fromkeys((201, 200, 202), wires.ClusterReply),
         errors=_ERRORS,
         gives={"id": "/data/id"},
     ),

@@ -25,10 +25,11 @@ def get(world: World, request: Request, app_name: str, machine_id: str) -> Respo
 
 
 def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    """`ttl` in seconds. The nonce of the lease that holds renews it."""
+    """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
     machine = required(world, app_name, machine_id)
-    body = request.object()
-    ttl_s = fields.whole(body, "ttl", _SHORTEST_S, _LONGEST_S)
+    body, asked = request.object(), request.parameter("ttl")
+    given = body if asked is None else {"ttl": int(asked) if asked.isdecimal() else asked}
+    ttl_s = fields.whole(given, "ttl", _SHORTEST_S, _LONGEST_S)
     description = fields.text(body, "description")
     check(world, request, machine)
     if not _is_held(world, machine):
@@ -87,6 +88,7 @@ _ROUTES = (
         "Take or renew the lease of a machine",
         extended=True,
         body=wires.MachineLeaseRequest,
+        query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
         replies={201: wires.MachineLease},
         errors=(400, 401, 404, 409, 422),
         example={"ttl": 30, "description": "a deploy"},

@@ -122,9 +122,11 @@ def sign_in(world: World, request: Request) -> Response:
         form = _form(request)
         if "deny" in form:
             raise _denied(wish)
-        user = world.find(User, form.get("user", ""))
+        if "user" not in form:  # nobody was chosen
+            return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+        user = world.find(User, form["user"])
         if user is None:
-            raise _Problem("access_denied", "no user was chosen", wish=wish)
+            raise _Problem("access_denied", "there is no such user", wish=wish)
     except _Problem as problem:
         return _sent_back(problem, 303)
     return _signed_in(world, wish, user, 303)
@@ -405,7 +407,7 @@ _ROUTES = (
         sign_in,
         "Sign in, or refuse",
         body=Consent,
-        replies={303: None, 400: None},
+        replies={303: None, 200: None, 400: None},
         query=_QUERY,
         required=_NEEDED,
         guard="",

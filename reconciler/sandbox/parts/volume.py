@@ -30,7 +30,10 @@ GIB = 1024**3
 
 @dataclass
 class Volume(Thing):
-    """`shown_size_gb` and `shown_state` are what reads answer until `shown_until` (switch read_lag_s)."""
+    """`shown_size_gb` and `shown_state` are what reads answer until `shown_until` (switch read_lag_s).
+
+    `blocks_free`, `blocks_avail`: as somebody has set them; None: a share of all blocks.
+    """
 
     kind = "volume"
     app: str
@@ -49,6 +52,8 @@ class Volume(Thing):
     shown_size_gb: int | None = None
     shown_state: str | None = None
     shown_until: float = 0.0
+    blocks_free: int | None = None
+    blocks_avail: int | None = None
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -104,7 +109,8 @@ def create(world: World, request: Request, app_name: str) -> Response:
     fields.flag(body, "machines_only")
     snapshot, source = _snapshot(world, body), _source(world, app, body)
     region = fields.text(body, "region") or (source.region if source else app.primary_region)
-    size_gb = fields.whole(body, "size_gb", 1, wires.LARGEST_GB) or DEFAULT_SIZE_GB
+    default_gb = source.size_gb if source and world.switches["fork_size"] == "source" else DEFAULT_SIZE_GB
+    size_gb = fields.whole(body, "size_gb", 1, wires.LARGEST_GB) or default_gb
     smallest_gb = snapshot.volume_size_gb if snapshot else source.size_gb if source else 1
     if size_gb < smallest_gb:
         raise fields.refused("size_gb", f"must be at least the source's size, {smallest_gb}")
@@ -163,6 +169,10 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
             raise Refusal(status, f"volume can only be extended; it has {volume.size_gb} GB", fields.INVALID)
         return reply({"volume": _mutated(world, volume), "needs_restart": False})
     _hold_back(world, volume)
+    added = (size_gb - volume.size_gb) * GIB // BLOCK_SIZE
+    for name in ("blocks_free", "blocks_avail"):
+        if (free := getattr(volume, name)) is not None:
+            setattr(volume, name, free + added)
     volume.size_gb = size_gb
     world.put(volume)
     rule = world.switches["extend_needs_restart"]
@@ -195,8 +205,8 @@ def wire(world: World, volume: Volume) -> dict[str, Any]:
         "state": volume.shown_state if lagging and volume.shown_state else volume.state,
         "blocks": blocks,
         "block_size": BLOCK_SIZE,
-        "blocks_free": blocks * 19 // 20,
-        "blocks_avail": blocks * 9 // 10,
+        "blocks_free": blocks * 19 // 20 if volume.blocks_free is None else volume.blocks_free,
+        "blocks_avail": blocks * 9 // 10 if volume.blocks_avail is None else volume.blocks_avail,
         "fstype": volume.fstype,
         **known,
     }

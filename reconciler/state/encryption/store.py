@@ -340,6 +340,7 @@ class Encrypting(Passing):
                 },
                 serials={cipher.name(scope): serial for scope, serial in state.serials.items()},
                 heads={cipher.name(scope): hash for scope, hash in state.heads.items()},
+                lengths={cipher.name(scope): length for scope, length in state.lengths.items()},
                 platform=cipher.name(state.platform),
             )
         self._records = records

@@ -90,6 +90,7 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
             half_moved=_half_moved(marks.values()),
             serials={name: each.serial for name, each in marks.items()},
             heads=_heads(marks, trunk),
+            lengths={name: each.seq for name, each in marks.items()},
             version=_version(lineage, marks),
             platform=_platform(marks),
         )

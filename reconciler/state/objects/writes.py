@@ -9,6 +9,8 @@ from msgspec import Struct
 from reconciler.core.errors import StoreError
 from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
 
+_NOT_THERE = "it said that the object exists, which is not there"
+_UNCHANGED = "it said that the object has changed, which has not"
 _TIMES = 3  # how often a write is sent at most, always with the same body
 
 
@@ -31,7 +33,7 @@ def create(bucket: Bucket, key: str, body: bytes) -> Landed | Beaten:
         except Unanswered as unanswered:
             cause = unanswered.cause
         except Taken:
-            cause = "it said that the object exists, which is not there"
+            cause = _NOT_THERE
         found = bucket.get(key)
         if found is not None:
             return Landed(found.tag) if found.body == body else Beaten(found)
@@ -50,7 +52,7 @@ def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Landed | Beaten:
         except Unanswered as unanswered:
             cause = unanswered.cause
         except Taken:
-            cause = "it said that the object has changed, which has not"
+            cause = _UNCHANGED
         found = bucket.get(key)
         if found is not None and found.body == body:
             return Landed(found.tag)
@@ -60,7 +62,7 @@ def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Landed | Beaten:
 
 
 def unsettled(bucket: Bucket, cause: str) -> StoreError:
-    return StoreError(
-        f"the state {bucket.place} did not take a change: {cause}",
-        help="check the store and run again; the next run finds out what was stored",
-    )
+    help = "check the store and run again; the next run finds out what was stored"
+    if cause in (_NOT_THERE, _UNCHANGED):
+        help = "this store has no conditional writes that work: keep the state in another one"
+    return StoreError(f"the state {bucket.place} did not take a change: {cause}", help=help)

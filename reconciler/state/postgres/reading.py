@@ -54,6 +54,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
             elsewhere={address: id for address, id in elsewhere.items() if str(address) not in moved},
             serials={scope: head.serial for scope, head in found.items()},
             heads=heads.hashes(found, identity),
+            lengths={scope: head.seq for scope, head in found.items()},
             version=heads.version(found),
         )
     )

@@ -11,6 +11,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from reconciler.state import archive as packing
@@ -18,7 +19,7 @@ from reconciler.state.chain import Broken, Chains
 from reconciler.state.codec import RowColumns
 from reconciler.state.rules import Folding, View
 from reconciler.state.sqlite import checks
-from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
 
 TABLES = ("archived", "archive_end")
@@ -92,14 +93,14 @@ def verify(connection: sqlite3.Connection) -> None:
         _body(connection, segment)
 
 
-def extend(connection: sqlite3.Connection, place: Place, most: int) -> None:
+def extend(connection: sqlite3.Connection, path: Path, most: int) -> None:
     """Pack rows of the journal that are no longer new, some `most` of them; their space is given back.
 
     Each segment is one transaction, so that others write in between. Raises Damaged, and packs nothing, where
     a row does not follow from those before.
     """
     while most > 0 and _due(connection):
-        with checks.writing(connection, place, (*TABLES, "plans_run")) as current:
+        with checks.writing(connection, path, (*TABLES, "plans_run")) as current:
             last = _due(connection)  # another process may have been faster
             if last:
                 most -= _pack(connection, current, last)

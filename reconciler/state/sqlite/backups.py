@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import checks, files, heads, journal, records, schema
@@ -134,7 +135,8 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     _let_it_shrink(connection)
     return (
         f"the state {path} was migrated from version {version} to {schema.VERSION}; "
-        f"a copy of version {version} is {copy}"
+        f"a copy of version {version} is {copy}: to go back to an older program, put it and {copy.name}.key "
+        f"in the place of {path.name} and {path.name}.key"
     )
 
 
@@ -160,7 +162,11 @@ def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection
         version = schema.require(connection, path)
         if version == schema.VERSION:
             return connection
-        tell(f"its version is {version}: the next command migrates it to {schema.VERSION}")
+        apply, migrate = command("apply"), command("state", "migrate")
+        tell(
+            f"the state has version {version}, of an older program: `{apply}` or `{migrate}` brings it to "
+            f"version {schema.VERSION}"
+        )
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.backup(copy)
     except BaseException:
@@ -168,6 +174,7 @@ def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection
         raise
     connection.close()
     schema.migrate(copy)
+    verify_all(copy)
     return copy
 
 

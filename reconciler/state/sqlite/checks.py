@@ -3,9 +3,7 @@
 Records and journal rows carry digests of their own. Here stand how many journal rows there are, a sum over
 the scopes' heads (`heads`), one digest for each small table, that of the fingerprint key, and one over all
 of this. `version` counts the transactions. The file `<state>.seen` repeats it after each one, unsynced: a
-state that is older than what was seen has lost commits, such as those behind a damaged page of the WAL. So
-does a mark in a folder of the user's (`Place.marks`): when the state's own folder is put back to an older
-copy, `<state>.seen` goes back with it.
+state that is older than what was seen has lost commits, such as those behind a damaged page of the WAL.
 """
 
 import hashlib
@@ -78,27 +76,6 @@ class Seen(Struct, frozen=True):
     serial: int
 
 
-class Place(Struct, frozen=True):
-    """Where a state is. `marks`: the folder of the second file of what was seen; None for no such file."""
-
-    path: Path
-    marks: Path | None = None
-
-    @lru_cache(maxsize=8)  # noqa: B019 - of a few places, and each commit asks
-    def seen_files(self, lineage: str) -> list[Path]:
-        """What was seen of the state `lineage` stands in these files."""
-        mark = [self.marks / f"{self._name}.{lineage}.seen"] if self.marks is not None else []
-        return [seen_path(self.path), *mark]
-
-    def all_marks(self) -> list[Path]:
-        """The marks of all states that were ever here, for this user."""
-        return sorted(self.marks.glob(f"{self._name}.*.seen")) if self.marks is not None else []
-
-    @property
-    def _name(self) -> str:
-        return hashlib.sha256(bytes(self.path)).hexdigest()[:32]
-
-
 def read(connection: sqlite3.Connection, *, moved: bool = False) -> Checks:
     """Raises Damaged when a value is not what was written, and Moved for a state that has, unless `moved`."""
     meta = dict(connection.execute("SELECT key, value FROM meta"))
@@ -131,9 +108,9 @@ def write(connection: sqlite3.Connection, checks: Checks) -> str:
 
 @contextmanager
 def writing(
-    connection: sqlite3.Connection, place: Place, tables: Iterable[str] = (), *, moved: bool = False
+    connection: sqlite3.Connection, path: Path, tables: Iterable[str] = (), *, moved: bool = False
 ) -> Iterator[Checks]:
-    """One transaction that changes the state at `place`; the block keeps up what it gets.
+    """One transaction that changes the state at `path`; the block keeps up what it gets.
 
     `tables`: small ones that it may change, apart from those of every commit. They are checked
     before: a new digest must not cover up damage. `moved`: see `read`.
@@ -146,7 +123,7 @@ def writing(
         checks.version += 1
         checks.tables |= {table: digest_of(connection, table) for table in touched}
         digest = write(connection, checks)
-    _tell_seen(place, checks, digest)
+    _tell_seen(path, checks, digest)
 
 
 def verify_tables(
@@ -168,13 +145,9 @@ def seen_path(path: Path) -> Path:
     return path.with_name(path.name + ".seen")
 
 
-def seen(place: Place, lineage: str) -> list[Seen]:
-    """What each file of `place` tells of this state, where there is one that was written whole."""
-    found = (_read_seen(file, lineage) for file in place.seen_files(lineage))
-    return [each for each in found if each is not None]
-
-
-def _read_seen(file: Path, lineage: str) -> Seen | None:
+def seen(path: Path, lineage: str) -> Seen | None:
+    """What the file beside the state at `path` tells of it; None where none was written whole."""
+    file = seen_path(path)
     try:
         found = json.loads(file.read_bytes())
         digest = found.pop("check")
@@ -186,24 +159,21 @@ def _read_seen(file: Path, lineage: str) -> Seen | None:
         return None
 
 
-def newest(seen: Iterable[Seen]) -> Seen | None:
-    return max(seen, key=lambda each: each.version, default=None)
-
-
-def verify_seen(checks: Checks, seen: Iterable[Seen]) -> None:
+def verify_seen(checks: Checks, seen: Seen | None) -> None:
     """Raises Damaged when commits that were acknowledged are missing."""
-    for each in seen:
-        if checks.version < each.version:
-            lost = each.version - checks.version
-            changes = "change is" if lost == 1 else "changes are"
-            raise Damaged(
-                f"the last {lost} committed {changes} missing from the file ({each.file} lists more changes)"
-            )
-        if checks.version == each.version and checks.digest != each.digest:
-            raise Damaged(f"its newest change is not the one that was stored ({each.file} lists another one)")
+    if seen is None:
+        return
+    if checks.version < seen.version:
+        lost = seen.version - checks.version
+        changes = "change is" if lost == 1 else "changes are"
+        raise Damaged(
+            f"the last {lost} committed {changes} missing from the file ({seen.file} lists more changes)"
+        )
+    if checks.version == seen.version and checks.digest != seen.digest:
+        raise Damaged(f"its newest change is not the one that was stored ({seen.file} lists another one)")
 
 
-def _tell_seen(place: Place, checks: Checks, digest: str) -> None:
+def _tell_seen(path: Path, checks: Checks, digest: str) -> None:
     values: dict[str, Any] = {
         "version": checks.version,
         "digest": digest,
@@ -212,31 +182,25 @@ def _tell_seen(place: Place, checks: Checks, digest: str) -> None:
         "lineage": checks.lineage,
     }
     text = json.dumps(values | {"check": sha256(values)}).ljust(400).encode()
-    for file in place.seen_files(checks.lineage):
-        # Without it, damage is found by the digests alone; the commit itself is safe.
-        with suppress(OSError):
-            _replace(file, text)
+    # Without it, damage is found by the digests alone; the commit itself is safe.
+    with suppress(OSError):
+        _replace(seen_path(path), text)
 
 
 def _replace(file: Path, text: bytes) -> None:
     how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(file, how, 0o600)
-    except FileNotFoundError:  # the first mark of this user
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, how, 0o600)
+    descriptor = os.open(file, how, 0o600)
     try:
         os.pwrite(descriptor, text, 0)
     finally:
         os.close(descriptor)
 
 
-def tell_seen_anew(place: Place, checks: Checks) -> None:
+def tell_seen_anew(path: Path, checks: Checks) -> None:
     """After a restore: what was seen of the damaged state counts no more."""
-    for file in place.seen_files(checks.lineage):
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
-    _tell_seen(place, checks, checks.digest)
+    with suppress(OSError):
+        seen_path(path).unlink(missing_ok=True)
+    _tell_seen(path, checks, checks.digest)
 
 
 def sha256(value: Any) -> str:

@@ -3,12 +3,13 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns
 from reconciler.state.sqlite import checks, heads, journal, leases, records
-from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.store import Event, Lease, not_covered
 
 
@@ -25,10 +26,10 @@ class Request:
 
 
 def store(
-    connection: sqlite3.Connection, place: Place, batch: Sequence[Request]
+    connection: sqlite3.Connection, path: Path, batch: Sequence[Request]
 ) -> list[Sequence[StateRecord]]:
     """Store all of `batch`, or nothing; returns the stored records of each request."""
-    with checks.writing(connection, place, _tables(batch)) as current:
+    with checks.writing(connection, path, _tables(batch)) as current:
         return [_store(connection, current, request) for request in batch]
 
 

@@ -18,7 +18,6 @@ from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
 from reconciler.state.encryption.envelope import is_envelope
 from reconciler.state.sqlite import checks, database
-from reconciler.state.sqlite.checks import Place
 
 KEY_BYTES = 32
 
@@ -47,16 +46,18 @@ def state_exists(path: Path) -> bool:
     return False
 
 
-def refuse_beside_traces(place: Place, known: Collection[Path] = ()) -> None:
+def traces_of(path: Path) -> list[Path]:
+    """What an older state has left beside it."""
+    left = [key_path(path), spool_path(path), checks.seen_path(path)]
+    return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+
+
+def refuse_beside_traces(path: Path, known: Collection[Path] = ()) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back.
 
     `known`: files that do not count.
     """
-    path = place.path
-    left = [key_path(path), spool_path(path), checks.seen_path(path)]
-    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-    traces = [each.name for each in beside if each not in known]
-    traces += [str(each) for each in place.all_marks() if each not in known]
+    traces = [str(each) for each in traces_of(path) if each not in known]
     if not traces:
         return
     raise StoreError(

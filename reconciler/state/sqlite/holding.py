@@ -20,14 +20,14 @@ class Holding:
 
     def take(self, scopes: Sequence[str], holder: str) -> Lease:
         connection = self._file.keyed()
-        lease, numbers = leases.take(connection, self._file.place, scopes, holder, self._file.clock.now())
+        lease, numbers = leases.take(connection, self._file.path, scopes, holder, self._file.clock.now())
         self.held |= {scope: (lease.epochs[scope], number) for scope, number in numbers.items()}
         return lease
 
     def release(self, lease: Lease) -> None:
         try:
             with suppress(Moved):  # with which all leases were given back
-                leases.mark_released(self._file.writable(), self._file.place, lease)
+                leases.mark_released(self._file.writable(), self._file.path, lease)
         finally:
             self._unlock(
                 scope for scope, epoch in lease.epochs.items() if self.held.get(scope, (0, 0))[0] == epoch
@@ -36,7 +36,7 @@ class Holding:
     def free(self, scope: str, force: bool, by: str) -> str:
         """Let nobody hold `scope`; says what was done. Raises Locked while a process does, unless `force`."""
         file = self._file
-        connection = file.readable()
+        connection = file.writable() if file.readable() is not None else None
         found = leases.holder_of(connection, scope) if connection is not None else None
         if connection is None or found is None:
             raise StoreError(f"no run has ever locked {named(scope)}", help="check its name and --state")
@@ -46,7 +46,7 @@ class Holding:
         try:
             if alive and not force:
                 raise leases.locked_by(connection, scope, file.clock.now())
-            with checks.writing(connection, file.place, checks.LEASES) as current:
+            with checks.writing(connection, file.path, checks.LEASES) as current:
                 leases.replace(connection, scope)
                 data = {"unlock": scope, "holder": holder, "since": since, "alive": alive, "by": by}
                 entry = JournalEntry("", Event.DECIDED, file.clock.now(), data=data)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reconciler.core.errors import Locked
 from reconciler.state.sqlite import locks
-from reconciler.state.sqlite.checks import LEASES, Place, writing
+from reconciler.state.sqlite.checks import LEASES, writing
 from reconciler.state.sqlite.files import lock_path
 from reconciler.state.store import Lease, no_longer_ours
 
@@ -20,11 +20,11 @@ UNNAMED = "another process"
 
 
 def take(
-    connection: sqlite3.Connection, place: Place, scopes: Sequence[str], holder: str, now: datetime
+    connection: sqlite3.Connection, path: Path, scopes: Sequence[str], holder: str, now: datetime
 ) -> tuple[Lease, dict[str, int]]:
     """All `scopes` or none, with each scope's locked byte. Raises Locked naming the first one held."""
-    numbers = _numbers(connection, place, scopes)
-    with _locked(connection, lock_path(place.path), numbers, now), writing(connection, place, LEASES):
+    numbers = _numbers(connection, path, scopes)
+    with _locked(connection, lock_path(path), numbers, now), writing(connection, path, LEASES):
         epochs = {}
         for scope, number in numbers.items():
             (epochs[scope],) = connection.execute(
@@ -43,8 +43,8 @@ def check(connection: sqlite3.Connection, lease: Lease) -> None:
             raise no_longer_ours(ours[0])
 
 
-def mark_released(connection: sqlite3.Connection, place: Place, lease: Lease) -> None:
-    with writing(connection, place, LEASES):
+def mark_released(connection: sqlite3.Connection, path: Path, lease: Lease) -> None:
+    with writing(connection, path, LEASES):
         connection.executemany(
             "UPDATE leases SET released = 1 WHERE scope = ? AND epoch = ?", lease.epochs.items()
         )
@@ -93,13 +93,13 @@ def holders(
     }
 
 
-def _numbers(connection: sqlite3.Connection, place: Place, scopes: Sequence[str]) -> dict[str, int]:
+def _numbers(connection: sqlite3.Connection, path: Path, scopes: Sequence[str]) -> dict[str, int]:
     """Each scope's byte in the lock file, in the order of `scopes`; new ones are stored."""
     query = "SELECT number FROM leases WHERE scope = ?"
     found = {scope: connection.execute(query, (scope,)).fetchone() for scope in scopes}
     missing = [scope for scope, row in found.items() if row is None]
     if missing:
-        with writing(connection, place, LEASES):
+        with writing(connection, path, LEASES):
             for scope in missing:
                 connection.execute("INSERT OR IGNORE INTO leases (scope) VALUES (?)", (scope,))
                 found[scope] = connection.execute(query, (scope,)).fetchone()

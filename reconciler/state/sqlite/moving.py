@@ -21,7 +21,7 @@ from reconciler.state.sqlite import (
     schema,
     signed,
 )
-from reconciler.state.sqlite.checks import MOVED_TO, Checks, Place
+from reconciler.state.sqlite.checks import MOVED_TO, Checks
 from reconciler.state.sqlite.database import connect, transaction
 
 
@@ -115,18 +115,18 @@ def free_for(path: Path, contents: Contents) -> int | None:
 
 
 def retire(
-    connection: sqlite3.Connection, place: Place, to: str, contents: Contents, key: bytes | None
+    connection: sqlite3.Connection, path: Path, to: str, contents: Contents, key: bytes | None
 ) -> None:
-    with checks.writing(connection, place, checks.LEASES, moved=True) as current:
+    with checks.writing(connection, path, checks.LEASES, moved=True) as current:
         now = export(connection, key)
         if now.moved_to not in ("", to) or not same(now, contents):
-            raise has_changed(place.path)
+            raise has_changed(path)
         connection.execute("UPDATE leases SET released = 1")
         _mark(connection, current.lineage, to)
 
 
-def revive(connection: sqlite3.Connection, place: Place) -> None:
-    with checks.writing(connection, place, moved=True):
+def revive(connection: sqlite3.Connection, path: Path) -> None:
+    with checks.writing(connection, path, moved=True):
         connection.execute("DELETE FROM meta WHERE key = ?", (MOVED_TO,))
         schema.mark_moved(connection, False)
 

@@ -29,6 +29,7 @@ def state(connection: sqlite3.Connection, current: Checks) -> State:
                 half_moved=journal.half_moved(connection, current),
                 serials=begun | {scope: head.serial for scope, head in ends.items()},
                 heads=heads.hashes(ends, current),
+                lengths={scope: head.seq for scope, head in ends.items()},
                 version=current.heads,
                 platform=journal.platform(connection),
             )

@@ -23,10 +23,10 @@ from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.durable import sync, sync_directory
 from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, schema
-from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, RowsSeen
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -49,25 +49,29 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def restore(
-    place: Place, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
+    path: Path,
+    backup: Path | None,
+    now: datetime,
+    by: str,
+    randomness: Callable[[int], bytes],
+    rows_seen: RowsSeen,
 ) -> Restored:
-    """As `Store.restore`. Nobody may have the state at `place` open for writing."""
-    path = place.path
+    """As `Files.restore`. Nobody may have the state at `path` open for writing."""
     # Beside the state, so that what is built takes its place by a rename; for its owner only.
     with _nobody_else(path, now), TemporaryDirectory(prefix=f"{path.name}.new-", dir=path.parent) as folder:
         copy = _copy(path, Path(folder) / "damaged.db")
-        damage = _damage(place, copy)
+        damage = _damage(path, copy)
         if backup is None and damage is None:
             raise StoreError(f"the state {path} is not damaged", help="to go back to a backup, name its FILE")
         if backup is None and damage == "key":
-            return _restore_key(place, now, by, randomness)
+            return _restore_key(path, now, by, randomness)
         chosen = backups.newest_good(path) if backup is None else None
         if backup is None and chosen is None:
             raise StoreError(f"there is no good backup of {path}", help="name a backup FILE")
         source = backup if chosen is None else chosen.path
         assert source is not None
         at = chosen.at if chosen is not None else _modified(source)
-        return _restore_from(source, at, place, copy, now, by)
+        return _restore_from(source, at, path, copy, now, by, rows_seen)
 
 
 @contextmanager
@@ -104,16 +108,15 @@ def _copy(path: Path, copy: Path) -> Path:
     return copy
 
 
-def _damage(place: Place, copy: Path) -> str | None:
-    """What is wrong with the state at `place`, of which `copy` is one: "state", "key" or nothing."""
-    path = place.path
+def _damage(path: Path, copy: Path) -> str | None:
+    """What is wrong with the state at `path`, of which `copy` is one: "state", "key" or nothing."""
     try:
         with explained(path):
             with closing(connect(copy)) as connection:
                 schema.require(connection, path)
                 schema.migrate(connection)
                 current = backups.verify_all(connection)
-            checks.verify_seen(current, checks.seen(place, current.lineage))
+            checks.verify_seen(current, checks.seen(path, current.lineage))
     except StateMoved:
         raise  # nothing is wrong with it, and a backup in its place would be a second state
     except StoreError:
@@ -123,9 +126,8 @@ def _damage(place: Place, copy: Path) -> str | None:
     return None
 
 
-def _restore_key(place: Place, now: datetime, by: str, randomness: Callable[[int], bytes]) -> Restored:
+def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int], bytes]) -> Restored:
     """Only the key is lost: one from a backup that fits, or a new one, which sets every secret again."""
-    path = place.path
     with closing(connect(path)) as connection:
         backups.migrate(connection, path, now)
         wanted = checks.read(connection).key
@@ -137,14 +139,15 @@ def _restore_key(place: Place, now: datetime, by: str, randomness: Callable[[int
                 files.create_key(files.key_path(path), key)
                 return Restored(str(backup.path), backup.at, _kept_as(aside), 0, (), "", "restored")
         key = files.create_key(files.key_path(path), randomness(files.KEY_BYTES))
-        with checks.writing(connection, place) as current:
+        with checks.writing(connection, path) as current:
             current.key = backups.key_digest(key)
             _note(connection, current, now, {"new_key": True, "by": by})
         return Restored("", None, _kept_as(aside), 0, (), "", "new")
 
 
-def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: datetime, by: str) -> Restored:
-    path = place.path
+def _restore_from(
+    source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, rows_seen: RowsSeen
+) -> Restored:
     new = copy.with_name("new.db")
     with explained(source):
         shutil.copyfile(source, new)
@@ -159,9 +162,13 @@ def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: dat
             if salvaged.end_known and salvaged.end < base.rows:
                 # An older copy was put in the state's place: the backup knows all that it knows, and more.
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
-            seen = checks.newest(checks.seen(place, base.lineage))
+            seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            reopened, lost = _rebuild(connection, new, base, salvaged, seen, at, now, note)
+            rows = rows_seen(base.lineage) if not base.trunk_seq else None
+            if seen is not None:
+                rows = max(rows or 0, seen.rows)
+            lost = _lost(salvaged, base, rows, at, now)
+            reopened = _rebuild(connection, new, base, salvaged, seen, now, {**note, "lost": lost})
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
         sync(new)
@@ -170,7 +177,7 @@ def _restore_from(source: Path, at: datetime, place: Place, copy: Path, now: dat
     if key == "restored":
         _move(files.key_path(path), files.key_path(aside))
         files.create_key(files.key_path(path), files.key_path(source).read_bytes())
-    checks.tell_seen_anew(place, current)
+    checks.tell_seen_anew(path, current)
     return Restored(str(source), at, _kept_as(aside), len(salvaged.rows), reopened, lost, key)
 
 
@@ -191,19 +198,17 @@ def _rebuild(
     base: Checks,
     salvaged: Salvage,
     seen: checks.Seen | None,
-    at: datetime,
     now: datetime,
     note: Mapping[str, object],
-) -> tuple[tuple[Address, ...], str]:
-    """Bring `salvaged` into the copy of the backup; says which addresses are reopened, and what is lost."""
+) -> tuple[Address, ...]:
+    """Bring `salvaged` into the copy of the backup; says which addresses are reopened."""
     count = heads.count(heads.read(connection, base))
     kept = {} if salvaged.all_records else records.load(connection, count)
     unreadable = _unreadable(salvaged)
     for number, row in salvaged.rows.items():
         _follow(kept, row, salvaged.scopes[number])
     merged = _merge(kept, salvaged)
-    lost = _lost(salvaged, base, seen, at, now)
-    with checks.writing(connection, Place(path), ["plans_run"]) as current:
+    with checks.writing(connection, path, ["plans_run"]) as current:
         for number, row in salvaged.rows.items():
             scope = salvaged.scopes[number]
             if not _closes_one_of(row, unreadable):
@@ -215,12 +220,12 @@ def _rebuild(
                 records.put_as_it_was(connection, head, record, body)
         heads.raise_serials(connection, current, max(salvaged.serial, seen.serial if seen else 0))
         current.version = max(current.version, salvaged.version, seen.version if seen else 0)
-        data = {**note, "salvaged": len(salvaged.rows), "lost": lost}
-        if lost:
+        data = {**note, "salvaged": len(salvaged.rows)}
+        if note["lost"]:
             # Told by every plan, until a person has looked what the platform has.
-            data |= {"unclaimed": LOST_ROWS, "because": lost}
+            data |= {"unclaimed": LOST_ROWS, "because": note["lost"]}
         _note(connection, current, now, data)
-    return tuple(sorted(unreadable, key=str)), lost
+    return tuple(sorted(unreadable, key=str))
 
 
 def _unreadable(salvaged: Salvage) -> set[Address]:
@@ -269,11 +274,14 @@ def _merge(kept: dict[Address, StateRecord], salvaged: Salvage) -> dict[Address,
     return {address: (record, encode_record(record)) for address, record in kept.items()} | later
 
 
-def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
-    """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
-    end = max(salvaged.end, seen.rows if seen else 0)
+def _lost(salvaged: Salvage, base: Checks, rows: int | None, at: datetime, now: datetime) -> str:
+    """Which rows cannot be read, and from when to when; "" when none is known to be lost.
+
+    `rows`: how many were seen; None where nobody knows.
+    """
+    end = max(salvaged.end, rows or 0)
     missing = [seq for seq in range(base.rows + 1, end + 1) if seq not in salvaged.rows]
-    if not missing and (salvaged.end_known or seen is not None):
+    if not missing and (salvaged.end_known or rows is not None):
         return ""
     before = [row[2] for seq, row in salvaged.rows.items() if not missing or seq < missing[0]]
     after = [row[2] for seq, row in salvaged.rows.items() if missing and seq > missing[-1]]

@@ -10,17 +10,21 @@ from reconciler.core.advice import Command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.state.sqlite import backups, checks, environments, files, restore, schema
-from reconciler.state.sqlite.checks import Checks, Place
+from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, connect, use_wal
 from reconciler.state.store import no_state
 
 
 class StateFile:
-    """The parameters are those of `SqliteStore`. All of it blocks."""
+    """The parameters are those of `SqliteStore`. All of it blocks.
+
+    A state of an older version is migrated once something is to be written; until then it is read from a
+    copy in memory that has the newest version.
+    """
 
     def __init__(
         self,
-        place: Place,
+        path: Path,
         clock: Clock,
         randomness: Callable[[int], bytes],
         tell: Callable[[str], None],
@@ -29,8 +33,7 @@ class StateFile:
         read_only: bool,
         sealed: bool = False,
     ) -> None:
-        self.path = place.path
-        self.place = place
+        self.path = path
         self.clock = clock
         self.randomness = randomness
         self.environment = environment
@@ -40,6 +43,7 @@ class StateFile:
         self._tell = tell
         self._read_only = read_only
         self._sealed = sealed
+        self._older = False
         self._beside: sqlite3.Connection | None = None
         self._inode = (0, 0)
         self._new_key: bytes | None = None
@@ -48,21 +52,32 @@ class StateFile:
         """Make the state and its key, where they are missing; False where the state was there."""
         lineage = ""
         if not files.state_exists(self.path):
-            files.refuse_beside_traces(self.place)
+            files.refuse_beside_traces(self.path)
             lineage = str(uuid.UUID(bytes=self.randomness(16), version=4))
             files.create_state(self.path, lambda new: schema.initialise(new, lineage, self.environment))
-        self.keyed()
+        if self.readable() is not None and not self._older:
+            self.keyed()
         return self.lineage == lineage  # another process may have been faster
+
+    def migrate(self) -> bool:
+        """Bring the state to the newest version; False where it has that."""
+        self.readable()
+        older = self._older
+        self.writable()
+        return older
 
     def readable(self) -> sqlite3.Connection | None:
         """The connection; None when there is no state yet. Creates nothing."""
         if self.connection is None and files.state_exists(self.path):
-            self._open()
+            self._open(writes=False)
         return self.connection
 
     def writable(self) -> sqlite3.Connection:
         """The connection, if its file is still the state: SQLite would go on writing to a deleted one."""
         connection = self.readable()
+        if connection is not None and self._older:
+            self.close()
+            connection = self._open(writes=True)
         if connection is None:
             raise no_state(self.path)
         if _inode(self.path) != self._inode:
@@ -84,17 +99,17 @@ class StateFile:
         current = checks.read(connection)
         if current.key is None:
             key = files.create_key(files.key_path(self.path), self.fingerprint_key())
-            with checks.writing(connection, self.place) as current:
+            with checks.writing(connection, self.path) as current:
                 current.key = backups.key_digest(key)
         self.verify_key(current)
         return connection
 
     @contextmanager
-    def whole(self) -> Iterator[sqlite3.Connection]:
+    def whole(self, *, writes: bool = True) -> Iterator[sqlite3.Connection]:
         """A connection of its own, also to a state that has moved."""
         if not files.state_exists(self.path):
             raise no_state(self.path)
-        with closing(self._migrated()) as connection:
+        with closing(self._connected(writes=writes)[0]) as connection:
             lineage = checks.read(connection, moved=True).lineage
             environments.require(connection, self.path, lineage, self.environment)
             yield connection
@@ -128,8 +143,8 @@ class StateFile:
                 connection.close()
         self._beside = self.connection = None
 
-    def _open(self) -> None:
-        connection = self._migrated()
+    def _open(self, *, writes: bool) -> sqlite3.Connection:
+        connection, self._older = self._connected(writes=writes)
         try:
             self.lineage = checks.read(connection).lineage
             self.environment = environments.require(
@@ -141,6 +156,7 @@ class StateFile:
             connection.close()
             raise
         self.connection = connection
+        return connection
 
     def _hide_key(self) -> None:
         """Take the rights of others to the key away: with it, values are guessed from their fingerprints."""
@@ -158,12 +174,15 @@ class StateFile:
             ) from failure
         self._tell(f"others could read {path}, the key of the state: now only its owner can")
 
-    def _migrated(self) -> sqlite3.Connection:
-        """To the state of the newest version; with `read_only`, to a copy in memory where it is older."""
+    def _connected(self, *, writes: bool) -> tuple[sqlite3.Connection, bool]:
+        """A connection, and whether it is to a copy in memory, because the state is of an older version."""
         if self._read_only:
-            return backups.migrated_copy(self.path, self._tell)
+            return backups.migrated_copy(self.path, self._tell), False
         connection = connect(self.path)
         try:
+            if not writes and schema.require(connection, self.path) < schema.VERSION:
+                connection.close()
+                return backups.migrated_copy(self.path, self._tell), True
             made = backups.migrate(connection, self.path, self.clock.now())
             if made:
                 self._tell(made)
@@ -171,7 +190,7 @@ class StateFile:
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, False
 
 
 def _inode(path: Path) -> tuple[int, int]:

@@ -31,12 +31,11 @@ from reconciler.state.sqlite import (
     restore,
     upkeep,
 )
-from reconciler.state.sqlite.checks import Place
 from reconciler.state.sqlite.commits import Request
 from reconciler.state.sqlite.database import explained, transaction
 from reconciler.state.sqlite.holding import Holding
 from reconciler.state.sqlite.state_file import StateFile
-from reconciler.state.store import Backups, JournalEntry, Lease, Restored, State
+from reconciler.state.store import Backups, JournalEntry, Lease, Restored, RowsSeen, State, nobody_knows
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
@@ -53,7 +52,7 @@ class SqliteStore:
     `randomness(n)` gives n bytes, for the lineage and the fingerprint key. `tell` gets a line about
     what failed besides the requested work. `backups`: whether `release` makes one after commits, and packs
     old rows. `environment`: whose state it must be ("": that of none). `read_only`: change no file, and make
-    none. `marks`: see `checks.Place`. `sealed`: it may be a copy of an encrypted state, which is only to be
+    none. `sealed`: it may be a copy of an encrypted state, which is only to be
     copied.
     """
 
@@ -67,11 +66,10 @@ class SqliteStore:
         backups: bool = True,
         environment: str = "",
         read_only: bool = False,
-        marks: Path | None = None,
         sealed: bool = False,
     ) -> None:
         self._file = StateFile(
-            Place(path, marks),
+            path,
             clock,
             randomness,
             tell,
@@ -177,8 +175,13 @@ class SqliteStore:
     async def backups(self) -> Backups:
         return await self._in_thread(lambda: backups.known(self._file.path))
 
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
-        return await self._in_thread(lambda: self._restore(backup, by))
+    async def migrate(self) -> bool:
+        return await self._in_thread(self._file.migrate)
+
+    async def restore(
+        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
+    ) -> Restored:
+        return await self._in_thread(lambda: self._restore(backup, by, rows_seen))
 
     async def export(self) -> Contents:
         return await self._in_thread(lambda: upkeep.export(self._file))
@@ -217,8 +220,9 @@ class SqliteStore:
     def _load(self) -> State:
         connection = self._file.readable()
         if connection is None:
-            return State("", {}, (), frozenset())
-        seen = checks.seen(self._file.place, self._file.lineage)
+            traces = tuple(map(str, files.traces_of(self._file.path)))
+            return State("", {}, (), frozenset(), traces=traces)
+        seen = checks.seen(self._file.path, self._file.lineage)
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)
             checks.verify_seen(current, seen)
@@ -246,7 +250,7 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
-                outcomes = commits.store(file.writable(), file.place, batch)
+                outcomes = commits.store(file.writable(), file.path, batch)
         except StoreError as error:
             if len(batch) == 1:
                 batch[0].outcome = error
@@ -266,7 +270,7 @@ class SqliteStore:
         file = self._file
         try:
             with explained(file.path, file.way_out):
-                archive.extend(file.writable(), file.place, self._committed + _PACKED_BESIDE)
+                archive.extend(file.writable(), file.path, self._committed + _PACKED_BESIDE)
                 backups.make(file.writable(), file.path, self._clock.now())
                 backups.prune(file.path)
         except StoreError as failure:
@@ -274,9 +278,10 @@ class SqliteStore:
         self._committed = 0
         return ""
 
-    def _restore(self, backup: Path | None, by: str) -> Restored:
+    def _restore(self, backup: Path | None, by: str, rows_seen: RowsSeen) -> Restored:
         self._close()
-        return restore.restore(self._file.place, backup, self._clock.now(), by, self._file.randomness)
+        file = self._file
+        return restore.restore(file.path, backup, self._clock.now(), by, file.randomness, rows_seen)
 
     def _import(self, contents: Contents) -> None:
         self._close()

@@ -17,7 +17,7 @@ def verify(file: StateFile) -> None:
     connection = file.readable()
     if connection is None:
         return
-    seen = checks.seen(file.place, file.lineage)
+    seen = checks.seen(file.path, file.lineage)
     with transaction(connection, "DEFERRED"):
         current = backups.verify_all(connection)
     checks.verify_seen(current, seen)
@@ -35,7 +35,7 @@ def take_over(file: StateFile, environment: str, by: str) -> bool:
     connection = file.writable()
     if file.environment == environment:
         return False
-    with checks.writing(connection, file.place) as current:
+    with checks.writing(connection, file.path) as current:
         data = {"environment": environment, "by": by}
         entry = JournalEntry("", Event.DECIDED, file.clock.now(), data=data)
         commits.write(connection, current, WHOLE_STATE, [encode_entry(entry)])
@@ -54,7 +54,7 @@ def backup(file: StateFile, target: Path | None) -> Path:
 
 
 def export(file: StateFile) -> Contents:
-    with file.whole() as connection, transaction(connection, "DEFERRED"):
+    with file.whole(writes=False) as connection, transaction(connection, "DEFERRED"):
         file.verify_key(checks.read(connection, moved=True))
         return moving.export(connection, file.key())
 
@@ -62,14 +62,14 @@ def export(file: StateFile) -> Contents:
 def import_(file: StateFile, contents: Contents) -> None:
     """As `Movable.import_`, while `file` is closed."""
     contents_module.verify(contents)
-    path, place = file.path, file.place
+    path = file.path
     version = moving.free_for(path, contents)
     if version is None:
-        known = [*place.seen_files(contents.lineage)]
+        known = [checks.seen_path(path)] if checks.seen(path, contents.lineage) is not None else []
         if file.key() == contents.key:  # an earlier attempt came as far as this
             known.append(files.key_path(path))
-        files.refuse_beside_traces(place, known)
-    seen = checks.newest(checks.seen(place, contents.lineage))
+        files.refuse_beside_traces(path, known)
+    seen = checks.seen(path, contents.lineage)
     version = max(version or 0, seen.version if seen is not None else 0) + 1
     make_private(path.parent)
     if contents.key and files.create_key(files.key_path(path), contents.key) != contents.key:
@@ -79,9 +79,9 @@ def import_(file: StateFile, contents: Contents) -> None:
 
 def retire(file: StateFile, to: str, contents: Contents) -> None:
     with file.whole() as connection:
-        moving.retire(connection, file.place, to, contents, file.key())
+        moving.retire(connection, file.path, to, contents, file.key())
 
 
 def revive(file: StateFile) -> None:
     with file.whole() as connection:
-        moving.revive(connection, file.place)
+        moving.revive(connection, file.path)

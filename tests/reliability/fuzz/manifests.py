@@ -15,7 +15,7 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import FILE_NAME, find_settings
-from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import plan_document
 from reconciler.reports.formats.text import render_plan
@@ -24,7 +24,6 @@ from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import HttpTransport
 from reconciler.state import open_store
 from tests.execution.stage import BASE_URL, TOKEN, Stage
-from tests.planning.plans import PLAN_KEY
 from tests.reliability.fuzz.mutation import LITERAL, ROOT, Files, make_files
 from tests.reliability.responses.rules import it_can_be_written
 
@@ -147,9 +146,9 @@ async def _manifest_problems(ground: Ground, files: Files) -> AsyncIterator[str]
         for problem in _diagnostic_problems(plan.diagnostics, named):
             yield problem
         if not has_errors(plan.diagnostics):
-            saved = dump_plan(plan, PLAN_KEY)
+            saved = dump_plan(plan)
             told += saved.decode()
-            if dump_plan(load_plan(saved, PLAN_KEY), PLAN_KEY) != saved:
+            if dump_plan(load_saved(saved).plan) != saved:
                 yield "a saved plan is another one when it is read again"
     for problem in it_can_be_written(told):
         yield problem

@@ -24,7 +24,6 @@ from reconciler.planning.saved import dump_plan
 from reconciler.reports.diagnostics import diagnostic_documents, render
 from reconciler.reports.documents import apply_document, drift_document, plan_document
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
-from tests.planning.plans import PLAN_KEY
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
 from tests.reliability.responses.rules import (
@@ -136,7 +135,7 @@ def told_of_plan(plan: Plan) -> str:
         render_plan(plan)
         + _json(plan_document(plan))
         + _told(plan.diagnostics)
-        + dump_plan(plan, PLAN_KEY).decode("utf-8")
+        + dump_plan(plan).decode("utf-8")
     )
 
 

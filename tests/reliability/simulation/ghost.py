@@ -14,7 +14,7 @@ from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.parts.volume import Snapshot, Volume
 from reconciler.sandbox.world import Machine
 from reconciler.services.machines.wire import machine as wires
-from reconciler.state.store import Event, JournalEntry, Lease
+from reconciler.state.store import REMEMBERED, Event, JournalEntry, Lease
 from tests.reliability.simulation.tally import Tally
 
 if TYPE_CHECKING:
@@ -330,6 +330,8 @@ class Ghost:
             if left is not None and left.id not in {record.id for record in put}:
                 self.inferred.discard(left.id)  # who takes it from now on has found it under its name
         for record in put:
+            if record.address.kind == REMEMBERED:
+                continue
             self.records[record.address] = record
             for obligation in record.obligations:
                 self.owed_at.setdefault(obligation, self.timeline.time())

@@ -23,6 +23,7 @@ from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.moves.compare import only_left
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
@@ -31,7 +32,7 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.records import claim, forget
 from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.pipeline.saved import run_saved
-from reconciler.planning.saved import dump_plan, load_plan
+from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
@@ -39,7 +40,6 @@ from reconciler.state.sqlite import store as sqlite_store
 from reconciler.state.sqlite.database import connect, use_wal
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import Permitted
-from tests.planning.plans import PLAN_KEY
 from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.database import database, serving
@@ -207,12 +207,12 @@ class History:
         if self._shared is not None:
             process = self._process("the state", Run())
             with acting(process):
-                await create_state(process.store)
+                await create_state(process.store, process.project.actor())
             return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
             store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
-            await create_state(store)
+            await create_state(store, Actor(SystemClock(), "the state"))
             await store.close()
             _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
         for name, content in _NEW_STATE.items():
@@ -328,7 +328,7 @@ class History:
                 return _Ended(plan=(await find_drift(project, desired)).plan)
             case "save":
                 plan = await make_plan(project, desired)
-                self._saved = (dump_plan(plan, PLAN_KEY), desired, self._timeline.time())
+                self._saved = (dump_plan(plan), desired, self._timeline.time())
                 return _Ended(plan=plan)
             case "run_saved":
                 return await self._run_saved(process)
@@ -347,11 +347,12 @@ class History:
         if self._saved is None:
             return _Ended()
         text, process.desired, planned_s = self._saved
-        plan = load_plan(text, PLAN_KEY)
+        plan = load_saved(text).plan
         process.approved_deletes = (
             self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
         )
         process.show(plan)
+        process.plan = ""  # what runs is made anew, and only compared with the file
         process.planned_s = planned_s
         if not process.approved:
             return _Ended()
@@ -495,6 +496,7 @@ class History:
         planned = await self._live(self._process("quiet", Run(verb="plan")))
         self._look_for_untold(planned)
         drifted = await self._live(self._process("drift", Run(verb="drift")))
+        wanted = {resource.address for resource in self.desired.resources}
         for ended in (planned, drifted):
             if ended.plan is None:
                 self.ghost.violate("volatile-fields-are-no-drift", f"no plan: {ended.failure}")
@@ -502,6 +504,8 @@ class History:
             for change in ended.plan.changes:
                 # Hours without a snapshot do miss an objective.
                 moved = [each for each in change.fields if each.path != "snapshot_max_age_h"]
+                if change.address not in wanted:
+                    continue  # what people did to it stays: no manifest says what it should be
                 if change.action not in (Action.RETAIN, Action.SNAPSHOT) or moved:
                     said = f"{change.action} of {change.address} although nobody changed anything"
                     self.ghost.violate("volatile-fields-are-no-drift", said)

@@ -75,9 +75,9 @@ def no_call_before_a_person_agreed(ghost: Ghost, sending: Sending) -> Problems:
 
 
 def a_refused_plan_never_runs(ghost: Ghost, sending: Sending) -> Problems:
-    if sending.process.refused:
-        refused = ", ".join(sending.process.refused)
-        yield f"{sending.method} {sending.path} was sent by a plan that refuses {refused}"
+    process, about = sending.process, str(sending.opened.address) if sending.opened is not None else ""
+    if process.refused and (process.refuses_all or about in process.refused):
+        yield f"{sending.method} {sending.path} was sent by a plan that refuses {', '.join(process.refused)}"
 
 
 def no_delete_without_approval(ghost: Ghost, sending: Sending) -> Problems:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from reconciler.core.attribution import Attribution
+from reconciler.core.diagnostics import refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan, Step
@@ -73,6 +74,7 @@ class Process:
         self.approved_ids: set[tuple[Address, str]] = set()
         self.plan = ""
         self.refused: list[str] = []
+        self.refuses_all = False
         self.planned_s: float | None = None
         self._intended: dict[asyncio.Task[Any] | None, Opened] = {}
         self.run_started = False
@@ -246,6 +248,7 @@ class Process:
         self.planned_s = self._timeline.time()
         self.power_shown = self.ghost.power()
         self.refused = [str(change.address) for change in plan.changes if change.action is Action.REFUSED]
+        self.refuses_all = refuse_all(plan.diagnostics)
         self.approved = self.run.approves
         self.approved_ids = {
             (change.address, change.id or "")

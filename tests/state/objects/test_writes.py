@@ -60,3 +60,11 @@ def test_a_store_that_stays_silent_is_not_asked_for_ever() -> None:
     bucket = Faulty(memory_bucket(), lambda key: "request lost")
     with pytest.raises(StoreError, match="did not take a change: the connection to the store broke"):
         writes.create(bucket, "key", b"one")
+
+
+def test_a_store_without_conditional_writes_is_not_called_up_again() -> None:
+    """It answers that what is not there exists, as one does that knows no such request."""
+    bucket = Faulty(memory_bucket(), lambda key: "refused")
+    with pytest.raises(StoreError, match="did not take a change") as told:
+        writes.create(bucket, "key", b"one")
+    assert told.value.help == "this store has no conditional writes that work: keep the state in another one"

@@ -1,0 +1,179 @@
+"""Which approval rules, signers and objectives count in a run, and what the state remembers of them.
+
+Those of the last apply count together with the run's own. What is stricter now is remembered before the first
+call; what is looser, at the end of a run that went through all: one that dies, fails, or is about a part
+leaves nothing looser behind.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
+from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, warning
+from reconciler.core.errors import Locked, ReconcilerError, StoreError
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.steps import Plan, Result
+from reconciler.pipeline.authority import APPROVALS, Authority, Said
+from reconciler.pipeline.declared import Desired, declared_scopes
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.remember import Content, recall, remember, stricter
+from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.state.store import Lease, State
+
+_AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
+
+
+class InForce(Struct, frozen=True):
+    """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run.
+
+    `weaker`: the addresses whose newest snapshot may be older than at the last apply.
+    """
+
+    said: Said
+    loosened: Sequence[Rule]
+    weaker: Collection[Address]
+
+    def told(self) -> Iterator[Diagnostic]:
+        for rule in self.loosened:
+            yield warning(
+                RULES_LOOSENED,
+                f"the rule {rule} (from: {rule.people}, valid: {rule.valid}) is gone or weaker now; it still "
+                "counts in this run",
+                help="if this is wanted, do nothing: it ends with the next apply that goes through; if not, "
+                "put the rule back into reconcile.yaml",
+            )
+
+
+class Terms(Struct, frozen=True):
+    """What a run asks for. `resources`: what its manifests declare; `records`: as it found them.
+
+    The state remembers `rules`, each scope's with their signers, and `ages`, each address's in hours.
+    """
+
+    authority: Authority
+    resources: Mapping[Address, Resource]
+    records: Mapping[Address, StateRecord]
+    plan: Plan
+
+    @property
+    def scopes(self) -> Collection[str]:
+        """Where the manifests declare anything, or the plan acts."""
+        acts = {self.records[each].scope for each in touched(self.plan) if each in self.records}
+        return declared_scopes(self.resources.values()) | acts
+
+    def in_force(self, state: State) -> InForce:
+        """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
+        now, remembered = self.authority.now, recall(state, APPROVALS)
+        rules = remembered.get("rules", {})
+        known = [_read(rules[each]) for each in self.scopes if each in rules] if rules else []
+        before = Said.of(*known, self.authority.before)
+        loosened = tuple(each for each in before.rules if not any(other.covers(each) for other in now.rules))
+        said = Said.of(Said(loosened, before.signers), now)
+        if self.authority.outside is not None:
+            said = Said(said.rules, (self.authority.outside,))
+        ages = {Address.parse(each): age for each, age in remembered.get("ages", {}).items()}
+        ages |= {each.target: ages[each.source] for each in self.plan.moves if each.source in ages}
+        declared = {each: self.resources[each].objectives for each in ages if each in self.resources}
+        weaker = [each for each, found in declared.items() if found.get(_AGE, ages[each] + 1) > ages[each]]
+        return InForce(said, loosened, weaker)
+
+    def begun(self, before: Content) -> Content:
+        """What the state remembers while this runs: all of `before`, and what is stricter now."""
+        said = Said.of(self.authority.before, self.authority.now)
+        content = _written(said)
+        return _content(
+            stricter(
+                before.get("rules", {}), dict.fromkeys(self.scopes, content) if content else {}, _united
+            ),
+            stricter(before.get("ages", {}), self._ages(said), min),
+        )
+
+    def ended(self, before: Content, whole: Collection[str], records: Collection[StateRecord]) -> Content:
+        """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
+        now = self.authority.now
+        others = {each.scope for each in records}.difference(whole)
+        left = {str(each.address) for each in records if each.address not in self.resources}
+        rules, ages = before.get("rules", {}), before.get("ages", {})
+        return _content(
+            {each: rules[each] for each in rules if each in others}
+            | (dict.fromkeys(whole, content) if (content := _written(now)) else {}),
+            {each: ages[each] for each in ages if each in left} | self._ages(now),
+        )
+
+    def _ages(self, said: Said) -> dict[str, Any]:
+        """How old the newest snapshots may be; nothing where no rule asks about that."""
+        if not any(rule.when.lowers == _AGE for rule in said.rules):
+            return {}
+        known = {str(each): found.objectives.get(_AGE) for each, found in self.resources.items()}
+        return {each: age for each, age in known.items() if age is not None}
+
+
+async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
+    """Before the first call: what is stricter in this run holds for the next one, too."""
+    await _remember(project, terms.begun, held)
+
+
+async def remember_ended(
+    project: Project, desired: Desired, terms: Terms, judged: State, results: Sequence[Result]
+) -> None:
+    """At the end: the next run begins with what this one's revision says, as far as this one was about it.
+
+    `judged`: the state that it was judged by. Nothing gets looser where somebody has made it stricter since.
+    """
+    records = (await project.store.load()).records.values()
+    is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
+    is_part = is_part or any(each.code == NOT_IN_PLAN for each in terms.plan.diagnostics)
+
+    def ended(before: Content) -> Content:
+        begun = terms.begun(before)
+        if not begun or is_part or begun != terms.begun(recall(judged, APPROVALS)):
+            return begun
+        left = [each for each in records if each.address not in terms.resources]
+        others = {each.scope for each in left if not desired.selected(each)}
+        return terms.ended(begun, declared_scopes(desired.resources) - others, records)
+
+    try:
+        await _remember(project, ended)
+    except (Locked, StoreError) as failure:
+        project.reporter.note(f"the state still has the approval rules of before: {failure.message}")
+
+
+async def _remember(project: Project, new: Callable[[Content], Content], held: Lease | None = None) -> None:
+    knows_none = not recall(await project.store.load(), APPROVALS)
+    if knows_none and new({}):
+        project.reporter.note(
+            "this state remembered no approval rules or signers yet: those of this revision and its base "
+            "count, and from now on it remembers them"
+        )
+    await remember(project.store, project.actor(), APPROVALS, new, held)
+
+
+def _content(rules: Content, ages: Content) -> Content:
+    return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
+
+
+def _written(said: Said) -> Content:
+    """`said` as JSON; {} where it says nothing."""
+    if not said.rules and not any(each.text for each in said.signers):
+        return {}
+    rules = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in said.rules]
+    return {"rules": rules, "signers": [each.text for each in said.signers]}
+
+
+def _united(one: Content, other: Content) -> Content:
+    return {name: [*one[name], *(each for each in other[name] if each not in one[name])] for name in one}
+
+
+def _read(content: Content) -> Said:
+    try:
+        rules = [Rule.model_validate(each) for each in content["rules"]]
+    except ValidationError:
+        raise ReconcilerError(
+            "the state remembers an approval rule that this version does not know",
+            help="use the version that wrote it, or a newer one",
+        ) from None
+    where = "the `allowed_signers` of the last apply"
+    return Said(tuple(rules), tuple(Signers(each, where) for each in content["signers"]))
