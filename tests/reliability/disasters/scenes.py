@@ -189,7 +189,8 @@ def _a_lost_state(stage: Stage) -> None:
     lost = stage.machine(stage.places.new(), volume(stage.app), home="another home")
     lost.run("state", "init")
     lost.apply()
-    assert kept in lost.run("doctor", code=None).out
+    ran = lost.run("doctor", code=None)
+    assert kept in ran.out, ran
     assert "older than this state" in (told := lost.run("plan")).out + told.err
     lost.run("state", "forget", "--unclaimed", "all")
     assert "older than this state" not in (told := lost.run("plan")).out + told.err
