@@ -1,4 +1,4 @@
-"""The disasters. Each function plays one on a stage, and asserts what nobody may miss and what may not happen.
+"""The disasters. Each function plays one on a stage, and asserts what must be said and what must not happen.
 
 They are the findings of people who tried to lose data with real clients, not with this project's harnesses.
 """
