@@ -129,7 +129,7 @@ async def note_made(store: Store, actor: Actor) -> None:
 
 
 async def note_known(store: Store, actor: Actor, id: str) -> bool:
-    """Objects of this id (`ALL`: all) are not told any more. False for what is no id of any kind."""
+    """Objects of this id (`ALL`: all) are not told any more. False for what no kind takes for an id."""
     forms = [kind.id_form for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
     if id != ALL and not any(re.fullmatch(form, id) for form in forms):
         return False

@@ -15,7 +15,7 @@ from reconciler.reports.report import Page
 from reconciler.reports.visible import visible, visible_lines
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
-from reconciler.state.store import LOST_ROWS, JournalEntry, Restored, State
+from reconciler.state.store import LOST_ROWS, REMEMBERED, JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
@@ -122,12 +122,13 @@ def migrated_page(
     contents: Contents, head: str, old: str, new: str, environment: str, *, before: bool
 ) -> Page:
     """`head`: of the state where it is now. `before`: the copy stood there already."""
-    records, rows = counted(len(contents.records), "record"), counted(len(contents.rows), "journal row")
+    objects = sum(address.kind != REMEMBERED for address in contents.records)
+    records, rows = counted(objects, "record"), counted(len(contents.rows), "journal row")
     document = {
         "from": old,
         "to": new,
         "lineage": contents.lineage,
-        "records": len(contents.records),
+        "records": objects,
         "rows": len(contents.rows),
         "head": head,
     }

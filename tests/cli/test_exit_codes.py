@@ -18,7 +18,6 @@ from tests.contexts import context
         ["plan", "--no-such-option"],
         ["plan", "--output", "xml"],
         ["apply"],
-        ["apply", "--plan", "saved.plan", "manifests"],
         ["resolve", "not-an-address", "--restarted"],
         ["resolve", "Volume/shop/data"],
         ["resolve", "Volume/shop/data", "--restarted", "--not-created"],
