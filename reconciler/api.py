@@ -142,7 +142,7 @@ async def create_state(project: OpenProject, *, new: bool = False) -> bool:
     _refuse_untrusted(project)
     if new:
         project.project.reporter.note(identity.NEW_IGNORED)
-    return await identity.create_state(project.project.store)
+    return await identity.create_state(project.project.store, project.project.actor())
 
 
 async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collection[str] = ()) -> Plan:

@@ -220,7 +220,7 @@ async def _offer_state(project: "Project") -> None:
 
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
-        await create_state(project.store)
+        await create_state(project.store, project.actor())
 
 
 def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired") -> int:

@@ -1,5 +1,8 @@
 """`reconcile state`: what is recorded, and what a person does about it."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import click
 from msgspec.structs import replace
 
@@ -101,14 +104,19 @@ def mv(
 
 @command.command("forget")
 @click.argument("address", required=False, type=ADDRESS)
-@click.option("--unclaimed", metavar="ID", help="Stop reporting this untracked object.")
+@click.option(
+    "--unclaimed",
+    metavar="ID",
+    multiple=True,
+    help="Stop reporting this untracked object; may be repeated. `all`: all that are older than the state.",
+)
 @options.state
 @options.lock_timeout
 @options.reason
 @reports_failures
 def forget(
     address: Address | None,
-    unclaimed: str | None,
+    unclaimed: Sequence[str],
     env: str,
     state_url: str | None,
     sandbox: bool,
@@ -121,18 +129,18 @@ def forget(
     from reconciler.pipeline.records import forget as forget_record
     from reconciler.pipeline.unrecorded import not_recorded
 
-    if (address is None) == (unclaimed is None):
+    if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     chosen = ChosenState(env, state_url, sandbox, reason)
     actor = chosen.actor(lock_timeout)
-    if unclaimed is not None:
-        if not chosen.use(lambda store: claim(store, unclaimed, actor)):
+    for each in unclaimed:
+        if not chosen.use(partial(claim, id=each, actor=actor)):
             listed = advice.command("state", "list")
-            message = f"no unclaimed object `{unclaimed}` is known"
+            message = f"no unclaimed object `{each}` is known"
             raise ReconcilerError(message, help=f"`{listed}` shows what is", advice=(listed,))
-        click.echo(f"dismissed: {unclaimed}")
+        click.echo(f"dismissed: {each}")
+    if address is None:
         return DONE
-    assert address is not None
     records = chosen.load().records
     record = records.get(address)
     if not chosen.use(lambda store: forget_record(store, address, actor)):

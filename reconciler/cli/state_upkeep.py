@@ -1,8 +1,9 @@
 """The verbs of `reconcile state` that look after the state itself: make, unlock, move, check and copy it."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -12,6 +13,7 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.reports.records import (
     migrated_page,
@@ -24,6 +26,9 @@ from reconciler.reports.report import Page
 from reconciler.state import maintenance_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
+
+if TYPE_CHECKING:
+    from reconciler.core.diagnostics import Diagnostic
 
 
 @click.command("init")
@@ -54,7 +59,7 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         )
 
     async def work(store: Spooling) -> tuple[bool, str]:
-        created = await create_state(store)
+        created = await create_state(store, chosen.actor(run=""))
         await store.accept()
         return created, (await store.load()).lineage
 
@@ -67,9 +72,32 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
+    older = _older_objects(chosen, state_url) if created and not sandbox else []
+    text += "".join(
+        f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
+    )
     more = {"taken_over": taken} if take_over else {}
     emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
     return DONE
+
+
+def _older_objects(chosen: ChosenState, state_url: str | None) -> "Sequence[Diagnostic]":
+    """What the platform shows that is older than the state; nothing where nobody can look."""
+    from reconciler.cli.sources import texts_here
+    from reconciler.pipeline.desired import load_desired
+    from reconciler.pipeline.older import older_objects
+    from reconciler.pipeline.open import Options, open_project
+
+    async def look() -> "Sequence[Diagnostic]":
+        options = Options(state_url=state_url, read_only=True)
+        async with open_project(chosen.config, options, chosen.reporter, (), desired.policies) as project:
+            return await older_objects(project, desired.by_address)
+
+    try:
+        desired = load_desired((), chosen.config, texts_here(), chosen.reporter)
+        return run(look)
+    except ReconcilerError:
+        return []
 
 
 @click.command("unlock")
@@ -294,6 +322,8 @@ def restore(
     from reconciler.state import copies
 
     chosen = ChosenState(env, state_url, sandbox, reason)
+    if file is None:
+        chosen.use(copies.require_backup, existing=False, pinned=False)
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")

@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin
-from reconciler.core.diagnostics import Severity
+from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
@@ -27,6 +27,7 @@ from reconciler.doctor.state import (
 from reconciler.drift.find import Drift, find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.older import older_objects
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.verdict import of_drift
@@ -76,9 +77,9 @@ async def examine(
     objects = (
         await _objects(config, desired, state, state_url, sandbox=sandbox)
         if looked
-        else suspicious("objects", "not compared: see the problems above")
+        else [suspicious("objects", "not compared: see the problems above")]
     )
-    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], objects))
+    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], *objects))
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
@@ -156,20 +157,31 @@ async def _platform(
 
 async def _objects(
     config: ProjectSettings, desired: Desired, state: State | None, url: str | None, *, sandbox: bool
-) -> Check:
-    if state is None or not state.records:
-        return fine("objects", "none is recorded")
+) -> Sequence[Check]:
+    """What `drift` says of all that is recorded, and what is older than the state."""
+    if state is None or not state.lineage:
+        return [fine("objects", "none is recorded")]
     options = Options(sandbox, url, read_only=True)
     try:
         async with (
             open_state(config, url, pinned=False, read_only=True) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
-            return check_objects(await find_drift(project, desired))
+            compared = fine("objects", "none is recorded")
+            if state.records:
+                compared = check_objects(await find_drift(project, desired))
+            older = await older_objects(project, desired.by_address)
     except ReconcilerError as failure:
-        return suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)
+        return [suspicious("objects", f"not compared: {failure.message}", failure.help, *failure.advice)]
     except ValueError:  # of an open call that an older version wrote
-        return suspicious("objects", "not compared: not all that the state holds can be understood")
+        return [suspicious("objects", "not compared: not all that the state holds can be understood")]
+    return [compared, *map(_older, older)]
+
+
+def _older(found: Diagnostic) -> Check:
+    return suspicious(
+        "older objects", f"{found.message}: {', '.join(found.addresses)}", found.help, *found.advice
+    )
 
 
 def check_objects(drift: Drift) -> Check:

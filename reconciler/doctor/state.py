@@ -48,7 +48,7 @@ async def check_state(
     if not state.lineage and sandbox:
         return suspicious("state", f"there is no state at {place} yet", "the first plan or apply creates it")
     if not state.lineage:
-        missing = state_missing(place)
+        missing = state_missing(place, traces=state.traces)
         return wrong("state", missing.message, missing.help, *missing.advice)
     await maintenance_of(store).verify()
     what = f"{place} is intact: {counted(len(state.records), 'record')}, lineage {state.lineage}"
@@ -121,7 +121,9 @@ def check_backups(backups: Backups | None, state: State | None, now: datetime) -
     if backups.newest is not None:
         days = (now - backups.newest).days
         return fine("backups", f"the newest is from {_moment(backups.newest)} ({counted(days, 'day')} ago)")
-    if state is None or not state.records:
+    if state is None or not state.lineage:
+        return suspicious("backups", "no backup; what a lost state knew is not known")
+    if not state.records:
         return fine("backups", "no backup; the state has no records that could be lost")
     return suspicious(
         "backups", "none", f"each apply that changes something creates one; so does `{make}`", make

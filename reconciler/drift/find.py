@@ -28,6 +28,7 @@ from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed,
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
+from reconciler.pipeline.older import Older
 from reconciler.pipeline.plan import concerned_scopes, no_record_of
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
@@ -120,6 +121,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
     owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
+    older = Older(state, declared, project.capabilities)
     for read in lookalikes.reads():
         by_read.setdefault(read, [])
     changes: list[Change] = []
@@ -144,6 +146,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     def compare(read: Read, observation: Observation) -> None:
         unread.answered(observation)
         lookalikes.look(read, observation)
+        older.look(read, observation)
         if not observation.complete:
             if not by_read[read]:
                 return  # a list that shows lookalikes only
@@ -187,7 +190,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     remarks += (each for each in absent if wave is None or each.code != "object-missing")
     if not state.lineage:
         nothing = f"{len(desired.resources)} declared, nothing recorded"
-        problems.insert(0, state_missing(project.state_url, nothing))
+        problems.insert(0, state_missing(project.state_url, nothing, traces=state.traces))
     plan = Plan(
         id=project.new_id(),
         context=project.context(desired.origin, state.lineage),
@@ -206,6 +209,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(problem for address, problem in bad.items() if address not in outside),
             *problems,
             *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
+            *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
+from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
 from reconciler.reports.verdict import of_report, word
 from reconciler.reports.visible import visible
@@ -16,7 +17,7 @@ EventName = Literal["drift", "failed", "owed", "question", "warning"]
 _MOST_ITEMS = 50
 _MOST_CHARACTERS = 500
 _FAILED, _DECIDE = 1, 3  # exit codes
-_WARNED = frozenset({RULES_LOOSENED})
+_WARNED = frozenset({NOT_IN_PLAN, RULES_LOOSENED})
 
 
 class Item(Struct, frozen=True):

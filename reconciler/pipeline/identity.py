@@ -15,35 +15,45 @@ from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.older import note_made
 from reconciler.pipeline.project import Project
 from reconciler.state import prove
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 
-def state_missing(place: str, because: str = "", *, refused: bool = True) -> Diagnostic:
-    """What to say where there is no state at `place`. `because`: what follows from it."""
-    init, restore = command("state", "init"), command("state", "restore", "FILE")
+def state_missing(
+    place: str, because: str = "", *, traces: Collection[str] = (), refused: bool = True
+) -> Diagnostic:
+    """What to say where there is no state at `place`. `because`: what follows from it.
+
+    `traces`: as of `State`.
+    """
+    ways = command("state", "restore", "FILE"), command("state", "migrate", "URL"), command("state", "init")
     report = error if refused else warning
+    was = f"there was a state: {', '.join(traces)} still exists;" if traces else "if there was a state,"
     return report(
         "state-missing",
         f"there is no state at {place}{because and f': {because}'}",
-        help=f"for a new project, run `{init}`; if there was a state, check --state and "
-        f"RECONCILE_STATE, or restore it with `{restore}`",
-        advice=(init, restore),
+        help=f"{was} check --state, RECONCILE_STATE and --env; restore a backup with `{ways[0]}`; from "
+        f"another place, `{ways[1]}` moves it; for a new project, run `{ways[2]}`",
+        advice=ways,
     )
 
 
 NEW_IGNORED = "--new changes nothing any more: what no list shows is created only with --approve-create"
 
 
-async def create_state(store: Store) -> bool:
+async def create_state(store: Store, actor: Actor) -> bool:
     """Make the state, in a store that keeps its word; False where there is one already.
 
-    Raises StoreError where traces of an older state are visible.
+    It remembers when. Raises StoreError where traces of an older state are visible.
     """
     if not (await store.load()).lineage:
         await prove(store)
-    return await store.create()
+    created = await store.create()
+    if created:
+        await note_made(store, actor)
+    return created
 
 
 def refuse_other_state(state: State, pin: str, place: str) -> None:
@@ -55,7 +65,10 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
     restore = command("state", "restore", "FILE")
     if not state.lineage:
         found = f"there is no state at {place}"
-        help += f"; if the state was lost, restore it with `{restore}`"
+        help += (
+            f"; if the state was lost, restore it with `{restore}`; without a backup, take `lineage` out of "
+            "reconcile.yaml, and go on as the runbook says: a lost state without a backup"
+        )
     problem = error(
         "other-state",
         f"{found}, but reconcile.yaml expects lineage {pin}",
@@ -157,5 +170,5 @@ async def require_state(project: Project) -> State:
 def refuse_missing(state: State, place: str) -> None:
     """Raises Refused where `state`, which should be at `place`, does not exist."""
     if not state.lineage:
-        problem = state_missing(place)
+        problem = state_missing(place, traces=state.traces)
         raise Refused("there is no state; nothing was changed", [problem])

@@ -83,7 +83,7 @@ async def judge(
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
     told = [_dead(report, approval, why) for approval, why in dead]
-    return Judged(tuple(counting), (*unmet, *told, *found.told()))
+    return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
 def asked_of(

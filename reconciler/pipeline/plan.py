@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import Locked, SecretUnavailable
-from reconciler.core.model import Action, Address, Resource, StateRecord
-from reconciler.core.steps import Ask, OutputRef, Plan
+from reconciler.core.model import Action, Address, Observation, Resource, StateRecord
+from reconciler.core.steps import Ask, OutputRef, Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.kinds import find_kinds
@@ -23,6 +23,7 @@ from reconciler.pipeline.create_approvals import creates_to_approve, with_reason
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
+from reconciler.pipeline.older import Older
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
@@ -84,7 +85,13 @@ async def make_plan(
             approved_deletes=approved_deletes,
         )
     )
-    await read_all(project, planner.reads(), planner.answer, planner.about)
+    older = Older(state, desired.by_address, project.capabilities)
+
+    def answer(read: Read, observation: Observation) -> None:
+        older.look(read, observation)
+        planner.answer(read, observation)
+
+    await read_all(project, planner.reads(), answer, planner.about)
     await read_all(project, planner.more_reads(), planner.more_answer, planner.about)
     fingerprints, problems, unread = dict[Address, str](), list[Diagnostic](), list[Address]()
     if desired.trusted is not None:
@@ -115,6 +122,7 @@ async def make_plan(
             *plan.diagnostics,
             *asked,
             *unclaimed,
+            *older.told(),
         ),
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
@@ -144,7 +152,7 @@ def _of_the_state(
 ) -> list[Diagnostic]:
     """Whether it is there, and the one that is meant. `records`: where they are after moves."""
     if not state.lineage:
-        return [state_missing(project.state_url, NOTHING_KNOWN, refused=False)]
+        return [state_missing(project.state_url, NOTHING_KNOWN, traces=state.traces, refused=False)]
     if project.own_state or any(change.action is Action.REFUSED for change in plan.changes):
         return []  # what is refused is not applied, and may be what got another name
     recorded = (address for address, record in records.items() if desired.selected(record))

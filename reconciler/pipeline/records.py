@@ -9,6 +9,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.carry_out import moved_entry, moved_records
 from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.older import note_known
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.policies.moved import next_address
 from reconciler.state.store import WHOLE_STATE, State, Store
@@ -111,11 +112,14 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
 
 
 async def claim(store: Store, id: str, actor: Actor) -> bool:
-    """Record that a person decided about the unclaimed object `id`. False when there is none."""
+    """Record that a person decided about the unclaimed object `id`, or knows one older than the state.
+
+    False when there is none.
+    """
     entries = (await store.load()).unclaimed
     found = next((entry for entry in entries if entry.data["unclaimed"] == id), None)
     if found is None:
-        return False
+        return await note_known(store, actor, id)
     scope = found.data.get("scope", WHOLE_STATE)
     async with actor.leased(store, [scope]) as lease:
         await store.commit(lease, [actor.decided({"claimed": id}, found.address)])

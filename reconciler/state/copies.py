@@ -38,6 +38,21 @@ async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
     return target
 
 
+async def require_backup(store: Store) -> None:
+    """Raises StoreError where there is neither a state nor a backup. What is damaged is not judged."""
+    if not has_files(store) or (await files_of(store).backups()).newest is not None:
+        return
+    try:
+        lost = not (await store.load()).lineage
+    except StoreError:
+        return
+    if lost:
+        raise StoreError(
+            "there is no state here, and no backup beside it",
+            help="name the FILE of a backup; without one, see the runbook: a lost state without a backup",
+        )
+
+
 async def bring_back(store: Spooling, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
     """As `restore`. Without a `file`, an older copy of the state becomes the newest one, as it is."""
     lost = await store.lost() if file is None else ""

@@ -1,5 +1,6 @@
 """A store whose outcomes survive when it takes no more commits: they are spooled, and taken in later."""
 
+import dataclasses
 import errno
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -191,8 +192,10 @@ class Spooling(Passing):
     async def _newest(self, scopes: Collection[str] | None = None) -> State:
         """What `inner` holds. Raises StateOlder where more of it was seen before."""
         state = await self.inner.load(scopes)
-        if self._marks is None or not state.lineage:
+        if self._marks is None:
             return state
+        if not state.lineage:
+            return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.here())))
         seen = self._marks.of(state.lineage)
         if self._marks.lost(state, seen):
             state = await self.inner.load(scopes)  # another process may have committed after the first look

@@ -124,9 +124,9 @@ def no_state(place: object) -> StoreError:
     init, restore = command("state", "init"), command("state", "restore", "FILE")
     return StoreError(
         f"there is no state {place}",
-        help=f"`{init}` creates one for a new project; if there was one, check --state and "
-        f"RECONCILE_STATE, or restore it with `{restore}`",
-        advice=(init, restore),
+        help=f"if there was one, check --state and RECONCILE_STATE, or restore it with `{restore}`; "
+        f"for a new project, `{init}` creates one",
+        advice=(restore, init),
     )
 
 
@@ -165,6 +165,7 @@ class State:
     `heads`: by scope, the hash of its newest journal entry (`state.chain`); `lengths`: how many there are.
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `version`: two states of one store with the same version are equal.
+    `traces`: files that show that there was a state, where there is none.
     `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
     Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
     `records`; a state of some scopes only may lack them.
@@ -184,6 +185,7 @@ class State:
     version: str = dataclasses.field(default="", compare=False)
     platform: str = ""
     remembered: Mapping[str, StateRecord] = dataclasses.field(default_factory=dict)
+    traces: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.serials.get(WHOLE_STATE):

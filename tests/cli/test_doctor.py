@@ -104,12 +104,12 @@ def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
 def test_a_project_that_begins_is_told_what_to_type(calm: Project) -> None:
     shutil.rmtree(calm.root / ".reconcile")
     found = checks(calm, code=1)
-    assert outcomes(found) == {"state": "problem", "objects": "warning"}
+    assert outcomes(found) == {"state": "problem", "backups": "warning", "objects": "warning"}
     assert {"argv": ["reconcile", "state", "init"]} in found["state"]["advice"]
     assert not (calm.root / ".reconcile").exists()
     text = calm.run("doctor", code=1).out
     assert "problem  state: there is no state at sqlite:.reconcile/state.db" in text
-    assert "= help: for a new project, run `reconcile state init`" in text
+    assert "for a new project, run `reconcile state init`" in text
 
 
 @pytest.mark.parametrize(

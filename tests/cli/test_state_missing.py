@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, cluster, secret, volume
+from tests.cli.conftest import project_at
+from tests.cli.harness import Project, Sandbox, cluster, only, secret, serving, volume
 from tests.cli.test_terminal import on_a_terminal
 
 LOST = "error: there is no state; nothing was changed"
@@ -150,3 +151,69 @@ def test_the_embedded_sandbox_takes_no_state_of_anybody(project: Project, tmp_pa
     assert not (tmp_path / "team.db").exists()
     refused = project.run("plan", "--sandbox", "--state", "sqlite:team.db", code=64)
     assert "--sandbox has a state of its own" in refused.err
+
+
+# --- what only an older state knew ---
+
+
+def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_them(tmp_path: Path) -> None:
+    old = "region: ams, created_at: 2020-01-01T00:00:00Z"
+    seed = tmp_path / "world.yaml"
+    seed.write_text(
+        "apps: [{name: shop}]\nvolumes:\n"
+        + "".join(
+            f"- {{id: vol_{name}, app: shop, name: {name}, {old}}}\n" for name in ("one", "two", "meant")
+        )
+        + "- {id: vol_new, app: shop, name: new, region: ams, created_at: 2999-01-01T00:00:00Z}\n"
+    )
+    with serving("--clock", "x600", "--seed", str(seed)) as platform:
+        project = project_at(tmp_path / "checkout", platform.url)
+        project.write(volume("shop") + volume("shop", "meant", "region: ams, size_gb: 3"))
+        shutil.rmtree(project.root / ".reconcile")
+        begun = project.run("state", "init").out
+        note = "2 objects are older than this state and unknown to it: is an older state somewhere?"
+        assert note in project.run("plan").err
+        project.apply()
+        diagnostics = project.json("plan").json["diagnostics"]
+        told = only([each for each in diagnostics if each["code"] == "older-objects"])
+        assert (told["severity"], "retained objects" in told["help"]) == ("info", True)
+        assert note in project.run("drift").err
+        for named in (begun, project.run("doctor", code=None).out):
+            assert note in named
+            assert all(f"Volume/shop/vol_{name}" in named for name in ("one", "two"))
+            assert not any(f"vol_{name}" in named for name in ("meant", "new"))
+        project.run("state", "forget", "--unclaimed", "nonesuch", code=1)
+        project.run("state", "forget", "--unclaimed", "vol_one")
+        assert "1 object is older than this state" in project.run("drift").err
+        project.run("state", "forget", "--unclaimed", "all")
+        for verb in ("plan", "drift", "doctor"):
+            shown = project.run(verb, code=None)
+            assert "older than this state" not in shown.out + shown.err
+
+
+def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:
+    shutil.rmtree(project.root / ".reconcile")
+    project.env["RECONCILE_BASE_URL"] = "http://127.0.0.1:1"
+    project.write(volume("shop"))
+    assert "created" in project.run("state", "init").out
+
+
+def test_a_key_shows_that_there_was_a_state(project: Project, app: str) -> None:
+    project.write(volume(app))
+    project.apply()
+    folder = project.root / ".reconcile"
+    for file in folder.glob("state.db*"):
+        if file.name != "state.db.key":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",)):
+        shown = project.run(*verb, code=None)
+        assert f"there was a state: {folder / 'state.db.key'}" in shown.out + shown.err, verb
+    told = only(project.apply(code=1).json["diagnostics"])
+    assert [each["argv"][1:3] for each in told["advice"]] == [
+        ["state", "restore"],
+        ["state", "migrate"],
+        ["state", "init"],
+    ]
+    refused = project.run("state", "restore", code=1)  # before a terminal is asked for
+    assert "no backup beside it" in refused.err
+    assert "no records that could be lost" not in project.run("doctor", code=1).out

@@ -23,7 +23,7 @@ from reconciler.cli.signals import Interrupted
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import ManifestError, Refused, StateMoved
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.state_url import DEFAULT_URL
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
@@ -39,7 +39,7 @@ from reconciler.pipeline.saved import run_saved
 from reconciler.pipeline.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, Event, JournalEntry, State
+from reconciler.state.store import LOST_ROWS, REMEMBERED, WHOLE_STATE, Event, JournalEntry, State
 from tests.execution.stage import Stage, loaded
 from tests.explain import encrypted, projects
 from tests.explain.pages import situation
@@ -197,6 +197,23 @@ def saved_before(then: Callable[[str], str] = str, *, times: int = 1) -> Act:
         return anyio.run(work)
 
     return act
+
+
+def plan_beside_older_objects(manifest: str, folder: Path) -> Sequence[Diagnostic]:
+    """What a plan says while a list shows an object from before the state."""
+    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+    loaded = load([str(folder / MANIFEST)], root=folder)
+    older = {"id": "vol_older", "name": "other", "state": "created", "created_at": "2026-04-01T00:00:00Z"}
+    case: dict[str, Any] = {"live": {"/v1/apps/shop/volumes": [older]}}
+    platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
+    made_at = datetime(2026, 5, 1, tzinfo=UTC)
+    made = StateRecord(
+        Address(REMEMBERED, "made"), "", WHOLE_STATE, {"at": made_at.isoformat()}, Lifecycle(), made_at
+    )
+    state = State("lineage-1", {made.address: made}, (), frozenset(), serials={WHOLE_STATE: 1})
+    project = project_of(case, folder, (), platform)
+    project = replace(project, store=read_only(state, project.clock, folder))
+    return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
 
 
 def of_unclaimed(id: str, because: str) -> Act:
@@ -361,6 +378,7 @@ ACTS: dict[str, Act] = {
     ),
     "no-manifests": of_path("manifests"),
     "not-utf8": of_bytes((VOLUME % "caf\xe9").encode("latin-1")),
+    "older-objects": plan_beside_older_objects,
     "other-state": list_of_another_state,
     "other-platform": plan_of_another_platform,
     "plan-moved": saved_before(lambda manifest: manifest.replace("size_gb: 10", "size_gb: 20")),

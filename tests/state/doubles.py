@@ -31,7 +31,7 @@ def make_state(root: Path, environment: str = "", file: str = "state.db") -> Non
     async def make() -> None:
         path = root / ".reconcile" / environment / file
         store = SqliteStore(path, SystemClock(), environment=environment)
-        await create_state(store)
+        await create_state(store, Actor(SystemClock(), "test"))
         await store.close()
 
     anyio.run(make)
@@ -70,7 +70,9 @@ def holding(
         state.plans_run,
         {entry.data["unclaimed"]: entry for entry in state.unclaimed},
     )
-    known = MemoryState(clock, lineage=state.lineage, key=key, records=state.records, view=view)
+    records = {each.address: each for each in (*state.records.values(), *state.remembered.values())}
+    serials = dict(state.serials)
+    known = MemoryState(clock, lineage=state.lineage, key=key, records=records, view=view, serials=serials)
     store = MemoryStore(known)
     since_s = clock.monotonic() - 12
     known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}

@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.core.errors import StoreError
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.migrate import migrate, side
 from reconciler.state import prove
@@ -21,7 +22,7 @@ def lying(clock: SimulatedClock) -> ObjectStore:
 
 async def test_a_state_is_not_made_in_a_store_that_lies(lying: ObjectStore, clock: SimulatedClock) -> None:
     with pytest.raises(StoreError, match="a state cannot be kept in"):
-        await create_state(lying)
+        await create_state(lying, Actor(clock, "me"))
     assert (await lying.load()).lineage == ""
 
 

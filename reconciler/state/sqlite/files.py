@@ -46,14 +46,18 @@ def state_exists(path: Path) -> bool:
     return False
 
 
+def traces_of(path: Path) -> list[Path]:
+    """What an older state has left beside it."""
+    left = [key_path(path), spool_path(path), checks.seen_path(path)]
+    return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+
+
 def refuse_beside_traces(path: Path, known: Collection[Path] = ()) -> None:
     """Raises StoreError where an older state has left something: it may be lost, and have to come back.
 
     `known`: files that do not count.
     """
-    left = [key_path(path), spool_path(path), checks.seen_path(path)]
-    beside = [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-    traces = [each.name for each in beside if each not in known]
+    traces = [str(each) for each in traces_of(path) if each not in known]
     if not traces:
         return
     raise StoreError(

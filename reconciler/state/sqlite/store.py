@@ -220,7 +220,8 @@ class SqliteStore:
     def _load(self) -> State:
         connection = self._file.readable()
         if connection is None:
-            return State("", {}, (), frozenset())
+            traces = tuple(map(str, files.traces_of(self._file.path)))
+            return State("", {}, (), frozenset(), traces=traces)
         seen = checks.seen(self._file.path, self._file.lineage)
         with transaction(connection, "DEFERRED"):
             current = checks.read(connection)

@@ -178,7 +178,7 @@ async def make_templates(folder: Path) -> None:
     """`empty`, `converged`, `lost` and `lost-volumes` below `folder`."""
     (folder / "empty").mkdir()
     begun = open_scene(folder / "empty")
-    await create_state(begun.project.store)
+    await create_state(begun.project.store, begun.project.actor())
     await leave(begun)
     shutil.copytree(folder / "empty", folder / "converged")
     scene = open_scene(folder / "converged")

@@ -25,6 +25,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
 from reconciler.core.clock import SystemClock
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import probing
 from reconciler.state.postgres.store import PostgresStore
@@ -132,7 +133,7 @@ class Database:
 
         async def make() -> None:
             store = PostgresStore(self.url, SystemClock(), Random("the state").randbytes)
-            await create_state(store)
+            await create_state(store, Actor(SystemClock(), "the state"))
             await store.close()
 
         with patch.object(probing, "_TIMES", 1):

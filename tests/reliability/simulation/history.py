@@ -23,6 +23,7 @@ from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.moves.compare import only_left
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, apply
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
@@ -206,12 +207,12 @@ class History:
         if self._shared is not None:
             process = self._process("the state", Run())
             with acting(process):
-                await create_state(process.store)
+                await create_state(process.store, process.project.actor())
             return
         if not _NEW_STATE:
             randomness = random.Random("the state").randbytes
             store = SqliteStore(self._root / "state.db", SystemClock(), randomness, backups=False)
-            await create_state(store)
+            await create_state(store, Actor(SystemClock(), "the state"))
             await store.close()
             _NEW_STATE.update({file.name: file.read_bytes() for file in self._root.iterdir()})
         for name, content in _NEW_STATE.items():

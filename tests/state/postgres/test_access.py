@@ -245,7 +245,7 @@ async def test_a_part_of_a_state_or_another_programs_tables_are_no_place_for_a_n
             await attempt()
     store = handles.open()
     with pytest.raises(StoreError, match=told):
-        await create_state(store)
+        await create_state(store, Actor(handles.clock, "me"))
 
 
 async def test_an_empty_schema_is_a_place_for_a_state(handles: Handles, database: Postgres) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.state.postgres import probing
 from reconciler.state.postgres.line import (
@@ -215,5 +216,5 @@ async def test_a_state_is_not_made_where_changes_get_lost(
 
     monkeypatch.setattr(probing, "probe", lost)
     with pytest.raises(StoreError, match="cannot be kept"):
-        await create_state(handles.open())
+        await create_state(handles.open(), Actor(handles.clock, "me"))
     assert (await handles.open().load()).lineage == ""

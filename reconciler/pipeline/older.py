@@ -1,0 +1,137 @@
+"""Objects that are older than the state and unknown to it: an older state may have been lost."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import Diagnostic, Severity
+from reconciler.core.lookup import Lookup
+from reconciler.core.model import DISMISSED, Address, Observation, Resource
+from reconciler.core.plural import counted
+from reconciler.core.steps import Read
+from reconciler.core.wire import parse_time
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import Importable, listed
+from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.remember import recall, remember
+from reconciler.state.store import State, Store
+
+_MADE = "made"  # what the state remembers: when it was made
+_KNOWN = "older"  # what the state remembers: ids of older objects that a person knows
+ALL = "all"  # in the place of an id: whatever is older
+
+
+class _List(Struct):
+    """One list. `wanted`: what the manifests declare of the objects that it shows."""
+
+    kind: Importable
+    place: str
+    wanted: list[Resource]
+
+
+class Older:
+    """Looks for them in lists of objects that hold data. `found`: KIND/PLACE/ID of each."""
+
+    def __init__(
+        self, state: State, resources: Mapping[Address, Resource], capabilities: frozenset[str]
+    ) -> None:
+        self.found: set[str] = set()
+        self._state, self._resources, self._capabilities = state, resources, capabilities
+        self._made_at = parse_time(recall(state, _MADE).get("at"))
+        self._known = {*state.ids.values(), *recall(state, _KNOWN).get("ids", ())}
+        self._known |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
+        self._known |= {id for record in state.records.values() for id in record.applied.get(DISMISSED, ())}
+        self._known |= {each.adopt_id or "" for each in resources.values()}
+
+    @cached_property
+    def lists(self) -> Mapping[Read, _List]:
+        """Those of all places where something is declared or recorded."""
+        found: dict[Read, _List] = {}
+        for resource in self._resources.values():
+            kind = _kind(resource.address)
+            read = listed(kind, resource, self._capabilities, self._resources) if kind is not None else None
+            if kind is not None and read is not None:
+                place = kind.place(resource, self._resources)
+                found.setdefault(read, _List(kind, place, [])).wanted.append(resource)
+        for address, record in self._state.records.items():
+            kind, place = _kind(address), record.scope.removeprefix("org/")
+            read = kind.listing(place, self._capabilities) if kind is not None else None
+            if kind is not None and read is not None:
+                found.setdefault(read, _List(kind, place, []))
+        return found
+
+    def look(self, read: Read, observation: Observation) -> None:
+        """Note what the answer to any `read` shows. What a manifest may adopt is not unknown."""
+        if self._made_at is None or ALL in self._known:
+            return
+        older = [each for each in observation.objects if self._is_older(each, self._made_at)]
+        about = self.lists.get(read) if older else None
+        if about is None:
+            return
+        unknown = Lookup(older)
+        claimed = {
+            item.id
+            for resource in about.wanted
+            for item in unknown.possible(dict(about.kind.match(resource.spec, resource.address) or {}))
+        }
+        left = [item.id for item in older if item.id not in claimed]
+        self.found.update(f"{about.kind.name}/{about.place}/{id}" for id in left)
+
+    def _is_older(self, item: Any, made_at: datetime) -> bool:
+        if item.id in self._known or not getattr(item, "present", False):
+            return False
+        created_at = parse_time(item.created_at)
+        return created_at is not None and created_at < made_at
+
+    def told(self) -> list[Diagnostic]:
+        """One note, with all of them as its addresses."""
+        if not self.found:
+            return []
+        forget, doctor = command("state", "forget", "--unclaimed", ALL), command("doctor")
+        are = f"{counted(len(self.found), 'object')} {'is' if len(self.found) == 1 else 'are'}"
+        return [
+            Diagnostic(
+                "older-objects",
+                Severity.INFO,
+                f"{are} older than this state and unknown to it: is an older state somewhere?",
+                help=f"`{doctor}` names them; what only an older state knew (owed restarts, retained "
+                f"objects, dismissals) is unknown; if they are meant to be there, run `{forget}`",
+                advice=(doctor, forget),
+                addresses=tuple(sorted(self.found)),
+            )
+        ]
+
+
+def _kind(address: Address) -> Importable | None:
+    """The kind of what holds data; None for what others make and replace, as machines and secrets."""
+    kind = find_kinds().get(address.kind)
+    found = kind.role(Importable) if kind is not None else None
+    return found if found is not None and found.id_form and not found.import_when_asked else None
+
+
+async def older_objects(project: Project, resources: Mapping[Address, Resource]) -> list[Diagnostic]:
+    """As `Older.told`, of all lists of what is declared or recorded. Sends nothing but GET."""
+    older = Older(await project.store.load(), resources, project.capabilities)
+    await read_all(project, list(older.lists), older.look)
+    return older.told()
+
+
+async def note_made(store: Store, actor: Actor) -> None:
+    """The state is made now."""
+    now = f"{actor.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    await remember(store, actor, _MADE, lambda known: known or {"at": now})
+
+
+async def note_known(store: Store, actor: Actor, id: str) -> bool:
+    """Objects of this id (`ALL`: all) are not told any more. False for what is no id of any kind."""
+    forms = [kind.id_form for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
+    if id != ALL and not any(re.fullmatch(form, id) for form in forms):
+        return False
+    await remember(store, actor, _KNOWN, lambda known: {"ids": sorted({*known.get("ids", ()), id})})
+    return True
