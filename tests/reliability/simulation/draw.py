@@ -42,7 +42,8 @@ CAPABILITIES = (
     "machine.restart",
 )
 PAUSES_S = (0.0, 0.0, 1.0, 20.0, 200.0, 4000.0)
-KEPT = ("cluster_outcome", "snapshot_outcome", "placement")  # how the platform's own work ends: rarely badly
+# How the platform's own work ends: rarely badly.
+KEPT = ("cluster_create", "cluster_outcome", "snapshot_outcome", "placement")
 NUMBERS = {
     "read_lag_s": (0, 0, 4, 10),
     "zones_per_region": (5, 3),

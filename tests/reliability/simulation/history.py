@@ -146,7 +146,7 @@ class History:
         self.manifests: list[dict[str, Any]] = []
         self.desired = Desired(())
         self._secret = 0
-        self._saved: tuple[bytes, Desired, float] | None = None
+        self._saved: tuple[bytes, Desired] | None = None
         self._processes = 0
         self._robberies: list[asyncio.Task[None]] = []
         self._end = ExitStack()
@@ -328,7 +328,7 @@ class History:
                 return _Ended(plan=(await find_drift(project, desired)).plan)
             case "save":
                 plan = await make_plan(project, desired)
-                self._saved = (dump_plan(plan), desired, self._timeline.time())
+                self._saved = (dump_plan(plan), desired)
                 return _Ended(plan=plan)
             case "run_saved":
                 return await self._run_saved(process)
@@ -346,16 +346,17 @@ class History:
     async def _run_saved(self, process: Process) -> _Ended:
         if self._saved is None:
             return _Ended()
-        text, process.desired, planned_s = self._saved
+        text, process.desired = self._saved
         plan = load_saved(text).plan
         process.approved_deletes = (
             self._may_be_deleted(process.desired) if process.run.approves_deletes else frozenset()
         )
-        process.show(plan)
-        process.plan = ""  # what runs is made anew, and only compared with the file
-        process.planned_s = planned_s
-        if not process.approved:
+        if not process.run.approves:
             return _Ended()
+
+        def tell(made: Plan) -> None:  # what runs is made anew, and only compared with the file
+            process.show(made)
+
         return _Ended(
             await run_saved(
                 process.project,
@@ -364,6 +365,7 @@ class History:
                 Permitted(process.approved_deletes),
                 Everything(),
                 on_executor=process.follow,
+                tell=tell,
             )
         )
 

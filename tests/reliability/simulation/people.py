@@ -196,6 +196,7 @@ def put_right(history: "History") -> None:
     """The platform's troubles are over, and a person starts every machine that nobody wants to sleep."""
     ghost = history.ghost
     ghost.sandbox.world.switches |= {
+        "cluster_create": "ok",
         "cluster_outcome": "ready",
         "snapshot_outcome": "created",
         "placement": "ok",
