@@ -25,7 +25,7 @@ from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event
 from tests.approvals.people import ENV, SAID, Person, signers
-from tests.execution.stage import Stage, loaded, outcomes, volume
+from tests.execution.stage import Stage, cluster, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,17 @@ async def test_approvals_cover_the_deletes_of_their_plan(stage: Stage, ana: Pers
     given = [await approved(stage, plan, each) for each in (ana, bob)]
     assert set(outcomes(await run(project, plan, *given)).values()) == {"done"}
     assert [each.split()[0] for each in stage.line.mutations] == ["POST", "POST", "DELETE"]
+
+
+async def test_a_signed_approval_covers_the_creates_that_no_list_shows(stage: Stage, ana: Person) -> None:
+    project, desired = watched(stage, ana, rules=()), Desired(loaded(stage, cluster()))
+    plan = await make_plan(project, desired)
+    with pytest.raises(Refused) as refused:
+        await run_saved(project, desired, plan, ())
+    assert codes(refused.value) == ["create-not-approved"]
+    given = Given((await approved(stage, plan, ana),), REHEARSAL.digest)
+    done = await run_saved(project, desired, plan, (), given=given)
+    assert set(outcomes(done).values()) == {"done"}
 
 
 async def test_a_plan_says_which_approvals_its_apply_asks_for(stage: Stage, ana: Person, bob: Person) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -84,6 +85,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "waits for a step that is not there": lambda: steps_that_wait(["gone"]),
     "waits for itself": lambda: steps_that_wait(["0"]),
     "two that wait for each other": lambda: steps_that_wait(["1"], ["0"]),
+    "a secret whose parts are none": lambda: re.sub(
+        rb'("env",\s*"PG_PASSWORD",\s*)\[\]', rb"\1null", written(RICH[0])
+    ),
     "a reference with too many parts": lambda: written(RICH[0]).replace(
         b'"$output": [', b'"$output": [1, 2, 3, '
     ),
