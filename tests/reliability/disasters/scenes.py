@@ -1,4 +1,4 @@
-"""The disasters. Each function plays one on a stage, and asserts what nobody may miss and what may not happen.
+"""The disasters. Each function plays one on a stage, and asserts what must be said and what must not happen.
 
 They are the findings of people who tried to lose data with real clients, not with this project's harnesses.
 """
@@ -89,9 +89,7 @@ def refused(ran: Ran, *parts: str) -> None:
 @scene
 def a_lost_state_and_a_new_machine_make_no_second_cluster(stage: Stage) -> None:
     begun(stage, stage.places.new(), "one", "two")
-    lost = stage.machine(
-        stage.places.new(), stage.cluster("one"), stage.cluster("two"), home="another home"
-    )
+    lost = stage.machine(stage.places.new(), stage.cluster("one"), stage.cluster("two"), home="another home")
     lost.run("state", "init", "--new")
     planned = lost.json("plan")
     assert lost.json("state", "list").json["context"]["lineage"][:8] in planned.out
@@ -202,9 +200,7 @@ def _a_lost_state(stage: Stage) -> None:
 @scene
 def what_has_no_manifest_is_watched(stage: Stage) -> None:
     names = ("destroyed", "grown", "kept", "other")
-    project = begun(
-        stage, stage.places.new(), "one", more="".join(volume(stage.app, name) for name in names)
-    )
+    project = begun(stage, stage.places.new(), "one", more="".join(volume(stage.app, name) for name in names))
     project.write(volume(stage.app, "other"))
     project.apply()
     assert "No drift in 5 recorded objects (4 have no manifest)" in project.run("drift").out
@@ -346,9 +342,7 @@ def a_signal_while_manifests_are_read_ends_the_run_as_a_signal(stage: Stage) -> 
 def _recipient(project: Project, name: str) -> tuple[str, Path]:
     file = project.root.parent / f"{project.root.name}-{name}.key"
     project.run("secret", "keygen", str(file))
-    public = next(
-        line.rpartition(" ")[2] for line in file.read_text().splitlines() if "public key" in line
-    )
+    public = next(line.rpartition(" ")[2] for line in file.read_text().splitlines() if "public key" in line)
     return public, file
 
 
@@ -394,3 +388,10 @@ def one_missing_secret_does_not_hold_back_an_urgent_extend(stage: Stage) -> None
     project.write(volume(stage.app, spec="region: ams, size_gb: 30") + missing)
     refused(project.apply(code=1), "secret-source")
     assert stage.sandbox.volume(stage.app)["size_gb"] == 30
+
+
+OF_A_PLACE = (
+    "a_copy_of_the_state_on_one_machine_is_told_before_it_makes_anything",
+    "a_state_put_back_to_an_older_copy_is_told_where_the_newer_one_was_seen",
+    "a_state_is_not_encrypted_to_people_who_cannot_prove_to_read_it",
+)
