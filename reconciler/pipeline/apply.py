@@ -211,7 +211,7 @@ async def _settled_plan(
             timeout_s=project.lock_timeout_s,
             concerned=partial(concerned_scopes, desired, holders=holders),
         )
-        before = await project.store.load()
+        before = await project.store.load() if state.open_intents or state.spooled else state
         plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
@@ -354,7 +354,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
-    await remember_begun(project, Terms(project.authority, resources, recorded, plan), lease)
+    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, lease)
     await use_up_answers(project, plan, state)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)

@@ -111,9 +111,9 @@ class Terms(Struct, frozen=True):
         return {each: age for each, age in known.items() if age is not None}
 
 
-async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
+async def remember_begun(project: Project, terms: Terms, state: State, held: Lease) -> None:
     """Before the first call: what is stricter in this run holds for the next one, too."""
-    await _remember(project, terms.begun, held)
+    await _remember(project, state, terms.begun, held)
 
 
 async def remember_ended(
@@ -123,7 +123,8 @@ async def remember_ended(
 
     `judged`: the state that it was judged by. Nothing gets looser where somebody has made it stricter since.
     """
-    records = (await project.store.load()).records.values()
+    if not recall(judged, APPROVALS) and not terms.begun({}):
+        return
     is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
     is_part = is_part or any(each.code == NOT_IN_PLAN for each in terms.plan.diagnostics)
 
@@ -131,24 +132,28 @@ async def remember_ended(
         begun = terms.begun(before)
         if not begun or is_part or begun != terms.begun(recall(judged, APPROVALS)):
             return begun
+        records = state.records.values()
         left = [each for each in records if each.address not in terms.resources]
         others = {each.scope for each in left if not desired.selected(each)}
         return terms.ended(begun, declared_scopes(desired.resources) - others, records)
 
     try:
-        await _remember(project, ended)
+        state = await project.store.load()
+        await _remember(project, state, ended)
     except (Locked, StoreError) as failure:
         project.reporter.note(f"the state still has the approval rules of before: {failure.message}")
 
 
-async def _remember(project: Project, new: Callable[[Content], Content], held: Lease | None = None) -> None:
-    knows_none = not recall(await project.store.load(), APPROVALS)
-    if knows_none and new({}):
+async def _remember(
+    project: Project, state: State, new: Callable[[Content], Content], held: Lease | None = None
+) -> None:
+    """`state`: as it was loaded just now."""
+    if not recall(state, APPROVALS) and new({}):
         project.reporter.note(
             "this state remembered no approval rules or signers yet: those of this revision and its base "
             "count, and from now on it remembers them"
         )
-    await remember(project.store, project.actor(), APPROVALS, new, held)
+    await remember(project.store, project.actor(), APPROVALS, new, held, known=state)
 
 
 def _content(rules: Content, ages: Content) -> Content:

@@ -27,14 +27,21 @@ def stricter(before: Content, now: Content, unite: Callable[[Any, Any], Any]) ->
 
 
 async def remember(
-    store: Store, actor: Actor, name: str, new: Callable[[Content], Content], held: Lease | None = None
+    store: Store,
+    actor: Actor,
+    name: str,
+    new: Callable[[Content], Content],
+    held: Lease | None = None,
+    *,
+    known: State | None = None,
 ) -> None:
     """Remember `new(what was remembered)` under `name`; nothing is written where that is the same.
 
     Takes the lease of the whole state for a moment, unless `held` covers it, so that no change of another
-    run is lost. Raises Locked, and StoreError where the store cannot take it.
+    run is lost. `known`: the state, if it was loaded just now. Raises Locked, and StoreError where the store
+    cannot take it.
     """
-    before = recall(await store.load(), name)
+    before = recall(known or await store.load(), name)
     if new(before) == before:
         return
     if held is not None and WHOLE_STATE in held.scopes:

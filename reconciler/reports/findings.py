@@ -39,6 +39,7 @@ _SEVERITIES: dict[OutcomeWord, Severity] = {
     "pending": Severity.WARNING,
     "skipped": Severity.WARNING,
 }
+_REMARKS = ("power-unknown",)  # true in every run, and nothing has to be done about it
 _NUMBER = re.compile(r"\d+")
 
 
@@ -56,6 +57,8 @@ class Finding(Struct, frozen=True):
 def findings_of(report: Report) -> Iterator[Finding]:
     """Diagnostics, drift, steps that are not done, what is owed, what a rehearsal and a forecast found."""
     for item in report.problems:
+        if item.code in _REMARKS:
+            continue
         texts = [*item.notes, *([item.help] if item.help else [])]
         message = f"{item.message}: {item.label}" if item.label else item.message
         lines = (visible(line) for text in texts for line in text.splitlines())

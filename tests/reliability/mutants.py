@@ -443,9 +443,9 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a retained object may be deleted",
-        DECIDING,
-        "if record.lifecycle.deletion is not Deletion.DELETE:",
-        "if False:",
+        DECIDE,
+        "    keeps = not subject.to_delete\n",
+        "    keeps = False\n",
     ),
     _mutant(
         "an inferred object may be deleted",

@@ -11,13 +11,14 @@ from hypothesis import given
 from junitparser import Failure, JUnitXml, TestCase, TestSuite
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, warning
 from reconciler.core.model import Action, Address, Change
 from reconciler.core.steps import Call, Result, Step
 from reconciler.manifests.load import load
 from reconciler.manifests.reading import compose, later
 from reconciler.pipeline.declared import Desired
 from reconciler.reports import report as reports
+from reconciler.reports.findings import findings_of
 from reconciler.reports.formats import find_formats
 from reconciler.reports.formats.sarif import SCHEMA
 from reconciler.reports.places import Places
@@ -45,6 +46,13 @@ ALL: dict[str, Report] = {
 
 def rendered(name: str, report: Report) -> str:
     return find_formats()[name].render(report)
+
+
+def test_what_no_capability_shows_is_a_remark_and_no_finding() -> None:
+    remark = Diagnostic("power-unknown", Severity.INFO, "whether it still exists is unknown")
+    said = PlanReport(plan=EMPTY, diagnostics=(remark,))
+    assert list(findings_of(said)) == []
+    assert remark.message in rendered("text", said)
 
 
 # --- SARIF ---

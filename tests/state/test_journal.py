@@ -59,7 +59,6 @@ async def test_reading_checks_the_rows_that_matter(
         ("DELETE FROM unclaimed", "the list of unclaimed objects"),
         ("DELETE FROM half_moved", "the list of moves to another scope"),
         ("INSERT INTO facts VALUES ('platform', 'https://x.example')", "the platform's address"),
-        ("INSERT INTO facts VALUES ('new', 'yes')", "whether the project began with it"),
         ("DELETE FROM journal WHERE seq = 8", "ends with row 7, not 8"),
     ],
 )
