@@ -176,7 +176,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "a new rule is remembered at the end of a run only",
         f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
         APPLY,
-        "    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, lease)\n",
+        "    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, "
+        "lease)\n",
         "",
     ),
     _tested(
