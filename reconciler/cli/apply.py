@@ -120,7 +120,7 @@ def command(
     from reconciler.pipeline.judge_approvals import Given, read_approvals
     from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import read_saved, run_saved
+    from reconciler.pipeline.saved import about_targets, read_saved, run_saved
     from reconciler.reports.report import PlanReport
 
     if plan_file is not None and targets:
@@ -139,7 +139,9 @@ def command(
     desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
-        return unchanged_in(plan, desired) if show_all else None
+        if not show_all:
+            return None
+        return unchanged_in(plan, about_targets(desired, saved.plan) if saved is not None else desired)
 
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))

@@ -124,7 +124,7 @@ async def older_objects(project: Project, resources: Mapping[Address, Resource])
 
 async def note_made(store: Store, actor: Actor) -> None:
     """The state is made now."""
-    now = f"{actor.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    now = actor.clock.now().isoformat()
     await remember(store, actor, _MADE, lambda known: known or {"at": now})
 
 

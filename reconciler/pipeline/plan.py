@@ -29,6 +29,7 @@ from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_foc
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
+from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
@@ -162,8 +163,11 @@ def _of_the_state(
 
 def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     """The resources that `plan`, made of `desired`, counts as unchanged."""
-    changed, about = {change.address for change in plan.changes}, declared_in_focus(desired)
-    return [resource.address for resource in about if resource.address not in changed]
+    changed, about = {str(change.address) for change in plan.changes}, declared_in_focus(desired)
+    for told in plan.diagnostics:
+        if told.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
+            changed.update(told.addresses)
+    return [resource.address for resource in about if str(resource.address) not in changed]
 
 
 def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:

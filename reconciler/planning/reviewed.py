@@ -40,6 +40,8 @@ def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
     told = list(_compared(reviewed, now, then, new, resources))
+    if not any(each.code == PLAN_MOVED for each in told):
+        told += _moved_providers(reviewed, now)
     for address in (each for each in new if each in unnamed):
         if address in needs:
             told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
@@ -91,6 +93,14 @@ def _compared(
             yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {now_said}")
 
 
+def _moved_providers(reviewed: Plan, now: Plan) -> Iterator[Diagnostic]:
+    """Templates are filled from what a provider answers, too, and no content says where it is asked."""
+    for name, then in reviewed.providers.items():
+        here = now.providers.get(name, then)
+        if here != then:
+            yield moved(f"ExtensionProvider/{name} is at {here}, but the file was made for {then}")
+
+
 def _is_done(planned: Content, resource: Resource | None) -> bool:
     """Whether `planned` is what the manifests say, so that it was done where nothing is left to do."""
     leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
@@ -121,12 +131,13 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
 
 
 def _not_in_plan(address: Address, content: Content) -> Diagnostic:
-    return warning(
+    told = warning(
         NOT_IN_PLAN,
         f"`{address}` is not in the file and was left as it is: {_said(content)}",
         help=f"make a plan of it and review it: `{_ANEW}`",
         advice=(_ANEW,),
     )
+    return replace(told, addresses=(str(address),))
 
 
 def _allowed(what: str) -> Diagnostic:

@@ -31,7 +31,17 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     ),
     "environment": lambda data, address: f"the state is that of environment {data['environment']}",
     "dropped": lambda data, address: f"{data['dropped']} was dropped",
+    "remembered": lambda data, address: (
+        f"the state remembers {_REMEMBERED.get(data['remembered'], data['remembered'])}"
+    ),
     "id": lambda data, address: f"{address} is {data['id']}",
+}
+# By the name under which a state remembers it.
+_REMEMBERED: Mapping[str, str] = {
+    "made": "when it was made",
+    "older": "which older objects are known",
+    "approvals": "the approval rules, signers and objectives in force",
+    "not-created": "which creates a person said did not happen",
 }
 
 

@@ -171,7 +171,12 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
         *recorded_and_declared,
     ]
     assert completed("history", "show", "") == []
-    assert completed("explain", "vol") == ["Volume", "volume-attached", "volume-shrink"]
+    assert completed("explain", "vol") == [
+        "Volume",
+        "volume-attached",
+        "volume-failed",
+        "volume-shrink",
+    ]
     assert completed("explain", "Volume.s") == [
         "Volume.size_gb",
         "Volume.size_gb.max",

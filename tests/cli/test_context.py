@@ -187,13 +187,13 @@ def test_no_credentials_stand_in_the_state(url: str, shown: str) -> None:
     assert without_credentials(url) == shown
 
 
-# --- a saved plan is one of these manifests ---
+# --- a saved plan is compared with the plan of these manifests ---
 
 
 def refused(project: Project, *arguments: str) -> str:
     ran = project.json("apply", "--plan", "saved.plan", *arguments, code=1)
     (problem,) = ran.json["diagnostics"]
-    assert problem["code"] == "plan-of-other-manifests"
+    assert problem["code"] == "plan-moved"
     assert problem["advice"]
     return str(problem["message"])
 
@@ -201,15 +201,17 @@ def refused(project: Project, *arguments: str) -> str:
 def test_a_plan_of_a_branch_that_was_not_merged_is_refused(
     repository: Project, sandbox: Sandbox, app: str
 ) -> None:
-    main = git(repository.root, "rev-parse", "HEAD")
     git(repository.root, "checkout", "-q", "-b", "work")
     repository.write(volume(app, spec="region: ams, size_gb: 99"))
-    work = commit(repository.root)
+    commit(repository.root)
     repository.run("plan", "--out", "saved.plan")
     git(repository.root, "checkout", "-q", "main")
     with sandbox.recording() as requests:
-        assert refused(repository).endswith(f"({work[:8]} then, {main[:8]} now)")
-    assert requests == []
+        then, now = refused(repository).split(", but this run plans ")
+    assert then.startswith(f"`Volume/{app}/data`: the file plans create")
+    assert '"size_gb": 99' in then
+    assert '"size_gb": 10' in now
+    assert {method for method, _ in requests} == {"GET"}
     git(repository.root, "merge", "-q", "--no-ff", "-m", "merge", "work")
     repository.write(
         "# another commit, the same resources\n" + (repository.root / "manifests/main.yaml").read_text()
@@ -217,45 +219,89 @@ def test_a_plan_of_a_branch_that_was_not_merged_is_refused(
     commit(repository.root)
     applied = repository.json("apply", "--plan", "saved.plan").json
     assert [result["outcome"] for result in applied["results"]] == ["done"]
+    assert sandbox.volume(app)["size_gb"] == 99
     assert applied["context"]["revision"] == git(repository.root, "rev-parse", "HEAD")  # of this run
 
 
-def test_a_plan_is_run_with_the_paths_and_the_revision_it_was_made_with(
-    repository: Project, app: str
+def test_a_plan_is_run_with_the_paths_and_the_revision_that_apply_is_given(
+    repository: Project, sandbox: Sandbox, app: str
 ) -> None:
     repository.write(volume(app, "logs", "region: fra, size_gb: 3"), "more/logs.yaml")
     repository.run("plan", "../more", "--out", "../saved.plan", cwd=repository.root / "manifests")
+    assert refused(repository) == "the file was made for the paths more, not of the settings"
     repository.write(volume(app, "other"), "manifests/other.yaml")  # not of the plan
-    assert list(repository.json("apply", "--plan", "saved.plan").outcomes()) == [f"Volume/{app}/logs#create"]
+    of_paths = repository.json("apply", "--plan", "saved.plan", "more")
+    assert list(of_paths.outcomes()) == [f"Volume/{app}/logs#create"]
+
     repository.run("plan", "--ref", "HEAD", "--out", "saved.plan")
     repository.write(volume(app, spec="region: ams, size_gb: 30"))
-    assert list(repository.json("apply", "--plan", "saved.plan").outcomes()) == [f"Volume/{app}/data#create"]
+    told = refused(repository)
+    assert told.startswith("the file was made for the revision ")
+    assert told.endswith(", not of the working tree")
+    of_revision = repository.json("apply", "--plan", "saved.plan", "--ref", "HEAD")
+    assert list(of_revision.outcomes()) == [f"Volume/{app}/data#create"]
+    assert {each["name"]: each["size_gb"] for each in sandbox.volumes(app)} == {"data": 10, "logs": 3}
+
+
+def test_a_revision_that_moved_on_is_compared_as_it_is_now(
+    repository: Project, sandbox: Sandbox, app: str
+) -> None:
     repository.run("plan", "--ref", "main", "--out", "saved.plan")
+    repository.write(volume(app, spec="region: ams, size_gb: 30"))
     commit(repository.root)
-    refused(repository)
+    told = refused(repository, "--ref", "main")
+    assert told.startswith(f"`Volume/{app}/data`: the file plans create")
+    assert '"size_gb": 30' in told
+    assert sandbox.volumes(app) == []
+
+
+def test_a_setting_of_a_manifest_that_its_calls_hold_counts(
+    repository: Project, sandbox: Sandbox, app: str
+) -> None:
+    repository.run("plan", "--out", "saved.plan")
+    repository.write(volume(app, spec="region: ams, size_gb: 10, snapshot_retention: 7"))
+    then, now = refused(repository).split(", but this run plans ")
+    assert "snapshot_retention" not in then
+    assert '"snapshot_retention": 7' in now
+    assert sandbox.volumes(app) == []
 
 
 @pytest.mark.parametrize(
-    "change", ["deletion: delete", "timeout_s: 99", "size_gb: {min: 10, max: 20}", "snapshot_retention: 7"]
+    ("spec", "rest"),
+    [
+        ("region: ams, size_gb: 10", "lifecycle: {deletion: delete}\n"),
+        ("region: ams, size_gb: 10", "lifecycle: {timeout_s: 99}\n"),
+        ("region: ams, size_gb: {min: 10, max: 20}", ""),
+    ],
 )
-def test_whatever_a_manifest_asks_for_counts(repository: Project, app: str, change: str) -> None:
+def test_what_changes_no_call_of_the_plan_is_no_difference(
+    repository: Project, sandbox: Sandbox, app: str, spec: str, rest: str
+) -> None:
     repository.run("plan", "--out", "saved.plan")
-    rest = f"lifecycle: {{{change}}}\n" if change.startswith(("deletion", "timeout")) else ""
-    spec = "region: ams, size_gb: 10" if rest else f"region: ams, {change}"
     repository.write(volume(app, spec=spec, rest=rest))
-    refused(repository)
+    applied = repository.json("apply", "--plan", "saved.plan")
+    assert applied.outcomes() == {f"Volume/{app}/data#create": "done"}
+    assert applied.json["diagnostics"] == []
+    (step,) = applied.json["steps"]
+    assert step["wait"]["timeout_s"] == (99 if "timeout_s" in rest else 1800)  # of the manifests of now
+    record = repository.json("state", "show", f"Volume/{app}/data").json["record"]
+    assert record["lifecycle"]["deletion"] == ("delete" if "deletion" in rest else "retain")
+    assert sandbox.volume(app)["size_gb"] == 10
 
 
-def test_a_policy_that_gives_values_counts(repository: Project, app: str) -> None:
+def test_a_policy_that_gives_values_counts(repository: Project, sandbox: Sandbox, app: str) -> None:
     repository.run("plan", "--out", "saved.plan")
     policy = "apiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: keep}\n"
     repository.write(
         f"{policy}spec: {{selector: {{app: {app}}}, snapshot_retention: 7}}\n", "manifests/policy.yaml"
     )
-    refused(repository)
+    assert '"snapshot_retention": 7' in refused(repository).split(", but this run plans ")[1]
+    assert sandbox.volumes(app) == []
 
 
-def test_a_run_notes_the_digest_and_the_revision_of_its_manifests(repository: Project) -> None:
+def test_a_run_notes_its_own_plan_and_the_digest_and_the_revision_of_its_manifests(
+    repository: Project,
+) -> None:
     repository.run("plan", "--out", "saved.plan")
     saved = json.loads((repository.root / "saved.plan").read_text())["plan"]
     repository.run("apply", "--plan", "saved.plan")
@@ -263,5 +309,7 @@ def test_a_run_notes_the_digest_and_the_revision_of_its_manifests(repository: Pr
     with closing(sqlite3.connect(repository.root / ".reconcile/state.db")) as state:
         ((data,),) = state.execute("SELECT data FROM journal WHERE event = 'run.started'")
     run = Run.from_json(json.loads(data))
-    assert (run.plan, run.resources) == (saved["id"], saved["manifests"]["digest"])
+    assert run.plan
+    assert run.plan != saved["id"]  # what ran is what this run planned
+    assert run.resources == saved["manifests"]["digest"]
     assert run.revision == saved["context"]["revision"]

@@ -37,6 +37,7 @@ def test_json_says_all_of_it(applied: Project, app: str) -> None:
     assert found["older"] == 0
     assert [each["decided"].split(" at ")[0] for each in found["decisions"]] == [
         "the state is about the platform",
+        "the state remembers when it was made",
     ]
     newest, _ = found["runs"]
     assert (newest["actor"], newest["url"], newest["reason"]) == ("ana", URL, "more room")

@@ -111,15 +111,32 @@ def killed(project: Project, sandbox: Sandbox, method: str, path: str, skip: int
     sandbox.clear_faults()
 
 
-def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(applied: Project, app: str) -> None:
+def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(
+    applied: Project, sandbox: Sandbox, app: str
+) -> None:
     applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
     applied.run("plan", "--out", "first.plan")
     applied.run("plan", "--out", "second.plan")
     applied.run("apply", "--plan", "first.plan", "--auto-approve")
     assert addresses(applied) == [f"Volume/{app}/files"]
-    late = applied.run("apply", "--plan", "second.plan", "--auto-approve", code=1)
-    assert "its record changed meanwhile" in late.err
+    head = applied.json("state", "list").json["records"]
+    with sandbox.recording() as requests:
+        late = applied.run("apply", "--plan", "second.plan", "--auto-approve")
+    assert late.out.splitlines()[1] == "No changes: 1 resource is as declared."
+    for address in (f"Volume/{app}/data", f"Volume/{app}/files"):
+        assert f"info[allowed-difference]: `{address}`: nothing is left to do" in late.err
+    assert {method for method, _ in requests} == {"GET"}
+    assert applied.json("state", "list").json["records"] == head
     assert addresses(applied) == [f"Volume/{app}/files"]
+
+
+def test_a_saved_plan_does_not_move_to_another_name(applied: Project, sandbox: Sandbox, app: str) -> None:
+    applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
+    applied.run("plan", "--out", "the.plan")
+    applied.write(volume(app, "logs") + moved(f"Volume/{app}/data", f"Volume/{app}/logs"))
+    refused = applied.run("apply", "--plan", "the.plan", "--auto-approve", code=1)
+    assert f"error[plan-moved]: `Volume/{app}/data`: the file plans" in refused.err
+    assert addresses(applied) == [f"Volume/{app}/data"]
 
 
 def test_an_apply_of_a_move_alone_tells_its_plan_once(applied: Project, app: str) -> None:
@@ -135,7 +152,7 @@ def test_an_apply_of_a_move_alone_tells_its_plan_once(applied: Project, app: str
     assert addresses(applied) == [f"Volume/{app}/logs"]
 
 
-def test_a_saved_plan_waits_until_an_open_call_is_settled(
+def test_a_saved_plan_settles_an_open_call_before_it_is_compared(
     applied: Project, sandbox: Sandbox, app: str
 ) -> None:
     files = volume(app, "files", "region: ams, size_gb: 20")
@@ -144,9 +161,10 @@ def test_a_saved_plan_waits_until_an_open_call_is_settled(
     applied.write(volume(app, spec="region: ams, size_gb: 20"))
     killed(applied, sandbox, "PUT", f"/v1/apps/{app}/volumes/*/extend")
     applied.write(files + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
-    refused = applied.run("apply", "--plan", "the.plan", "--auto-approve", code=1)
-    assert "cannot move: the outcome of a call is unknown" in refused.err
-    applied.apply()
+    ran = applied.json("apply", "--plan", "the.plan", "--auto-approve")
+    assert ran.outcomes() == {f"Volume/{app}/files#extend": "done"}
+    assert "plan-moved" not in {each["code"] for each in ran.json["diagnostics"]}
+    assert applied.json("plan").json["changes"] == []
     assert addresses(applied) == [f"Volume/{app}/files"]
     assert sandbox.volume(app)["size_gb"] == 20
 

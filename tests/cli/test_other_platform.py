@@ -101,7 +101,7 @@ def test_a_plan_of_a_new_state_is_not_applied_to_another_platform(
     with other.recording() as requests:
         refused = project.run(*apply, code=1, env={"RECONCILE_BASE_URL": other.url})
     assert requests == []
-    assert "error[other-platform]" in refused.err
-    assert f"made for the platform at {sandbox.url}, but this run uses the one at {other.url}" in refused.err
+    assert "error[plan-moved]" in refused.err
+    assert f"made for the platform {sandbox.url}, not {other.url}" in refused.err
     project.run(*apply)
     assert len(sandbox.volumes(app)) == 1

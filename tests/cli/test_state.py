@@ -178,7 +178,9 @@ def test_an_unclaimed_object_is_shown_until_a_person_decides(applied: Project, a
     assert applied.json("state", "list").json["unclaimed"][0]["address"] == f"Volume/{app}/data"
     applied.run("state", "forget", "--unclaimed", "vol_stray")
     assert "vol_stray" not in applied.run("state", "list").err
-    applied.run("state", "forget", "--unclaimed", "vol_stray", code=1)
+    applied.run("state", "forget", "--unclaimed", "vol_stray")  # an older object that a person knows, by now
+    refused = applied.run("state", "forget", "--unclaimed", "stray", code=1)  # of no kind's form
+    assert "no unclaimed object `stray` is known" in refused.err
     applied.run("state", "forget", code=64)
 
 

@@ -135,13 +135,38 @@ def test_a_saved_plan_has_its_targets(several: Project, sandbox: Sandbox, app: s
     saved = json.loads((several.root / "saved.plan").read_text())["plan"]
     assert saved["manifests"]["targets"] == [f"Volume/{app}/data"]
     ran = several.run("apply", "--plan", "saved.plan", "--auto-approve", "--show-all")
+    assert lines_with(ran.out, "unchanged") == []  # nothing of the rest is made yet
+    assert lines_with(ran.out, "5 not looked at")
     assert "logs" not in ran.out
     assert [each["name"] for each in sandbox.volumes(app)] == ["data"]
+
+
+def test_a_saved_plan_of_targets_is_not_concerned_by_what_others_ask_for(
+    several: Project, sandbox: Sandbox, app: str
+) -> None:
+    del several.env["RECONCILE_APPROVE_CREATE"]
     several.run("plan", "--target", f"Volume/{app}/logs", "--out", "saved.plan")
     text = (several.root / "manifests/main.yaml").read_text()
-    several.write(text + volume(app, "more"))  # what it was made from counts as a whole
-    told = several.run("apply", "--plan", "saved.plan", "--auto-approve", code=1).err
-    assert "plan-of-other-manifests" in told
+    several.write(text + volume(app, "more"))
+    ran = several.json("apply", "--plan", "saved.plan", "--auto-approve")
+    assert ran.outcomes() == {f"Volume/{app}/logs#create": "done"}
+    assert ran.json["outside"] == 6
+    assert [each["name"] for each in sandbox.volumes(app)] == ["logs"]
+
+
+def test_what_a_saved_plan_does_not_name_is_not_shown_as_unchanged(
+    project: Project, sandbox: Sandbox, app: str
+) -> None:
+    project.write(volume(app))
+    project.apply()
+    project.write(volume(app) + volume(app, "logs"))
+    project.run("plan", "--out", "saved.plan")
+    project.write(volume(app) + volume(app, "logs") + volume(app, "more"))
+    ran = project.run("apply", "--plan", "saved.plan", "--show-all")
+    shown = lines_with(ran.out, ": unchanged")
+    assert [line.strip() for line in shown] == [f"Volume/{app}/data: unchanged"]
+    assert f"warning[not-in-plan]: `Volume/{app}/more`" in ran.err
+    assert sorted(each["name"] for each in sandbox.volumes(app)) == ["data", "logs"]
 
 
 def test_drift_of_a_target_is_told_alone(several: Project, sandbox: Sandbox, app: str) -> None:

@@ -96,7 +96,7 @@ def test_a_plan_that_was_saved_before_is_refused(owned: Command, sandbox: Sandbo
     owned("plan --env test --out saved.plan")
     owned("apply --env base --auto-approve")
     told = owned("apply --env test --plan saved.plan", code=1).err
-    assert f"would adopt {other}, which is recorded as `Volume/{app}/logs` in environment `base` now" in told
+    assert f"would take {other}, which is recorded as `Volume/{app}/logs` in environment `base`" in told
 
 
 def test_a_state_that_is_not_here_is_told_of_once(owned: Command, sandbox: Sandbox, app: str) -> None:

@@ -147,7 +147,7 @@ def test_a_mark_is_read_back() -> None:
         ([ValidationReport(diagnostics=DIAGNOSTICS)], "failure", "Not valid: 1 error, 1 warning."),
         ([ValidationReport(diagnostics=DIAGNOSTICS[1:])], "success", "Valid."),
         ([ApplyReport(plan=PLAN, results=RESULTS, owed=OWED)], "failure", "Not converged"),
-        ([ApplyReport(plan=PLAN, results=RESULTS[:1])], "success", "Applied: 1 done."),
+        ([ApplyReport(plan=EMPTY, results=RESULTS[:1])], "success", "Applied: 1 done."),
         ([ApplyReport(plan=EMPTY, ended="refused")], "failure", "Refused"),
         ([PlanReport(plan=EMPTY), DriftReport(plan=DRIFT)], "failure", "Drift in"),
     ],

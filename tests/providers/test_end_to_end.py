@@ -79,6 +79,10 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
     project, together, sandbox = scene.project, scene.together, scene.together.sandbox
     before = scene.postgres.databases()
     scene.declare()
+    refused = project.apply(code=1)
+    assert [each["code"] for each in refused.json["diagnostics"]] == ["create-not-approved"]
+    assert scene.postgres.databases() == before
+    project.approve(ADDRESS)
 
     sandbox.fault("POST", f"/webhooks/{NAME}", "drop_after")  # so that the first is told again
     first = project.apply()

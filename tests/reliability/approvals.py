@@ -1,9 +1,10 @@
 """Forged approvals: `python -m tests.reliability.approvals [--vectors 2000] [--seed 1]`.
 
 Each vector is a plan that a rule asks people about, the approvals that they gave, and one thing that
-somebody changed afterwards: the plan, its rehearsal, an approval, a key, the signers, a clock, the
-environment, the state, the revision before. What is changed must not run, and what nobody changed must.
-A plain `ssh-keygen -Y verify` must judge each signature as the product does. Signatures are real ones.
+somebody changed afterwards: the plan in the file, the one that apply makes itself, its rehearsal, an
+approval, a key, the signers, a clock, the environment, the state, the revision before. What is changed must
+not run, and what nobody changed must. A plain `ssh-keygen -Y verify` must judge each signature as the
+product does. Signatures are real ones.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -36,7 +37,8 @@ from reconciler.pipeline.judge_approvals import Given, judge
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import find_settings
 from reconciler.planning.as_json import parse_plan, plan_json
-from reconciler.planning.digest import plan_digest
+from reconciler.planning.digest import origin, plan_digest
+from reconciler.planning.reviewed import as_reviewed, made_elsewhere
 from reconciler.rehearsal.assumptions import ASSUMED, assumptions
 from reconciler.rehearsal.matrix import NONE, Cell, Rehearsal
 from reconciler.state.store import State
@@ -75,9 +77,13 @@ class Cast:
 
 @dataclasses.dataclass
 class World:
-    """What `apply` is given. `files`: the approvals, as they are in files."""
+    """What `apply` is given: a `saved` plan, and the approvals as they are in `files`.
+
+    `plan`: the one that it makes itself.
+    """
 
     plan: Plan
+    saved: Plan
     rule: Rule
     people: list[Person]
     statement: Statement
@@ -119,6 +125,7 @@ def draw(rng: random.Random, cast: Cast) -> World:
     now = at + rng.randrange(24 * 60) * HOUR / 60
     return World(
         plan,
+        plan,
         rule,
         people,
         statement,
@@ -140,10 +147,24 @@ def _rehearsal(rng: random.Random) -> Rehearsal:
 Change = Callable[[World, random.Random, Cast], None]
 
 
+def another_file(world: World, rng: random.Random, cast: Cast) -> None:
+    """One value of what the saved plan does or relies on was changed after it was approved."""
+    world.saved = _another(world, rng)
+
+
 def another_plan(world: World, rng: random.Random, cast: Cast) -> None:
-    """One value of what the plan does or relies on."""
-    was = plan_digest(world.plan)
-    while plan_digest(world.plan) == was:
+    """One value of what apply plans itself is another than in the file that was approved."""
+    world.plan = _another(world, rng)
+
+
+def another_plan_in_both(world: World, rng: random.Random, cast: Cast) -> None:
+    """The file was made again once something had changed, and the approvals are of the one before."""
+    world.plan = world.saved = _another(world, rng)
+
+
+def _another(world: World, rng: random.Random) -> Plan:
+    """The plan with one other value in its content."""
+    while True:
         document = copy.deepcopy(plan_json(world.plan))
         holder, key = rng.choice(list(_leaves(document)))
         value = holder[key]
@@ -154,9 +175,11 @@ def another_plan(world: World, rng: random.Random, cast: Cast) -> None:
             changed = parse_plan(document)
         except ValueError:
             continue
+        if plan_digest(changed) == plan_digest(world.plan):
+            continue
         # What nothing is sent for, and another environment, are about another rule or another mutation.
         if changed.context.environment == world.environment and any(step.mutates for step in changed.steps):
-            world.plan = changed
+            return changed
 
 
 def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -328,8 +351,10 @@ def none(world: World, rng: random.Random, cast: Cast) -> None:
 
 
 def same_plan_made_again(world: World, rng: random.Random, cast: Cast) -> None:
+    """By apply, at another time and commit; at times the file was made again, too."""
     context = replace(world.plan.context, at=world.now, revision="f" * 40, dirty=True)
     world.plan = replace(world.plan, id=secrets.token_hex(8), context=context, diagnostics=())
+    world.saved = rng.choice((world.saved, world.plan))
 
 
 def one_more_that_is_dead(world: World, rng: random.Random, cast: Cast) -> None:
@@ -342,7 +367,9 @@ def rules_of_the_base(world: World, rng: random.Random, cast: Cast) -> None:
 
 
 FATAL: Sequence[Change] = (
+    another_file,
     another_plan,
+    another_plan_in_both,
     another_rehearsal,
     another_environment,
     another_state,
@@ -411,7 +438,12 @@ class _Clock:
 
 
 async def runs(project: Project, world: World) -> bool:
-    """Whether the plan would run, as far as approvals say."""
+    """Whether the plan would run, as far as its file and the approvals say."""
+    if [*made_elsewhere(world.saved, origin(world.plan.context, world.plan.manifests))]:
+        return False
+    plan = as_reviewed(world.saved, world.plan, {})
+    if has_errors(plan.diagnostics):
+        return False
     signers = Signers("".join(world.lines), "allowed_signers")
     project = dataclasses.replace(
         project,
@@ -426,7 +458,8 @@ async def runs(project: Project, world: World) -> bool:
         return False
     approvals = tuple({each.id: each for each in found}.values())
     state = State(world.lineage, {}, (), frozenset(world.used))
-    judged = await judge(project, world.plan, state, {}, Given(approvals, world.rehearsed))
+    given = Given(approvals, world.rehearsed, plan_digest(world.saved))
+    judged = await judge(project, plan, state, {}, given)
     return not has_errors(judged.problems) and bool(judged.counting)
 
 

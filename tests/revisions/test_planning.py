@@ -171,7 +171,11 @@ def test_a_plan_at_a_revision_is_of_its_manifests(applied: Command) -> None:
     commit(applied.root)
     applied("plan --ref work --out saved.plan")
     git(applied.root, "checkout", "-q", "main")
-    applied("apply --plan saved.plan --auto-approve")
+    for options, here in (("", "of the working tree"), ("--ref main", "main")):
+        told = applied(f"apply --plan saved.plan --auto-approve {options}", code=1).err
+        assert f"error[plan-moved]: the file was made for the revision work, not {here}\n" in told
+    assert actions(applied, "--ref work") == {"data": "extend", "logs": "retain"}
+    applied("apply --plan saved.plan --auto-approve --ref work")
     assert actions(applied, "--ref work") == {"logs": "retain"}
 
 
@@ -204,11 +208,11 @@ def test_a_plan_of_one_environment_is_not_run_in_another(applied: Command, sandb
         applied.write(f"overlays/{name}/a.yaml", f'"*/{app}/*":\n  metadata: {{app: {prod}}}\n')
         applied(f"state init --env {name}")
     applied("plan --env prod --out saved.plan")
-    for options in ("--env test", "--env base"):
-        told = applied(f"apply --plan saved.plan --auto-approve {options}", code=1).err
-        assert "the saved plan is not signed with the key of this state" in told
+    for name in ("test", "base"):
+        told = applied(f"apply --plan saved.plan --auto-approve --env {name}", code=1).err
+        assert f"this plan was made for environment `prod`, but `{name}` is chosen; nothing was" in told
     assert sandbox.volumes(prod) == []
     applied("apply --plan saved.plan --auto-approve --env prod")
     applied("plan --env base --out saved.plan")
     told = applied("apply --plan saved.plan --auto-approve --env prod", code=1).err
-    assert "the saved plan is not signed with the key of this state" in told
+    assert "this plan was made for environment `base`, but `prod` is chosen; nothing was changed" in told

@@ -15,6 +15,7 @@ from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.store import ObjectStore
+from reconciler.state.passing import Passing
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
@@ -249,3 +250,27 @@ async def test_a_record_is_no_part_of_a_mark(file: Kept) -> None:
     await store.commit(lease, [entry(Event.DONE)], [record()])
     (mark,) = file.marks.iterdir()
     assert record().id not in mark.read_text()
+
+
+async def test_what_was_seen_can_be_asked_for(file: Kept) -> None:
+    await file.commit("shop")
+    before = file.copy()
+    await file.commit("shop")
+    lineage = (await file.open().load()).lineage
+    assert await file.open().lost() == ""
+    assert file.open().rows_seen(lineage) == 2
+    assert file.open().rows_seen("another") is None
+    file.put_back(before)
+    assert "1 committed change" in await file.open().lost()
+    shutil.rmtree(file.folder / "project")
+    (mark,) = file.marks.iterdir()
+    assert str(mark) in (await file.open().load()).traces
+
+
+async def test_without_marks_nothing_was_seen_and_a_state_is_made_as_ever(file: Kept) -> None:
+    store = Spooling(Passing(file.backend("project")), file.folder / "spool", file.clock)
+    assert await store.create()
+    await store.accept()
+    assert store.rows_seen((await store.load()).lineage) is None
+    assert await store.lost() == ""
+    assert not file.marks.exists()

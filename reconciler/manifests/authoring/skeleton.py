@@ -139,7 +139,7 @@ def _field(
     inner = _model_of(field)
     lines = []
     if len(path) > 1 or path not in active:
-        lines = [f"# {line}" for line in wrap(_about(field), _COLUMNS - len(margin) - 2)]
+        lines = [f"# {line}" for line in _wrapped(_about(field), _COLUMNS - len(margin) - 2)]
     if path in active:
         lines.append(f"{key}:" if inner else f"{key}: {_scalar(_placeholder(path, field, given))}")
         yield from (f"{margin}{line}" for line in lines)
@@ -161,11 +161,17 @@ def _commented(key: str, field: FieldInfo, path: Path, given: Mapping[Path, Any]
     yield f"{key}:"
     lead, margin = "- " if item is not None else "", ""
     for name, each in _named(inner):
-        for line in wrap(_about(each), _COLUMNS - 2 * len(path)):
+        for line in _wrapped(_about(each), _COLUMNS - 2 * len(path)):
             yield f"  {margin}# {line}"
         for line in _commented(name, each, (*path, name), given):
             yield f"  {lead}{line}"
             lead = margin = " " * len(lead)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a comment, none of which begins like a field."""
+    glued = re.sub(r" (?=[A-Za-z_]+: )", "\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(glued, width)]
 
 
 def _about(field: FieldInfo) -> str:

@@ -1,5 +1,6 @@
 """A shop on a sandbox that serves, a provider that serves, and a project between them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -44,7 +45,10 @@ class Scene:
         )
 
     def declare(self, *documents: str) -> None:
+        """From now on, applies may create what these documents make: no list shows an Extension."""
         self.project.write("".join(documents))
+        made = re.findall(r"kind: Extension\nmetadata: {name: ([\w-]+), app: ([\w-]+)}", "".join(documents))
+        self.project.approve(*(f"Extension/{app}/{name}" for name, app in made))
 
     def provide(self, costs: str = "", encoding: str = "hex") -> None:
         self.project.write(

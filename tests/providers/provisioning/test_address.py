@@ -33,6 +33,14 @@ def saved(scene: Scene) -> None:
     scene.run("plan", "--out", "saved.plan")
 
 
+def name_in_file(scene: Scene, provider: FakeProvider) -> None:
+    """Somebody writes `provider` into the saved plan."""
+    file = scene.project.root / "saved.plan"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["plan"]["providers"] = {"acme": provider.url}
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
 def test_a_plan_shows_where_its_provider_is(scene: Scene) -> None:
     scene.declare(scene.extension())
     assert scene.plan().json["providers"] == {"acme": scene.provider.url}
@@ -49,10 +57,10 @@ def test_a_saved_create_is_refused_when_its_provider_moved(scene: Scene, elsewhe
     planned = move(scene, elsewhere)
     refused = scene.apply("--plan", "saved.plan", code=1)
     (problem,) = refused.json["diagnostics"]
-    assert problem["code"] == "provider-moved"
-    assert problem["message"] == (
-        f"ExtensionProvider/acme is at {elsewhere.url}; the plan was made for {planned.url}"
-    )
+    assert problem["code"] == "plan-moved"
+    then, now = problem["message"].split(", but this run plans ")
+    assert then.startswith(f"`{scene.address}`: the file plans create, POST /extensions of {planned.url} {{")
+    assert now.startswith(f"create, POST /extensions of {elsewhere.url} {{")
     assert "`reconcile plan --out FILE`" in problem["help"]
     assert "nothing was changed" in refused.err
     assert not planned.requests
@@ -72,16 +80,52 @@ def test_it_runs_once_the_address_is_the_planned_one_again(scene: Scene, elsewhe
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
 
 
-def test_a_saved_update_asks_nothing_of_the_other_server(scene: Scene, elsewhere: FakeProvider) -> None:
+def test_a_saved_update_sends_nothing_to_the_other_server(scene: Scene, elsewhere: FakeProvider) -> None:
     scene.declare(scene.extension())
     scene.apply()
+    before = scene.sets()
     scene.declare(scene.extension(", primary_region: ams"))
     saved(scene)
     # It has the same resource: nothing but its address tells it from the first one.
     elsewhere.resources |= scene.provider.resources
-    move(scene, elsewhere)
-    scene.apply("--plan", "saved.plan", code=1)
-    assert not elsewhere.requests
+    planned = move(scene, elsewhere)
+    sent = list(planned.requests)
+    (problem,) = scene.apply("--plan", "saved.plan", code=1).json["diagnostics"]
+    assert problem["code"] == "plan-moved"
+    then, now = problem["message"].split(", but this run plans ")
+    assert f"PATCH /extensions/res_1 of {planned.url} {{" in then
+    assert f"PATCH /extensions/res_1 of {elsewhere.url} {{" in now
+    # Apply's own plan looks at what the manifests name, as every plan does; more it does not do.
+    assert {method for method, *_ in elsewhere.requests} == {"GET"}
+    assert planned.requests == sent
+    assert scene.sets() == before
+
+
+def test_a_saved_value_is_not_made_of_what_the_other_server_answers(
+    scene: Scene, elsewhere: FakeProvider
+) -> None:
+    """No call of this plan goes to the provider; only a template is filled from what it says."""
+    scene.declare(scene.extension())
+    scene.apply()
+    before = scene.sets()
+    template = f"${{Extension/{scene.app}/db:status}}"
+    scene.declare(
+        scene.extension(),
+        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: STATUS, app: {scene.app}}}\n"
+        f"spec: {{value_from: {{template: '{template}'}}}}\n",
+    )
+    saved(scene)
+    elsewhere.resources |= scene.provider.resources
+    planned = move(scene, elsewhere)
+    (problem,) = scene.apply("--plan", "saved.plan", code=1).json["diagnostics"]
+    assert problem["code"] == "plan-moved"
+    assert problem["message"] == (
+        f"ExtensionProvider/acme is at {elsewhere.url}, but the file was made for {planned.url}"
+    )
+    assert scene.sets() == before
+    move(scene, planned)
+    scene.apply("--plan", "saved.plan")
+    assert scene.sets() == [*before, "STATUS"]
 
 
 def test_a_slash_at_the_end_is_the_same_address(scene: Scene) -> None:
@@ -97,13 +141,26 @@ def test_a_slash_at_the_end_is_the_same_address(scene: Scene) -> None:
 def test_a_changed_address_in_the_file_is_refused(scene: Scene, elsewhere: FakeProvider) -> None:
     scene.declare(scene.extension())
     saved(scene)
-    file = scene.project.root / "saved.plan"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    document["plan"]["providers"] = {"acme": elsewhere.url}
-    file.write_text(json.dumps(document), encoding="utf-8")
-    move(scene, elsewhere)
-    assert "was changed after it was saved" in scene.run("apply", "--plan", "saved.plan", code=1).err
-    assert not elsewhere.requests
+    name_in_file(scene, elsewhere)
+    (problem,) = scene.apply("--plan", "saved.plan", code=1).json["diagnostics"]
+    assert problem["code"] == "plan-moved"
+    assert f"the file plans create, POST /extensions of {elsewhere.url} {{" in problem["message"]
+    assert not elsewhere.requests  # nothing that only a file names is asked
+    assert not scene.provider.requests
+    assert scene.secrets() == set()
+
+
+def test_a_changed_address_in_the_file_goes_where_the_manifests_say(
+    scene: Scene, elsewhere: FakeProvider
+) -> None:
+    """Who can change both has said so twice: a file adds nothing to what an apply without one does."""
+    scene.declare(scene.extension())
+    saved(scene)
+    planned = move(scene, elsewhere)
+    name_in_file(scene, elsewhere)
+    scene.apply("--plan", "saved.plan")
+    assert elsewhere.sent("POST") == [("POST", "/extensions")]
+    assert not planned.requests
 
 
 def test_a_provider_that_is_only_read_is_one_of_the_plan() -> None:

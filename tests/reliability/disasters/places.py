@@ -4,11 +4,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from reconciler.state.objects.obstore_bucket import open_bucket
 from tests.cli.harness import Project
+from tests.forking import apart
 from tests.providers.postgres import Postgres, running_postgres
 from tests.reliability import shared
 from tests.state.objects import servers
@@ -103,6 +105,10 @@ def _copy(source: shared.Place, target: shared.Place) -> None:
         return
     assert isinstance(source, shared.Prefix)
     assert isinstance(target, shared.Prefix)
+    apart(partial(_copy_objects, source, target))
+
+
+def _copy_objects(source: shared.Prefix, target: shared.Prefix) -> None:
     bucket, into = (open_bucket(each.url, each.variables) for each in (source, target))
     for key in bucket.list(""):
         found = bucket.get(key)

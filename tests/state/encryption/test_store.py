@@ -329,3 +329,15 @@ def test_entries_and_records_that_were_put_together_are_refused() -> None:
 
 def record_text() -> str:
     return encode_record(record())
+
+
+def test_nobody_encrypts_a_state_that_he_could_not_read() -> None:
+    def sealed(data: bytes) -> bytes:
+        raise StateSealed("not for us")
+
+    ANA.alone.require_readable()
+    Encryption().require_readable()
+    with pytest.raises(StateSealed) as refused:
+        Encryption((BEN.recipient,), lambda data: data, sealed).require_readable()
+    (problem,) = refused.value.diagnostics
+    assert "--without-me FILE" in (problem.help or "")
