@@ -355,7 +355,7 @@ async def _run_under(
 
     await remember_platform(project, lease, state)
     await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, lease)
-    await use_up_answers(project, plan, state)
+    await use_up_answers(project, plan, state, lease)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
     await recorder.start(plan, observed, [each.to_json() for each in judged.counting], given.plan)

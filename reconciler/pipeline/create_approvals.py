@@ -20,7 +20,7 @@ from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import recall, remember
 from reconciler.state.rules import changes_a_record
-from reconciler.state.store import Event, JournalEntry, State
+from reconciler.state.store import Event, JournalEntry, Lease, State
 
 NOT_CREATED = (
     "not-created"  # what the state remembers: addresses whose last create a person says did not land
@@ -69,7 +69,7 @@ def _is_listed(address: Address, resources: Mapping[Address, Resource], capabili
     )
 
 
-async def use_up_answers(project: Project, plan: Plan, state: State) -> None:
+async def use_up_answers(project: Project, plan: Plan, state: State, held: Lease) -> None:
     """An answer of `resolve --not-created` approves one create: the one that `plan` is about to send."""
     used = recall(state, NOT_CREATED).keys() & set(map(str, _made(plan)))
     if used:
@@ -78,6 +78,7 @@ async def use_up_answers(project: Project, plan: Plan, state: State) -> None:
             project.actor(),
             NOT_CREATED,
             lambda known: {each: when for each, when in known.items() if each not in used},
+            held,
         )
 
 

@@ -21,6 +21,7 @@ from reconciler.kinds.roles import OnService, secret_of
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Project
+from reconciler.planning.reviewed import without
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
 from reconciler.secrets.fingerprint import fingerprint
@@ -111,7 +112,7 @@ async def original_of(
     from reconciler.rehearsal.twin import Original
 
     left = _without_twin(plan, desired)
-    plan = _only(plan, left)
+    plan = without(plan, left)
     state = await project.store.load()
     resources = [each for each in desired.resources if each.address not in left]
     records = {address: each for address, each in state.records.items() if address not in left}
@@ -176,21 +177,6 @@ def _without_twin(plan: Plan, desired: Desired) -> dict[Address, str]:
 
 def _no_twin_of(service: str) -> str:
     return f"the provider `{service}` has no twin"
-
-
-def _only(plan: Plan, left: Mapping[Address, str]) -> Plan:
-    """`plan` without what is not rehearsed."""
-    steps = [step for step in plan.steps if step.address not in left]
-    there = {step.id for step in steps}
-    return replace(
-        plan,
-        changes=tuple(each for each in plan.changes if each.address not in left),
-        steps=tuple(replace(step, after=tuple(id for id in step.after if id in there)) for step in steps),
-        expectations=tuple(each for each in plan.expectations if each.address not in left),
-        bindings=tuple(each for each in plan.bindings if each.address not in left),
-        inputs=tuple(each for each in plan.inputs if Address.parse(each[0]) not in left),
-        moves=tuple(each for each in plan.moves if each.source not in left and each.target not in left),
-    )
 
 
 def _sample(steps: Sequence[Step]) -> Sequence[Step]:
