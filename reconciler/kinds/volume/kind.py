@@ -275,10 +275,9 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return how_again(subject)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
-        differing = compare_fields(self.fields, subject)
-        if differing and differing[0].path == "size_gb":
-            differing[0] = size_change(subject)
-        return differing
+        size = size_change(subject)
+        others = [each for each in compare_fields(self.fields, subject) if each.path != "size_gb"]
+        return [size, *others] if size is not None else others
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         return change(subject, fields)
