@@ -25,7 +25,6 @@ from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
-from reconciler.manifests.stored import stored
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.declared import Desired, Trusted
 from reconciler.pipeline.own_credentials import own_credentials
@@ -171,7 +170,7 @@ def read_manifests(
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
     working tree, if somebody asks it afterwards. `known`: what files held that the run has read before.
     """
-    known = known if known is not None else known_to(config)
+    known = known if known is not None else Known()
     found = _read_manifests(
         paths,
         config,
@@ -184,13 +183,11 @@ def read_manifests(
         known=known,
     )
     if config.trusted is None:
-        known.save()
         return found
     from reconciler.pipeline.untrusted import compare_with_trusted, refuse_own_state
 
     refuse_own_state(config)
     before = _before(given_paths((), config), config, config.trusted, known, whole=True)
-    known.save()
     trusted, remarks = compare_with_trusted(config, before, found.loaded, found.declared.at)
     loaded = replace(found.loaded, diagnostics=(*found.loaded.diagnostics, *remarks))
     return replace(found, loaded=loaded, trusted=trusted)
@@ -247,11 +244,6 @@ def _read_manifests(
     loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
     files = SourceFiles(git, config.root, base, at)
     return Manifests(loaded, selected, _Elsewhere(config, at), changed(before, loaded, files.differ), at)
-
-
-def known_to(config: ProjectSettings) -> Known:
-    """What earlier runs of this user have kept of the project's files."""
-    return Known(stored(config.caches, config.root))
 
 
 def environments_at(config: ProjectSettings, ref: str | None) -> list[str]:
@@ -416,9 +408,7 @@ class _Elsewhere:
         """By a file, or by all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
-            loaded = _load(
-                given_paths(paths, self._found), self._found, self.at, known_to(self._found), whole=not source
-            )
+            loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
             valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {
