@@ -82,7 +82,6 @@ class Loader:
         self.contexts = {name: context(kind) for name, kind in kinds.items()}
         self.ids = {name: _id_of(kind) for name, kind in kinds.items()}
         self.secrets = {name for name, kind in kinds.items() if holds_secrets(kind)}
-        self.secret_kinds = [name.encode() for name in kinds if name in self.secrets]
         self.table = SpanTable()
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
@@ -102,7 +101,8 @@ class Loader:
             self.complete = False
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
             # or a source, and in an overlay a pattern may stand for its kind.
-            private = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
+            signs = (*map(str.encode, self.secrets), b"value", b"_from", *signs)
+            private = any(sign in data for sign in signs)
             self.problems += composed.diagnostics if private else composed.shown()
         elif not composed.documents:
             help = "write a manifest, or remove the file"
