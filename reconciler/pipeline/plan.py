@@ -46,8 +46,9 @@ async def make_plan(
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
     approved_deletes: Collection[str] = (),
+    found: tuple[State, Mapping[str, Locked]] | None = None,
 ) -> Plan:
-    """What apply would do.
+    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
@@ -55,7 +56,7 @@ async def make_plan(
     has come in their place is another object.
     """
     project.sources.runs_programs = with_exec or undecided is not None
-    state, holders = await load_with_holders(project.store)
+    state, holders = found or await load_with_holders(project.store)
     desired = focused(desired, state.records)
     records, questions = await overlay(
         state,
@@ -108,8 +109,8 @@ async def make_plan(
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    found = (*desired.diagnostics, *followed.diagnostics, *problems)
-    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
+    problems = [*desired.diagnostics, *followed.diagnostics, *problems]
+    plan = planner.finish(fingerprints, problems, unread if undecided is not None else ())
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}
