@@ -278,9 +278,11 @@ async def _unrecorded(
 
 
 async def _nothing_recorded(project: Project, missing: Sequence[Resource]) -> Diagnostic:
+    """Says who is at work on what is declared: a first apply. Else, the state may be the wrong one."""
     nothing = f"{len(missing)} declared, nothing recorded"
-    for scope, held in sorted((await project.store.holders(declared_scopes(missing))).items()):
-        drift = command("drift")
+    holders = await project.store.holders(declared_scopes(missing))
+    if holders:
+        (scope, held), drift = min(holders.items()), command("drift")
         return error(
             IN_FLIGHT,
             f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s{held.doubt}: "
