@@ -31,7 +31,6 @@ from reconciler.core.steps import Plan
 from reconciler.pipeline.files import write_output
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Project
-from reconciler.planning.saved import dump_plan
 from reconciler.reports.report import PlanReport
 from reconciler.services.budget import Budget
 
@@ -124,6 +123,8 @@ def command(
     plan, rehearsal, forecast, budget = run(work)
     savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
+        from reconciler.planning.saved import dump_plan  # it brings rehearsals, which few plans have
+
         write_output(out, dump_plan(plan, rehearsal), mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
     foretold = [each.address for each in forecast.items] if forecast is not None else []
