@@ -12,6 +12,7 @@ from reconciler.state.objects.damage import explained
 from reconciler.state.objects.folded import Marks
 from reconciler.state.objects.head_writing import Heads
 from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Exclusion
 from reconciler.state.objects.lease_keeping import Keeping
 from reconciler.state.objects.lease_taking import Taking
 from reconciler.state.objects.root import Root
@@ -39,7 +40,7 @@ class Opened:
         clock: Clock,
         root: Root,
         *,
-        lease_s: float,
+        exclusion: Exclusion,
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
@@ -48,9 +49,9 @@ class Opened:
         begin = Marks(root.trunk.hash or root.lineage, seq=root.trunk.seq, serial=root.trunk.serial)
         self.scopes = Scopes(bucket, layout, files, root.lineage, begin)
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
-        self.keeping = Keeping(bucket, layout, clock, nonce, lease_s)
+        self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
         self.taking = Taking(
-            bucket, layout, clock, self.scopes, heads, environment=root.environment, lease_s=lease_s
+            bucket, layout, clock, self.scopes, heads, environment=root.environment, exclusion=exclusion
         )
         self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Batching[Request]] = {}

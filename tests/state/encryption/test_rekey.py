@@ -44,7 +44,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Dying:
+class Dying(Bucket):
     """A bucket whose user is killed at the write number `at`: just before it, or just after."""
 
     inner: Bucket
