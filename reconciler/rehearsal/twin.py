@@ -25,7 +25,7 @@ from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
 from reconciler.services.machines.service import platform_client
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 
 T = TypeVar("T")
 

@@ -1,7 +1,9 @@
 """Stores for tests of what uses one: a state made on purpose, in memory, behind wrappers that misbehave."""
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -11,18 +13,37 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
-from reconciler.state.memory import Holding, MemoryState, MemoryStore
+from reconciler.state.codec import encode_record
+from reconciler.state.objects import head as heads
+from reconciler.state.objects.changes import Stored
+from reconciler.state.objects.folded import Folded, Marks
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.root import Root
+from reconciler.state.objects.segments import Files
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
 from reconciler.state.rules import View
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
 
-def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
+def made(clock: Clock, lease_s: float = math.inf, lineage: str = "lineage-1") -> MemoryStore:
     """A store of an empty state that was made on purpose."""
-    known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)))
-    return MemoryStore(known)
+    return MemoryStore(known_as(lineage, bytes(range(32)), clock, lease_s))
+
+
+def known_as(lineage: str, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
+    known = MemoryState(clock, lease_s)
+    _write_root(known, lineage, key)
+    return known
+
+
+def _write_root(known: MemoryState, lineage: str, key: bytes, scopes: Collection[str] = ()) -> Layout:
+    root = Root(lineage, "", key, "made", "nonce", scopes=frozenset(scopes))
+    MemoryBucket(known).create(Layout("").root, root.encode())
+    return Layout("", root.generation)
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:
@@ -65,18 +86,49 @@ def holding(
     state: State, clock: Clock, key: bytes = bytes(range(32)), at_work: Mapping[str, str] = {}
 ) -> MemoryStore:
     """A store that holds `state` as it stands. `at_work`: who has been holding which scope for 12 s."""
+    known = MemoryState(clock)
+    if not state.lineage:
+        return MemoryStore(known)
+    records = [*state.records.values(), *state.remembered.values()]
+    told = (*state.open_intents, *state.unclaimed)
+    scopes = {WHOLE_STATE, *state.serials, *at_work, *(each.scope for each in records)}
+    scopes |= {entry.data.get("scope", "") for entry in told}
+    layout, bucket = _write_root(known, state.lineage, key, scopes), MemoryBucket(known)
+    for scope in scopes:
+        folded = _folded(state, scope, [each for each in records if each.scope == scope])
+        head = Head(scope, state.lineage, serial=1, epoch=1).of(folded.marks)
+        head = Files(bucket, layout).copied(head, [], folded)
+        bucket.create(layout.head(scope), heads.encode(head, ()))
+    earlier = MemoryStore(dataclasses.replace(known, clock=_Earlier(clock)))
+    for scope, name in at_work.items():
+        earlier._take([scope], name)
+    return MemoryStore(known)
+
+
+def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
+    intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
+    unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
     view = View(
-        {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents},
-        state.plans_run,
-        {entry.data["unclaimed"]: entry for entry in state.unclaimed},
+        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
+        state.plans_run if scope == WHOLE_STATE else frozenset(),
+        {entry.data["unclaimed"]: entry for entry in unclaimed},
     )
-    records = {each.address: each for each in (*state.records.values(), *state.remembered.values())}
-    serials = dict(state.serials)
-    known = MemoryState(clock, lineage=state.lineage, key=key, records=records, view=view, serials=serials)
-    store = MemoryStore(known)
-    since_s = clock.monotonic() - 12
-    known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}
-    return store
+    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
+    serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
+    total = sum(each.digest for each in stored.values()) % (1 << 256)
+    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view)
+    return Folded(marks, stored)
+
+
+class _Earlier:
+    """A clock of 12 s ago."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.monotonic, self.sleep = clock.monotonic, clock.sleep
+
+    def now(self) -> datetime:
+        return self._clock.now() - timedelta(seconds=12)
 
 
 def read_only(state: State, clock: Clock, folder: Path, at_work: Mapping[str, str] = {}) -> Spooling:

@@ -14,7 +14,7 @@ from reconciler.core.model import Address
 from reconciler.state import prove
 from reconciler.state.between_scopes import arrived
 from reconciler.state.contents import Contents, Movable, same, verify
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, State, Store
 from tests.state.contract import Backend
 from tests.state.worlds import DATA, NOON, entry, record

@@ -12,10 +12,10 @@ from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store

@@ -11,8 +11,8 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.sqlite import records
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Store

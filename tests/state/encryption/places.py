@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from obstore.store import MemoryStore as Objects
 
 from reconciler.core.clock import Clock
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.obstore_bucket import ObstoreBucket
 from reconciler.state.objects.store import ObjectStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres

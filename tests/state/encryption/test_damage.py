@@ -12,7 +12,7 @@ from reconciler.core.model import Address
 from reconciler.state.contents import Contents, Row
 from reconciler.state.encryption.contents import rewritten
 from reconciler.state.encryption.store import Encrypting
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, Store
 from tests.state.encryption.doubles import ANA, BEN
 from tests.state.moving import filled

@@ -12,10 +12,10 @@ from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSea
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.rekey import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket, Found
 from reconciler.state.objects.obstore_bucket import ObstoreBucket
 from reconciler.state.objects.store import ObjectStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.spooling import Spooling

@@ -20,7 +20,7 @@ from reconciler.state.encryption import envelope
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
 from reconciler.state.encryption.sealing import open_entry, open_record, seal_entry, seal_record
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State
@@ -41,12 +41,12 @@ class Busy(MemoryStore):
 
     def __init__(self, state: MemoryState, encryption: Encryption | None) -> None:
         super().__init__(state)
-        self.encryption = encryption
+        self.state, self.encryption = state, encryption
 
     async def import_(self, contents: Contents) -> None:
         if self.encryption is not None:
-            await Encrypting(MemoryStore(self._state), self.encryption).create()
-        elif not self._state.lineage:
+            await Encrypting(MemoryStore(self.state), self.encryption).create()
+        elif not (await MemoryStore(self.state).load()).lineage:
             raise StoreError("the store is gone")
         await super().import_(contents)
 
