@@ -39,7 +39,14 @@ class Unanswered(Exception):
 
 
 class Bucket(Protocol):
-    """Objects by their key. What is written can be read at once, by everybody."""
+    """Objects by their key. What is written can be read at once, by everybody.
+
+    `is_quick`: no call waits for anything, so that none needs a thread. `is_sure`: that it keeps its word
+    needs no proof.
+    """
+
+    is_quick = False
+    is_sure = False
 
     @property
     def place(self) -> str:

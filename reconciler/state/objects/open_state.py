@@ -55,10 +55,11 @@ class Opened:
         )
         self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Batching[Request]] = {}
-        self.checks = Batching(in_thread(self._check))
+        self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick))
 
     def commits_to(self, scope: str) -> Batching[Request]:
-        return self._commits.setdefault(scope, Batching(in_thread(self._committing.commit)))
+        serve = in_thread(self._committing.commit, is_quick=self._bucket.is_quick)
+        return self._commits.setdefault(scope, Batching(serve))
 
     def _check(self, batch: Sequence[Check]) -> None:
         try:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
@@ -186,11 +187,17 @@ class ObjectStore:
     async def revive(self) -> None:
         await self._in_thread(lambda: self._moving().revive())
 
-    async def probe(self) -> None:
-        """Prove that the store keeps its word. Raises StoreError that says what it did instead."""
+    async def probe(self) -> bool:
+        """Prove that the store keeps its word; False where that needs no proof.
+
+        Raises StoreError that says what it did instead.
+        """
+        if self._bucket.is_sure:
+            return False
         await self._in_thread(
             lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
         )
+        return True
 
     async def close(self) -> None:
         self._exclusion.close()
@@ -211,6 +218,9 @@ class ObjectStore:
             with explained(self._bucket.place):
                 return work()
 
+        if self._bucket.is_quick:
+            await checkpoint()
+            return explaining()
         # Shielded: a lease that was taken must reach who asked for it.
         with anyio.CancelScope(shield=True):
             result = await to_thread.run_sync(explaining)

@@ -35,6 +35,7 @@ class MemoryBucket(Bucket):
     """The objects of a `MemoryState`."""
 
     place = "in memory"
+    is_quick = is_sure = True
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
