@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
 from reconciler.state.codec import encode_record
 from reconciler.state.objects import head as heads
+from reconciler.state.objects import root as roots
 from reconciler.state.objects.changes import Stored
 from reconciler.state.objects.folded import Folded, Marks
 from reconciler.state.objects.head import Head
@@ -44,6 +45,14 @@ def _write_root(known: MemoryState, lineage: str, key: bytes, scopes: Collection
     root = Root(lineage, "", key, "made", "nonce", scopes=frozenset(scopes))
     MemoryBucket(known).create(Layout("").root, root.encode())
     return Layout("", root.generation)
+
+
+def rewrite_root(known: MemoryState, change: Callable[[Root], Root]) -> None:
+    """Change what the root says, as somebody who can write there may."""
+    layout, bucket = Layout(""), MemoryBucket(known)
+    found = roots.read(bucket, layout, "")
+    assert found is not None
+    bucket.replace(layout.root, change(found[0]).encode(), found[1])
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:

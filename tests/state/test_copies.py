@@ -36,7 +36,8 @@ async def test_a_backup_holds_all_and_says_what_it_cannot_know(
     (told,) = (each for each in after.unclaimed if each not in before.unclaimed)
     assert told.data["unclaimed"] == LOST_ROWS
     assert told.data["because"] == done.lost
-    assert (await there.export()).rows[:-1] == (await here.export()).rows
+    rows = (await there.export()).rows
+    assert set(rows).issuperset((await here.export()).rows)
     with pytest.raises(StoreError, match="there is a state"):
         await restore(there, file, "", clock, "me")
 

@@ -1,6 +1,5 @@
 """Marks of what was seen of a state, where an older copy of it does not reach."""
 
-import copy
 import shutil
 import stat
 from collections.abc import Callable
@@ -24,6 +23,10 @@ from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
+
+
+def copied_memory(state: MemoryState) -> MemoryState:
+    return MemoryState(state.clock, objects=dict(state.objects), writes=state.writes)
 
 
 def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
@@ -50,14 +53,14 @@ class Kept:
     def copy(self) -> object:
         if self.kind == "file":
             return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
-        return copied(self.bucket) if self.kind == "objects" else copy.deepcopy(self.memory)
+        return copied(self.bucket) if self.kind == "objects" else copied_memory(self.memory)
 
     def put_back(self, kept: object) -> None:
         if isinstance(kept, Path):
             shutil.rmtree(self.folder / "project")
             shutil.copytree(kept, self.folder / "project")
         elif isinstance(kept, MemoryState):
-            self.memory = copy.deepcopy(kept)
+            self.memory = copied_memory(kept)
         else:
             self.bucket = kept  # type: ignore[assignment]
 

@@ -45,8 +45,8 @@ class Bucket(Protocol):
     needs no proof.
     """
 
-    is_quick = False
-    is_sure = False
+    is_quick: bool = False
+    is_sure: bool = False
 
     @property
     def place(self) -> str:

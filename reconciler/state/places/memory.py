@@ -34,11 +34,14 @@ class MemoryState:
 class MemoryBucket(Bucket):
     """The objects of a `MemoryState`."""
 
-    place = "in memory"
     is_quick = is_sure = True
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
+
+    @property
+    def place(self) -> str:
+        return "in memory"
 
     def get(self, key: str) -> Found | None:
         return self.get_all([key])[0]

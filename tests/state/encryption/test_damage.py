@@ -14,6 +14,7 @@ from reconciler.state.encryption.contents import rewritten
 from reconciler.state.encryption.store import Encrypting
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, Store
+from tests.state.doubles import rewrite_root
 from tests.state.encryption.doubles import ANA, BEN
 from tests.state.moving import filled
 from tests.state.worlds import DATA, SimulatedClock, entry, record
@@ -135,10 +136,11 @@ async def test_an_older_version_of_a_record_is_found(clock: SimulatedClock) -> N
 async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> None:
     known, _ = await written(clock)
     other, _ = await written(clock)
-    known.key = other.key
+    key = (await MemoryStore(other).export()).key
+    rewrite_root(known, lambda root: replace(root, key=key))
     with pytest.raises(StoreError, match="the encrypted state is damaged"):
         await Encrypting(MemoryStore(known), ANA.alone).load()
-    known.key = known.key[:-30]
+    rewrite_root(known, lambda root: replace(root, key=root.key[:-30]))
     with pytest.raises(Exception, match="damaged"):
         await Encrypting(MemoryStore(known), ANA.alone).load()
 
@@ -146,7 +148,7 @@ async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> 
 async def test_a_note_of_a_backend_may_not_decide_anything(clock: SimulatedClock) -> None:
     known, _ = await written(clock)
     backend = MemoryStore(known)
-    lease = await backend.lease([next(iter(known.ends))], "somebody")
+    lease = await backend.lease([next(iter((await backend.load()).heads))], "somebody")
     await backend.commit(
         lease, [replace(entry(Event.DECIDED, run="", claimed="vol_9"), address=None, step="")]
     )

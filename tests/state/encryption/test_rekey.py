@@ -269,7 +269,7 @@ async def test_a_run_from_before_can_neither_write_nor_read_wrongly(
         known = MemoryState(clock)
         old = (await filled(Encrypting(MemoryStore(known), first))).store
         await rekeyed(MemoryStore(known), second, tmp_path, clock)
-        with pytest.raises(StoreError, match="was given another key during this run"):
+        with pytest.raises(StoreError, match="during this run"):
             await old.load()
         assert way
 
@@ -278,7 +278,8 @@ async def test_the_history_tells_of_it(tmp_path: Path, clock: SimulatedClock) ->
     known = MemoryState(clock)
     await filled(Encrypting(MemoryStore(known), Encryption()))
     done = await rekeyed(MemoryStore(known), ANA.changing, tmp_path, clock)
-    *_, (_, entry) = await Encrypting(MemoryStore(known), ANA.alone).journal()
+    journal = await Encrypting(MemoryStore(known), ANA.alone).journal()
+    (entry,) = [entry for _, entry in journal if "rekeyed" in entry.data]
     said = {
         "rekeyed": 1,
         "generation": 1,
