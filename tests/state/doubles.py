@@ -13,21 +13,14 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
-from reconciler.state.codec import encode_record
-from reconciler.state.objects import head as heads
 from reconciler.state.objects import root as roots
-from reconciler.state.objects.changes import Stored
-from reconciler.state.objects.folded import Folded, Marks
-from reconciler.state.objects.head import Head
 from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.root import Root
-from reconciler.state.objects.segments import Files
 from reconciler.state.passing import Passing
-from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
-from reconciler.state.rules import View
+from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State, Store
+from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
 def made(clock: Clock, lease_s: float = math.inf, lineage: str = "lineage-1") -> MemoryStore:
@@ -36,15 +29,7 @@ def made(clock: Clock, lease_s: float = math.inf, lineage: str = "lineage-1") ->
 
 
 def known_as(lineage: str, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
-    known = MemoryState(clock, lease_s)
-    _write_root(known, lineage, key)
-    return known
-
-
-def _write_root(known: MemoryState, lineage: str, key: bytes, scopes: Collection[str] = ()) -> Layout:
-    root = Root(lineage, "", key, "made", "nonce", scopes=frozenset(scopes))
-    MemoryBucket(known).create(Layout("").root, root.encode())
-    return Layout("", root.generation)
+    return holding_state(State(lineage, {}, (), frozenset()), key, clock, lease_s)
 
 
 def rewrite_root(known: MemoryState, change: Callable[[Root], Root]) -> None:
@@ -95,38 +80,11 @@ def holding(
     state: State, clock: Clock, key: bytes = bytes(range(32)), at_work: Mapping[str, str] = {}
 ) -> MemoryStore:
     """A store that holds `state` as it stands. `at_work`: who has been holding which scope for 12 s."""
-    known = MemoryState(clock)
-    if not state.lineage:
-        return MemoryStore(known)
-    records = [*state.records.values(), *state.remembered.values()]
-    told = (*state.open_intents, *state.unclaimed)
-    scopes = {WHOLE_STATE, *state.serials, *at_work, *(each.scope for each in records)}
-    scopes |= {entry.data.get("scope", "") for entry in told}
-    layout, bucket = _write_root(known, state.lineage, key, scopes), MemoryBucket(known)
-    for scope in scopes:
-        folded = _folded(state, scope, [each for each in records if each.scope == scope])
-        head = Head(scope, state.lineage, serial=1, epoch=1).of(folded.marks)
-        head = Files(bucket, layout).copied(head, [], folded)
-        bucket.create(layout.head(scope), heads.encode(head, ()))
+    known = holding_state(state, key, clock)
     earlier = MemoryStore(dataclasses.replace(known, clock=_Earlier(clock)))
     for scope, name in at_work.items():
         earlier._take([scope], name)
     return MemoryStore(known)
-
-
-def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
-    intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
-    unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
-    view = View(
-        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
-        state.plans_run if scope == WHOLE_STATE else frozenset(),
-        {entry.data["unclaimed"]: entry for entry in unclaimed},
-    )
-    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
-    serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
-    total = sum(each.digest for each in stored.values()) % (1 << 256)
-    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view)
-    return Folded(marks, stored)
 
 
 class _Earlier:

@@ -10,9 +10,20 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from reconciler.core.clock import Clock
+from reconciler.core.model import StateRecord
+from reconciler.state.codec import encode_record
+from reconciler.state.objects import head as heads
 from reconciler.state.objects.bucket import Bucket, Found, Taken
+from reconciler.state.objects.changes import Stored
+from reconciler.state.objects.folded import Folded, Marks
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.lease_beats import Beat
+from reconciler.state.objects.root import Root
+from reconciler.state.objects.segments import Files
 from reconciler.state.objects.store import ObjectStore
+from reconciler.state.rules import View
+from reconciler.state.store import WHOLE_STATE, State
 
 
 @dataclass(eq=False, slots=True)
@@ -29,6 +40,38 @@ class MemoryState:
     held: set[str] = field(default_factory=set)
     writes: int = 0
     lock: Lock = field(default_factory=Lock)
+
+
+def holding_state(state: State, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
+    """What holds `state` as it stands, without a journal. `key`: of fingerprints."""
+    known = MemoryState(clock, lease_s)
+    if not state.lineage:
+        return known
+    records = [*state.records.values(), *state.remembered.values()]
+    scopes = {WHOLE_STATE, *state.serials, *(each.scope for each in records)}
+    scopes |= {entry.data.get("scope", "") for entry in (*state.open_intents, *state.unclaimed)}
+    root = Root(state.lineage, "", key, "made", "made", scopes=frozenset(scopes))
+    bucket, layout = MemoryBucket(known), Layout("", root.generation)
+    bucket.create(layout.root, root.encode())
+    for scope in scopes:
+        folded = _folded(state, scope, [each for each in records if each.scope == scope])
+        head = Files(bucket, layout).copied(Head(scope, state.lineage, serial=1).of(folded.marks), [], folded)
+        bucket.create(layout.head(scope), heads.encode(head, ()))
+    return known
+
+
+def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
+    intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
+    unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
+    view = View(
+        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
+        state.plans_run if scope == WHOLE_STATE else frozenset(),
+        {entry.data["unclaimed"]: entry for entry in unclaimed},
+    )
+    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
+    serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
+    total = sum(each.digest for each in stored.values()) % (1 << 256)
+    return Folded(Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view), stored)
 
 
 class MemoryBucket(Bucket):
@@ -116,3 +159,8 @@ class MemoryStore(ObjectStore):
 
     def __init__(self, state: MemoryState) -> None:
         super().__init__(MemoryBucket(state), state.clock, state.randomness, exclusion=MemoryHolders(state))
+
+    @property
+    def state(self) -> State:
+        """What is known now."""
+        return self._load()

@@ -110,7 +110,7 @@ async def test_a_piece_in_the_place_of_another_is_refused_as_damage(
 ) -> None:
     known, _ = await written(clock)
     await (await forged(known, lambda contents: contents)).export()
-    with pytest.raises(StoreError, match="the encrypted state is damaged|has already started"):
+    with pytest.raises(StoreError, match=r"the encrypted state is damaged|has already started"):
         await (await forged(known, change)).export()
 
 

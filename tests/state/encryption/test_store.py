@@ -38,12 +38,12 @@ class Busy(MemoryStore):
 
     def __init__(self, state: MemoryState, encryption: Encryption | None) -> None:
         super().__init__(state)
-        self.state, self.encryption = state, encryption
+        self.memory, self.encryption = state, encryption
 
     async def import_(self, contents: Contents) -> None:
         if self.encryption is not None:
-            await Encrypting(MemoryStore(self.state), self.encryption).create()
-        elif not (await MemoryStore(self.state).load()).lineage:
+            await Encrypting(MemoryStore(self.memory), self.encryption).create()
+        elif not (await MemoryStore(self.memory).load()).lineage:
             raise StoreError("the store is gone")
         await super().import_(contents)
 
