@@ -106,11 +106,14 @@ async def make_plan(
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
     declared = desired.by_address
+    doubtful = planner.lookalikes.found or planner.lookalikes.unread()
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     found = (*desired.diagnostics, *followed.diagnostics, *problems)
     plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
+    if doubtful:  # another object may be the one of a lost reply
+        plan = replace(plan, bindings=tuple(each for each in plan.bindings if not each.confirms))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []
