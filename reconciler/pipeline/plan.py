@@ -46,14 +46,14 @@ async def make_plan(
     *,
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
-    approved_deletes: Collection[str] = (),
+    approved_deletes: Collection[str] | None = None,
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
-    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
-    has come in their place is another object.
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: see
+    `PlanRequest`.
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)

@@ -280,7 +280,7 @@ class Ghost:
                 self.restarted_at[machine] = min(begun)
 
     def _note_confirmed(self, addresses: Iterable[str]) -> None:
-        """A second look confirms what a first one, of an earlier commit, saw: it recorded when it was made."""
+        """A second look confirms what the first one, of an earlier commit, recorded: when it was made."""
         for record in (self.records.get(Address.parse(each)) for each in addresses):
             volume = self.volume(record.id) if record is not None else None
             if record is not None and volume is not None and record.applied.get("created_at"):
