@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, CREATE, target
 from reconciler.cli.asking import confirmed
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -24,15 +24,22 @@ from reconciler.cli.failures import (
 )
 from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
+from reconciler.cli.signals import Interrupted, Watch, run_watched
+from reconciler.cli.spooled import collected, told_last
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
+from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.apply import Applied, PlanRefused
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.project import Project
+from reconciler.pipeline.apply import Applied, PlanRefused, apply
+from reconciler.pipeline.create_approvals import Everything
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.identity import create_state
+from reconciler.pipeline.judge_approvals import Given, read_approvals
+from reconciler.pipeline.plan import unchanged_in
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.saved import about_targets, read_saved, run_saved
+from reconciler.reports.report import ApplyReport, PlanReport
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.
@@ -86,7 +93,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
 @options.lock_timeout
 @options.reason
 @options.show_all
-@options.state
+@chosen_state
 @reports("apply")
 @notifies
 @reports_failures
@@ -94,38 +101,19 @@ def command(
     paths: Sequence[str],
     targets: Sequence[Address],
     plan_file: Path | None,
-    ref: str | None,
     approval_files: Sequence[Path],
     base: str,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[str],
     spool_to: Path | None,
-    lock_timeout: float,
-    reason: str,
-    env: str,
     show_all: bool,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.cli.spooled import collected, told_last
-    from reconciler.core.state_url import is_shared
-    from reconciler.pipeline.apply import PlanRefused, apply
-    from reconciler.pipeline.create_approvals import Everything
-    from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.judge_approvals import Given, read_approvals
-    from reconciler.pipeline.open import Options, open_project
-    from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import about_targets, read_saved, run_saved
-    from reconciler.reports.report import PlanReport
-
     if plan_file is not None and targets:
         raise click.UsageError("--plan runs what a saved plan names; it takes no --target")
-    if plan_file is None and ref is not None:
+    if plan_file is None and chosen.ref is not None:
         raise click.UsageError("--ref is for a plan that was saved with it: pass --plan FILE, too")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
@@ -133,10 +121,8 @@ def command(
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
     deletes = [str(each) for each in approved_deletes]
-    found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
-    chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
-    saved = read_saved(plan_file, found.env) if plan_file is not None else None
-    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
+    saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
+    desired = chosen.load_desired(paths, targets=targets)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         if not show_all:
@@ -148,9 +134,9 @@ def command(
 
     left: list[bytes] = []
 
-    async def work(watch: Watch) -> "Applied":
+    async def work(watch: Watch) -> Applied:
         async with (
-            open_project(found, chosen, reporter, desired.resources, desired.policies) as project,
+            chosen.project(desired.resources, desired.policies, read_only=False, base=base) as project,
             collected(left, project.store),
         ):
             if saved is not None:
@@ -177,7 +163,7 @@ def command(
                 tell=show,
             )
 
-    shared = is_shared(state_url or found.settings.state_url) and not sandbox
+    shared = is_shared(chosen.url) and not chosen.sandbox
     with told_last(left, spool_to, shared=shared):
         try:
             applied = run_watched(work)
@@ -191,7 +177,7 @@ def command(
         return exit_code(applied)
 
 
-def exit_code(applied: "Applied") -> int:
+def exit_code(applied: Applied) -> int:
     """0 only when everything is done; owed restarts alone do not count."""
     if applied.declined:
         return FAILED
@@ -216,18 +202,14 @@ def _question(plan: Plan) -> str:
     return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
-async def _offer_state(project: "Project") -> None:
+async def _offer_state(project: Project) -> None:
     """Make the state that is missing, if the person at the terminal says so."""
-    from reconciler.pipeline.identity import create_state
-
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
         await create_state(project.store, project.actor())
 
 
-def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired") -> int:
-    from reconciler.reports.report import ApplyReport
-
+def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
     report = ApplyReport(
         plan=plan,
@@ -242,9 +224,7 @@ def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None,
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "Desired") -> None:
-    from reconciler.reports.report import ApplyReport
-
+def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desired) -> None:
     whole = ApplyReport(
         plan=applied.plan,
         unchanged=unchanged,

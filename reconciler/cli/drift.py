@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind, target
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -25,13 +26,18 @@ from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
+from reconciler.drift.accept import accept, keep_records
+from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
+from reconciler.drift.find import Drift, find_drift
+from reconciler.drift.sharing import Environments
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.private import require_private
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
-
-if TYPE_CHECKING:
-    from reconciler.core.reporter import Reporter
-    from reconciler.drift.find import Drift
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.project import Project
+from reconciler.pipeline.targets import declared_in_focus
+from reconciler.policies import find_manifest_kinds
+from reconciler.reports.drift import acceptance_document, render_acceptance
+from reconciler.reports.report import DriftReport
 
 T = TypeVar("T")
 
@@ -49,7 +55,7 @@ T = TypeVar("T")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
 @options.no_pager
-@options.state
+@chosen_state
 @reports("drift")
 @notifies
 @reports_failures
@@ -60,9 +66,7 @@ def command(
     all_fields: bool,
     only_new: bool,
     save_baseline: bool,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 
@@ -73,27 +77,20 @@ def command(
     if accept + only_new + save_baseline > 1:
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.drift.find import find_drift
-    from reconciler.pipeline.desired import load_desired
 
-    found, reporter = settings_here(env), make_reporter()
-    desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-    look = partial(_in_project, found, reporter, desired, sandbox, state_url)
+    config, desired = chosen.config, chosen.load_desired(paths, targets=targets)
+    look = partial(_in_project, chosen, desired)
     drift = look(lambda project: find_drift(project, desired))
     if accept:
-        return _accept(drift, desired, found, paths, addresses, look)
+        return _accept(drift, desired, config, paths, addresses, look)
     if save_baseline:
-        return _save(drift, desired if paths or targets else None, found)
-    code = _only_new(drift, found) if only_new else _report(drift)
+        return _save(drift, desired if paths or targets else None, config)
+    code = _only_new(drift, config) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
-    from reconciler.policies import find_manifest_kinds
-
     paths: list[str] = []
     addresses: dict[Address, None] = {}
     for given in arguments:
@@ -116,30 +113,18 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _in_project(
-    config: ProjectSettings,
-    reporter: "Reporter",
-    desired: "Desired",
-    sandbox: bool,
-    state_url: str | None,
-    work: "Callable[[Project], Awaitable[T]]",
-) -> T:
-    from reconciler.pipeline.open import Options, open_project
-
+def _in_project(chosen: ChosenState, desired: Desired, work: Callable[[Project], Awaitable[T]]) -> T:
     async def opened() -> T:
-        chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(config, chosen, reporter, desired.resources, desired.policies) as project:
+        async with chosen.project(desired.resources, desired.policies) as project:
             return await work(project)
 
     return run(opened)
 
 
 def _report(
-    drift: "Drift", note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
+    drift: Drift, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
     """Show the drift; its exit code. `note` (for people) or `more` (JSON) goes with it."""
-    from reconciler.reports.report import DriftReport
-
     plan = drift.plan
     report = DriftReport(
         plan=plan,
@@ -157,17 +142,13 @@ def _report(
 
 
 def _accept(
-    drift: "Drift",
-    desired: "Desired",
+    drift: Drift,
+    desired: Desired,
     config: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
-    look: "Callable[[Callable[[Project], Awaitable[None]]], None]",
+    look: Callable[[Callable[[Project], Awaitable[None]]], None],
 ) -> int:
-    from reconciler.drift.accept import accept, keep_records
-    from reconciler.drift.sharing import Environments
-    from reconciler.reports.drift import acceptance_document, render_acceptance
-
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
     if done.records:
@@ -179,12 +160,8 @@ def _accept(
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
+def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all."""
-    from reconciler.drift.baseline import FILE_NAME, save_drift
-    from reconciler.pipeline.private import require_private
-    from reconciler.pipeline.targets import declared_in_focus
-
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     known = save_drift(
@@ -196,10 +173,7 @@ def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> in
     return DONE
 
 
-def _only_new(drift: "Drift", config: ProjectSettings) -> int:
-    from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
-    from reconciler.pipeline.private import require_private
-
+def _only_new(drift: Drift, config: ProjectSettings) -> int:
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)

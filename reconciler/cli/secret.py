@@ -5,24 +5,28 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import blocking, run
+from reconciler.cli.signals import blocking
+from reconciler.cli.sources import settings_here
 from reconciler.core import advice
 from reconciler.core.advice import spell
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
+from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.secret import Fingerprinted, fingerprints
+from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted, write_identity
+from reconciler.pipeline.settings import project_root
 from reconciler.reports.report import Page
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.secret import Fingerprinted
+from reconciler.secrets import age
+from reconciler.secrets.text import MAX_BYTES, as_value
 
 _WORDS = {
     "same": "same",
@@ -66,10 +70,6 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     is not part of it. Recipients are those of `secrets.age_recipients` in reconcile.yaml, or of --to.
     A FILE that exists is replaced only if it is encrypted with age already.
     """
-    from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted
-    from reconciler.secrets import age
-
     if context.args:  # click would repeat them
         raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
@@ -99,10 +99,6 @@ def keygen(file: Path) -> int:
     The identity decrypts: keep it out of git, and provide it where plan and apply run. The recipient is
     public: it encrypts.
     """
-    from reconciler.pipeline.secret_files import write_identity
-    from reconciler.pipeline.settings import project_root
-    from reconciler.secrets import age
-
     identity, recipient = age.generate()
     text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
     write_identity(file, text)
@@ -120,33 +116,20 @@ def keygen(file: Path) -> int:
 @command.command("fingerprint")
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, sandbox: bool) -> int:
+def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
     state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
     1 when a source is not readable.
     """
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.core.state_url import shown_url
-    from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_state, secret_sources
-    from reconciler.pipeline.secret import fingerprints
-
-    config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    desired = load_desired((), config, texts_here(), reporter)
-    sources = secret_sources(config, (*desired.resources, *desired.policies))
-
-    async def work() -> "list[Fingerprinted]":
-        async with open_state(config, state_url, tell=reporter.note) as store:
-            refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
-            return await fingerprints(store, sources, desired.resources, desired.policies, addresses)
-
-    shown = run(work)
+    desired = chosen.load_desired()
+    sources = secret_sources(chosen.config, (*desired.resources, *desired.policies))
+    shown: Sequence[Fingerprinted] = chosen.use(
+        lambda store: fingerprints(store, sources, desired.resources, desired.policies, addresses)
+    )
     advised = options.of_this_run()
     shown = [replace(each, problem=spell(each.problem, each.advice, advised)) for each in shown]
     lines = []
@@ -159,7 +142,7 @@ def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, s
     return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE
 
 
-def _document(each: "Fingerprinted") -> dict[str, str | None]:
+def _document(each: Fingerprinted) -> dict[str, str | None]:
     return {
         "address": str(each.address),
         "fingerprint": each.fingerprint,
@@ -169,9 +152,6 @@ def _document(each: "Fingerprinted") -> dict[str, str | None]:
 
 def _read_value() -> bytes:
     """What is to be encrypted. Raises ReconcilerError when no source could give it back as a value."""
-    from reconciler.core.errors import SecretUnavailable
-    from reconciler.secrets.text import MAX_BYTES, as_value
-
     with blocking():
         if sys.stdin.isatty():
             value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()

@@ -22,11 +22,22 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, schema
+from reconciler.state.sqlite import (
+    backups,
+    checks,
+    files,
+    heads,
+    journal,
+    leases,
+    locks,
+    older,
+    records,
+    schema,
+)
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, RowsSeen
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -49,12 +60,7 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def restore(
-    path: Path,
-    backup: Path | None,
-    now: datetime,
-    by: str,
-    randomness: Callable[[int], bytes],
-    rows_seen: RowsSeen,
+    path: Path, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
 ) -> Restored:
     """As `Files.restore`. Nobody may have the state at `path` open for writing."""
     # Beside the state, so that what is built takes its place by a rename; for its owner only.
@@ -71,7 +77,7 @@ def restore(
         source = backup if chosen is None else chosen.path
         assert source is not None
         at = chosen.at if chosen is not None else _modified(source)
-        return _restore_from(source, at, path, copy, now, by, rows_seen)
+        return _restore_from(source, at, path, copy, now, by)
 
 
 @contextmanager
@@ -114,7 +120,7 @@ def _damage(path: Path, copy: Path) -> str | None:
         with explained(path):
             with closing(connect(copy)) as connection:
                 schema.require(connection, path)
-                schema.migrate(connection)
+                older.migrate(connection)
                 current = backups.verify_all(connection)
             checks.verify_seen(current, checks.seen(path, current.lineage))
     except StateMoved:
@@ -145,16 +151,14 @@ def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int],
         return Restored("", None, _kept_as(aside), 0, (), "", "new")
 
 
-def _restore_from(
-    source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, rows_seen: RowsSeen
-) -> Restored:
+def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str) -> Restored:
     new = copy.with_name("new.db")
     with explained(source):
         shutil.copyfile(source, new)
         new.chmod(0o600)
         with closing(connect(new)) as connection:
             schema.require(connection, source)
-            schema.migrate(connection)
+            older.migrate(connection)
             base = backups.verify_all(connection)
             salvaged = salvage(copy, base, heads.read(connection, base))
             if salvaged.lineage not in ("", base.lineage):
@@ -164,10 +168,7 @@ def _restore_from(
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            rows = rows_seen(base.lineage) if not base.trunk_seq else None
-            if seen is not None:
-                rows = max(rows or 0, seen.rows)
-            lost = _lost(salvaged, base, rows, at, now)
+            lost = _lost(salvaged, base, seen, at, now)
             reopened = _rebuild(connection, new, base, salvaged, seen, now, {**note, "lost": lost})
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
@@ -274,14 +275,11 @@ def _merge(kept: dict[Address, StateRecord], salvaged: Salvage) -> dict[Address,
     return {address: (record, encode_record(record)) for address, record in kept.items()} | later
 
 
-def _lost(salvaged: Salvage, base: Checks, rows: int | None, at: datetime, now: datetime) -> str:
-    """Which rows cannot be read, and from when to when; "" when none is known to be lost.
-
-    `rows`: how many were seen; None where nobody knows.
-    """
-    end = max(salvaged.end, rows or 0)
+def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
+    """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
+    end = max(salvaged.end, seen.rows if seen is not None else 0)
     missing = [seq for seq in range(base.rows + 1, end + 1) if seq not in salvaged.rows]
-    if not missing and (salvaged.end_known or rows is not None):
+    if not missing and (salvaged.end_known or seen is not None):
         return ""
     before = [row[2] for seq, row in salvaged.rows.items() if not missing or seq < missing[0]]
     after = [row[2] for seq, row in salvaged.rows.items() if missing and seq > missing[-1]]
