@@ -49,6 +49,8 @@ def accept(
     unknown = _unknown(desired, addresses, drift.without_manifest)
     chosen = [change for change in plan.changes if not addresses or change.address in addresses]
     errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    if addresses and all(address in drift.drifted for address in addresses):
+        errors = [each for each in errors if each.code != "unreadable"]  # these were read
     if errors and (chosen or addresses):
         raise Refused(
             "not every object could be read, so nothing was accepted; no file was changed",

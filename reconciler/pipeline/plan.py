@@ -14,6 +14,7 @@ from reconciler.core.model import Action, Address, Observation, Resource, StateR
 from reconciler.core.steps import Ask, OutputRef, Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
+from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import SendsSecret
@@ -43,7 +44,7 @@ async def make_plan(
     project: Project,
     desired: Desired,
     *,
-    undecided: Mapping[Address, str] | None = None,
+    undecided: Mapping[Address, Settlement] | None = None,
     with_exec: bool = False,
     approved_deletes: Collection[str] = (),
 ) -> Plan:

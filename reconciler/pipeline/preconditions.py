@@ -58,7 +58,7 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
     touched |= {binding.address for binding in plan.bindings if not only_left(binding)}
     _refuse_moves_of_open_calls(plan, state)
     unknown = [
-        describe(opened, intent, "it was sent after this plan was made")
+        describe(opened, intent, "it was sent after this plan was made", later=True)
         for opened in state.open_intents
         if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
     ]

@@ -10,7 +10,7 @@ from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.intents import Intent
-from reconciler.execution.open_intents import parse_intent
+from reconciler.execution.open_intents import parse_intent, settle_open
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.restarts import is_held_by
 from reconciler.execution.settling import candidates, left_of_window
@@ -226,7 +226,7 @@ async def settle_restarts(
     project: Project, addresses: Collection[Address], *, machine: str | None = None
 ) -> Mapping[Address, str]:
     """A person restarted what holds `addresses`, or `machine`: nothing is owed by them any more."""
-    records = (await require_state(project)).records
+    records = (await _settled(project, addresses)).records
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
@@ -240,6 +240,27 @@ async def settle_restarts(
         async with project.actor().leased(project.store, [record.scope]) as lease:
             await _note(project, lease, replace(record, obligations=()), "restarted")
     return {record.address: "the restart is recorded as done" for record in chosen}
+
+
+async def _settled(project: Project, addresses: Collection[Address]) -> State:
+    """The state, once the open calls of `addresses` that may owe a restart are settled as an apply does."""
+    state = await require_state(project)
+    intents = [parse_intent(opened) for opened in state.open_intents if opened.address in addresses]
+    scopes = {intent.scope for intent in intents if intent.owes}
+    if not scopes:
+        return state
+    await settle_open(
+        project.store,
+        state,
+        services=project.services,
+        clock=project.clock,
+        reporter=project.reporter,
+        limits=project.limits,
+        holder=project.holder,
+        timeout_s=project.lock_timeout_s,
+        concerned=lambda _: scopes,
+    )
+    return await project.store.load()
 
 
 async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
