@@ -147,7 +147,8 @@ async def overlay(
             tracked = frozenset(record.id for record in records.values())
             settlement = await look(intent, services.read, services, tracked.copy, limits)
             if left_of_window(intent, opened.at, clock, services, limits.settle_s):
-                settlement = Settlement("undecided", why="its effect may still appear", unread=True)
+                why = "its effect may still appear; the next apply waits for it"
+                settlement = Settlement("undecided", why=why, unread=True)
         if settlement.kind == "landed":
             record = records.get(opened.address)
             made = intent.settled_record(opened.address, record, settlement.id, opened.at)
@@ -176,7 +177,9 @@ def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = Fa
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
-        help=f"run `{lines}`, which finds out" if later else f"look on the platform, then run one of\n  {lines}",
+        help=f"run `{lines}`, which finds out"
+        if later
+        else f"look on the platform, then run one of\n  {lines}",
         advice=ways,
     )
 

@@ -243,8 +243,8 @@ async def refuse_unless_runnable(
     creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
     uncovered = [
-        *_unapproved_deletes(plan, approved_deletes),
-        *unapproved_creates(creates, approved_creates, plan.context.word),
+        *_unapproved_deletes(plan, approved_deletes, judged.waiting),
+        *unapproved_creates({*creates} - judged.waiting, approved_creates, plan.context.word),
     ]
     known = {*desired.by_address, *state.records}
     unapproved = [
@@ -258,7 +258,10 @@ async def refuse_unless_runnable(
     return judged
 
 
-def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
+def _unapproved_deletes(
+    plan: Plan, approved_deletes: Collection[str], waiting: Collection[Address]
+) -> list[Diagnostic]:
+    """`waiting`: for people, whose approval is this one, too."""
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
@@ -271,7 +274,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
         for address in plan.deletes
-        if str(address) not in approved_deletes
+        if str(address) not in approved_deletes and address not in waiting
     ]
 
 

@@ -1,11 +1,13 @@
 """What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
+from reconciler.core.clock import sleep_telling
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
@@ -34,7 +36,8 @@ async def resolve_unknown(
 ) -> str:
     """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id.
 
-    `force`: a person knows better than what speaks against it (see `_must_be_over`, `_must_be_alike`).
+    `force`: a person knows better than what speaks against it (see `_must_be_over`, `_must_be_alike`), and
+    need not wait.
     """
     project.sources.runs_programs = True  # one may give the secret that a provider is asked with
     opened, record = _question(await require_state(project), address, adopt)
@@ -72,19 +75,21 @@ async def _approve_next_create(project: Project, intent: Intent, address: Addres
 
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
-    """Raises ReconcilerError while the call may still take effect, or something shows that it may have."""
-    _refuse_within_window(project, opened, intent)
+    """Wait while the call may still take effect. Raises ReconcilerError where an object may be of it."""
+    await _window_over(project, opened, intent)
     look = intent if intent.find is not None else _with_a_list(project, opened, intent)
     if look is None or look.find is None:
         return
-    try:
-        observation = await project.services.read(look.find)
-    except PlatformError as failure:
-        raise ReconcilerError(
-            f"cannot check that nothing was created: {failure.message}",
-            help=f"run this again when the platform answers; if you are sure, {_FORCE}",
-        ) from failure
-    _refuse_within_window(project, opened, intent)  # by the platform's clock, too
+    waited_s = 1.0
+    while waited_s:
+        try:
+            observation = await project.services.read(look.find)
+        except PlatformError as failure:
+            raise ReconcilerError(
+                f"cannot check that nothing was created: {failure.message}",
+                help=f"run this again when the platform answers; if you are sure, {_FORCE}",
+            ) from failure
+        waited_s = await _window_over(project, opened, intent)  # by the platform's clock, too
     tracked = {record.id for record in state.records.values()}
     found = [item.id for item in candidates(look, observation.objects, tracked)]
     if found:
@@ -97,15 +102,15 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
         )
 
 
-def _refuse_within_window(project: Project, opened: JournalEntry, intent: Intent) -> None:
-    settle_s = project.limits.settle_s
-    left_s = left_of_window(intent, opened.at, project.clock, project.services, settle_s)
-    if left_s:
-        raise ReconcilerError(
-            f"the call for `{opened.address}` was sent {settle_s - left_s:.0f} s ago, and may "
-            f"still take effect for {left_s:.0f} s",
-            help=f"run this again after that; if you are sure, {_FORCE}",
-        )
+async def _window_over(project: Project, opened: JournalEntry, intent: Intent) -> float:
+    """Wait until the call can no longer take effect. Returns how many seconds that took."""
+    assert opened.address is not None
+    left_s = left_of_window(intent, opened.at, project.clock, project.services, project.limits.settle_s)
+    tell = partial(project.reporter.settling, opened.address)
+    tell(left_s)
+    await sleep_telling(project.clock, left_s, tell)
+    tell(0.0)
+    return left_s
 
 
 def _with_a_list(project: Project, opened: JournalEntry, intent: Intent) -> Intent | None:

@@ -47,9 +47,14 @@ def change_of(
     Nothing puts them back where no manifest names the object.
     """
     if resource is None:
-        reason, advice = "changed on the platform, not by us; no manifest names it", accepting(kind, record, fields)
+        reason, advice = (
+            "changed on the platform, not by us; no manifest names it",
+            accepting(kind, record, fields),
+        )
         reason += "".join(f": `{each}` records what is there" for each in advice)
-        return Change(record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=advice)
+        return Change(
+            record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=advice
+        )
     actions = {_undoing(kind, change) for change in fields}
     action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
     missed = [each for each in fields if each.path in _objectives(kind)]
@@ -62,7 +67,9 @@ def change_of(
 def accepting(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> tuple[Command, ...]:
     """The command that records `fields` as they are; () where one of them is never right."""
     never = {each.path for each in kind.watched if not each.is_recorded}
-    return () if any(each.path in never for each in fields) else (command("drift", "--accept", record.address),)
+    return (
+        () if any(each.path in never for each in fields) else (command("drift", "--accept", record.address),)
+    )
 
 
 def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:

@@ -24,7 +24,7 @@ class Agreeing(StringIO):
     def isatty(self) -> bool:
         return True
 
-    def readline(self, *_: Any) -> str:
+    def readline(self, *_: Any) -> str:  # type: ignore[override] # of text, as stdin is
         return "yes\n"
 
 
@@ -44,8 +44,9 @@ def laid_out(case: Mapping[str, Any], command: Command) -> Iterator[LivePlatform
     platform = LivePlatform(case.get("live", {}), clock.now())
     patch = command.monkeypatch
     patch.setattr("reconciler.pipeline.open.HttpTransport", lambda *_, **__: platform)
-    for name in ("now", "monotonic", "sleep"):
-        patch.setattr(SystemClock, name, lambda _, *words, do=getattr(clock, name): do(*words))
+    patch.setattr(SystemClock, "now", lambda _: clock.now())
+    patch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
+    patch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))
     patch.setattr("sys.stdin", Agreeing())
     with start_blocking_portal() as portal:
         others = open_store("sqlite:.reconcile/state.db", root=command.root, clock=clock)
@@ -76,7 +77,11 @@ async def _fill(store: Spooling, case: Mapping[str, Any]) -> None:
 
 def with_an_object(case: Mapping[str, Any], address: Address) -> tuple[dict[str, Any], str]:
     """`case` where a person finds the object that a lost call for `address` made, and its id."""
-    (sent,) = ({"name": address.name, **each.get("applied", {})} for each in case["intents"] if each["address"] == str(address))
+    (sent,) = (
+        {"name": address.name, **each.get("applied", {})}
+        for each in case["intents"]
+        if each["address"] == str(address)
+    )
     live = dict(case.get("live", {}))
     if address.app:
         id, path = "vol_found", f"/v1/apps/{address.app}/volumes"

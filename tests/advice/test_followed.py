@@ -52,7 +52,7 @@ def test_what_is_advised_is_not_refused(
         assert not refused(ended, platform), f"{shlex.join(filled_in)}\n{ended.err}{ended.out}"
 
 
-def advised(document: Any) -> Iterator[Sequence[str]]:
+def advised(document: Any) -> Iterator[tuple[str, ...]]:
     """The words of each command in a report, at any depth."""
     if isinstance(document, dict):
         yield from (tuple(each["argv"][1:]) for each in document.get("advice", ()))

@@ -231,7 +231,9 @@ def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> Cli
 
 def state_of(case: Mapping[str, Any], key: bytes = KEY) -> State:
     """What the case says that is recorded and open. `key`: of the fingerprints."""
-    records = [_record(Address.parse(address), given, key) for address, given in case.get("records", {}).items()]
+    records = [
+        _record(Address.parse(address), given, key) for address, given in case.get("records", {}).items()
+    ]
     return State(
         "lineage-1",
         {record.address: record for record in records},
