@@ -1,7 +1,7 @@
 """Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,10 @@ NOTHING = Given()
 
 
 class Judged(Struct, frozen=True):
-    """`problems`: what keeps the plan from running; else what of the given ones did not count.
-
-    `waiting`: the addresses that people still have to approve.
-    """
+    """`problems`: what keeps the plan from running; else what of the given ones did not count."""
 
     counting: tuple[Approval, ...]
     problems: tuple[Diagnostic, ...]
-    waiting: frozenset[Address] = frozenset()
 
 
 def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
@@ -70,8 +66,7 @@ async def judge(
     signers = found.said.signers
     if unnamed := [each.where for each in signers if not each.text]:
         why = f"{unnamed[0]} names nobody"
-        told = [_nobody(each, why) for each in asked] or [_unknown(why)]
-        return Judged((), tuple(told), _about(asked))
+        return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
     environment = project.environment or BASE
     about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
     now, counting, dead = project.clock.now(), [], []
@@ -85,11 +80,10 @@ async def judge(
     agreed = [
         (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
     ]
-    short = [(each, by) for each, by in agreed if len(by) < each.rule.people]
-    unmet = [_unmet(each, by) for each, by in short]
+    unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
     told = [_dead(report, approval, why) for approval, why in dead]
-    return Judged(tuple(counting), (*found.told(), *unmet, *told), _about(each for each, _ in short))
+    return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
 def asked_of(
@@ -112,7 +106,7 @@ def _asked(
 ) -> tuple[InForce, Sequence[Needed]]:
     found = Terms(project.authority, resources, state.records, plan).in_force(state)
     sizes = _Sizes(plan, state, resources)
-    return found, needed(found.said.rules, plan, project.environment or BASE, sizes, found.weaker)
+    return found, needed(found.said.rules, plan, project.environment or BASE, sizes)
 
 
 class _Sizes:
@@ -133,10 +127,6 @@ class _Sizes:
             said += [record.applied.get(name)] if record is not None else []
             said += [getattr(resource.spec, name, None)] if resource is not None else []
         return max((each for each in said if isinstance(each, int | float)), default=None)
-
-
-def _about(asked: Iterable[Needed]) -> frozenset[Address]:
-    return frozenset(address for each in asked for address in each.addresses)
 
 
 def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
