@@ -384,6 +384,15 @@ class Move(Saved, frozen=True):
     serial: int
 
 
+class Loosened(Saved, frozen=True):
+    """An objective that asks for less than at the last apply, for which no call is sent. None: it is gone."""
+
+    address: Address
+    objective: str
+    before: int
+    after: int | None
+
+
 class ManifestSet(Saved, frozen=True):
     """Which manifests were loaded, and a digest of their content.
 
@@ -408,6 +417,7 @@ class Plan(Saved, frozen=True):
     `moves`: carried out before anything else; all other parts speak of the new addresses.
     `context`: what it is about, and when it was made. `manifests`: what it was made from.
     `unread`: the secrets whose source could not be read where it was made.
+    `loosened`: objectives that it weakens, as far as a rule asks people about that.
     """
 
     id: str
@@ -425,6 +435,7 @@ class Plan(Saved, frozen=True):
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)
     unread: tuple[Address, ...] = ()
+    loosened: tuple[Loosened, ...] = ()
 
     @property
     def deletes(self) -> tuple[Address, ...]:

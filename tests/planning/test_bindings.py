@@ -64,3 +64,8 @@ def test_what_is_ignored_before_it_was_ever_recorded_is_recorded_as_it_is_wanted
     plan = plan_of("planning/ignores/a_field_that_is_ignored_from_its_first_day")
     assert plan.bindings[0].applied == {"region": "ams", "size_gb": 10, "snapshot_retention": 14}
     assert plan.steps == ()
+
+
+def test_what_is_watched_is_recorded_as_it_is_first_seen() -> None:
+    name = "a_record_of_an_earlier_version_learns_which_object_it_is"
+    assert binding_of(f"planning/watched/{name}").applied["created_at"] == "2026-01-01T00:00:00Z"

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from tests.reliability.mutants_approvals import APPROVALS
 from tests.reliability.mutants_shared import SHARED
+from tests.reliability.mutants_watched import OF_WATCHED
 from tests.reliability.planting import Change, Mutant, hunt_all
 
 SEEDS = 2000
@@ -576,7 +577,7 @@ OWN: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = (*OWN, *SHARED, *APPROVALS)
+MUTANTS = (*OWN, *SHARED, *APPROVALS, *OF_WATCHED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

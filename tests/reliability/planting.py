@@ -8,8 +8,11 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
+import json
 import multiprocessing
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +23,7 @@ from typing import Literal
 
 ROOT = Path(__file__).parent.parent.parent
 TESTS_PASSED, TEST_FAILED = 0, 1  # what pytest exits with; all else says that nothing was tested
+_PLANTED = "PLANTED"  # the environment variable with the changes, for the processes that a test starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Caught:
     assert not any(name.split(".")[0] == "reconciler" for name in sys.modules)
     sys.meta_path.insert(0, _Finder(mutant))
     began_s = time.monotonic()
-    by = _tested(mutant.test) if mutant.test else _played(mutant, seeds)
+    by = _tested(mutant) if mutant.test else _played(mutant, seeds)
     return Caught(mutant.name, by, time.monotonic() - began_s)
 
 
@@ -116,12 +120,33 @@ def _played(mutant: Mutant, seeds: Sequence[int]) -> str:
     return ""
 
 
-def _tested(test: str) -> str:
+def plant_again() -> None:
+    """Plant in a process that a test has started: see `_in_children`."""
+    changes = tuple(Change(*each) for each in json.loads(os.environ[_PLANTED]))
+    sys.meta_path.insert(0, _Finder(Mutant("", changes)))
+
+
+@contextlib.contextmanager
+def _in_children(mutant: Mutant) -> Iterator[None]:
+    """Each Python that is started meanwhile imports `sitecustomize`, which plants the bugs there, too."""
+    changes = [(each.file, each.old, each.new) for each in mutant.changes]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "sitecustomize.py").write_text(f"from {__name__} import plant_again\n\nplant_again()\n")
+        os.environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", _PLANTED: json.dumps(changes)}
+        try:
+            yield
+        finally:
+            del os.environ["PYTHONPATH"], os.environ[_PLANTED]
+
+
+def _tested(mutant: Mutant) -> str:
     import pytest
+
+    test = mutant.test
 
     # Without its own loader for asserts, which would come before ours.
     arguments = ["-x", "-q", "-n0", "--assert=plain", "-p", "no:cacheprovider", str(ROOT / test)]
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), _in_children(mutant):
         ended = pytest.main(arguments)
     if ended not in (TESTS_PASSED, TEST_FAILED):
         raise RuntimeError(f"pytest could not run {test}: {ended!r}")

@@ -101,7 +101,10 @@ def _copy(source: shared.Place, target: shared.Place) -> None:
     if isinstance(source, shared.Database) and isinstance(target, shared.Database):
         server, _, name = target.whole.rpartition("/")
         template = source.whole.rpartition("/")[2]
-        Postgres(f"{server}/postgres").rows(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        admin = Postgres(f"{server}/postgres")
+        # A pooler keeps the connections of those who are gone, and nobody may use what is copied.
+        admin.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", template)
+        admin.rows(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return
     assert isinstance(source, shared.Prefix)
     assert isinstance(target, shared.Prefix)

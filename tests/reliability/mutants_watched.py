@@ -1,0 +1,286 @@
+"""Bugs of what is watched, made, compared and told. Each is caught by the fast test that it names."""
+
+from tests.reliability.planting import Change, Mutant
+
+FIND = "drift/find.py"
+DRIFT = "planning/drift.py"
+CREATES = "pipeline/create_approvals.py"
+OLDER = "pipeline/older.py"
+MARKS = "state/marks.py"
+SPOOLING = "state/spooling.py"
+SEALED = "state/encryption/store.py"
+TAKING = "state/objects/lease_taking.py"
+REVIEWED = "planning/reviewed.py"
+DETECT = "moves/detect.py"
+DECIDING = "planning/deciding.py"
+RESTARTS = "execution/restarts.py"
+SIGNALS = "cli/signals.py"
+
+WATCHED = "tests/drift/test_watched.py"
+CREATING = "tests/cli/test_approve_create.py"
+MARKED = "tests/state/test_marks.py"
+SAVED = "tests/execution/test_saved.py"
+OWING = "tests/execution/test_owing.py"
+HELD = "tests/execution/test_held.py"
+CASES = "tests/kinds/test_cases.py"
+
+
+def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Change(file, old, new),), test=test)
+
+
+OF_WATCHED: tuple[Mutant, ...] = (
+    # --- every record is compared ---
+    _tested(
+        "what no manifest names is not compared",
+        WATCHED,
+        FIND,
+        "if each.address not in wanted and not (in_focus(each.address) and desired.selected(each))",
+        "if each.address not in wanted",
+    ),
+    _tested(
+        "what is gone and not wanted is no drift",
+        WATCHED,
+        DRIFT,
+        "    if live is None or not live.present:\n",
+        "    if (live is None or not live.present) and resource is None:\n        return None, []\n"
+        "    if live is None or not live.present:\n",
+    ),
+    _tested(
+        "another object under the same id is no drift",
+        WATCHED,
+        DRIFT,
+        "else not is_same(before, now):",
+        "else not is_same(1, 1):",
+    ),
+    _tested(
+        "a failed object is no drift",
+        WATCHED,
+        DRIFT,
+        "if now in each.bad if each.bad else not",
+        "if False if each.bad else not",
+    ),
+    _tested(
+        "what later looks are compared with is not kept",
+        "tests/planning/test_bindings.py",
+        DRIFT,
+        "return {path: value for path, value in new.items() if value is not None and path not in known}",
+        "return {}",
+    ),
+    _tested(
+        "an inferred id is not told by drift",
+        CASES,
+        FIND,
+        "if record.inferred and address not in outside:",
+        "if False:",
+    ),
+    _tested(
+        "spooled outcomes are not told by drift", WATCHED, FIND, "    if state.spooled:\n", "    if False:\n"
+    ),
+    _tested(
+        "an open call is not told by drift",
+        "tests/cli/test_drift.py::test_an_open_call_is_no_quiet_world",
+        FIND,
+        "            *questions.values(),\n",
+        "",
+    ),
+    # --- what no list shows ---
+    _tested(
+        "the approval of a create counts in every state",
+        f"{CREATING}::test_what_stays_in_a_workflow_file_approves_nothing_in_another_state",
+        CREATES,
+        'f"{each}@{word}" not in approved',
+        'not any(of.startswith(f"{each}@") for of in approved)',
+    ),
+    _tested(
+        "a create that no list shows needs no approval",
+        f"{CREATING}::test_a_new_machine_makes_no_second_cluster",
+        CREATES,
+        "if not state.lineage or project.address == EMBEDDED:",
+        "if True:",
+    ),
+    _tested(
+        "one recorded cluster approves all others",
+        f"{CREATING}::test_a_recorded_cluster_does_not_approve_another",
+        CREATES,
+        "        if address not in state.records\n",
+        "        if not any(each.kind == address.kind for each in state.records)\n",
+    ),
+    _tested(
+        "a restore needs no approval",
+        f"{CREATING}::test_a_restore_needs_approval_too",
+        CREATES,
+        "return made | {step.address for step in plan.steps if step.effect.id_path is not None}",
+        "return {change.address for change in plan.changes if change.action is Action.CREATE}",
+    ),
+    _tested(
+        "an approval that matches nothing is no error",
+        f"{CREATING}::test_an_approval_of_nothing_is_an_error",
+        CREATES,
+        "for verb, address in sorted(idle - done))",
+        "for verb, address in ())",
+    ),
+    _tested(
+        "an answer approves every later create, too",
+        f"{CREATING}::test_who_says_that_nothing_was_created_approves_the_next_create",
+        CREATES,
+        "    if used:\n",
+        "    if False:\n",
+    ),
+    # --- a lost, copied or older state ---
+    _tested(
+        "objects that are older than the state are not told",
+        "tests/cli/test_state_missing.py::test_objects_that_are_older_than_the_state_are_told_until_a_person_"
+        "knows_them",
+        OLDER,
+        "created_at is not None and created_at < made_at",
+        "False",
+    ),
+    _tested(
+        "a state that was put back goes unnoticed",
+        MARKED,
+        MARKS,
+        "if mark.missing_in(state) and mark.place != self._place:",
+        "if False:",
+    ),
+    _tested(
+        "a copy is compared with what was seen at its own place only",
+        f"{MARKED}::test_a_copy_is_refused_once_the_other_one_has_gone_on",
+        MARKS,
+        'self._folder.glob(f"*.{lineage}.mark")',
+        'self._folder.glob(f"{self._name}.{lineage}.mark")',
+    ),
+    _tested(
+        "another history of the same length goes unnoticed",
+        f"{MARKED}::test_another_history_of_the_same_length_is_noticed",
+        MARKS,
+        "if mark.place == self._place and mark.contradicts(state):",
+        "if False:",
+    ),
+    _tested(
+        "a state is made where a mark tells of another one",
+        f"{MARKED}::test_no_state_is_made_where_a_mark_tells_of_an_older_one",
+        SPOOLING,
+        "            self._marks.refuse_new()\n",
+        "            pass\n",
+    ),
+    _tested(
+        "a state is encrypted to people who cannot read it",
+        "tests/state/encryption/test_store.py::test_nobody_encrypts_a_state_that_he_could_not_read",
+        SEALED,
+        "            raise problems.not_for_us() from None\n",
+        "            return\n",
+    ),
+    # --- restarts, leases ---
+    _tested(
+        "what an unknown answer owes is settled without a look",
+        f"{OWING}::test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_seen_on_the_machine",
+        RESTARTS,
+        "if unsure and await is_held_by(run.services, record, machine):",
+        "if unsure:",
+    ),
+    _tested(
+        "a taker replaces another head than the one that it judged",
+        "tests/state/objects/test_leases.py::test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_"
+        "written_is_not_taken",
+        TAKING,
+        "        if not self._heads.advance(seen, epoch=epoch, lease=beat.id,",
+        "        seen = self._heads.seen(seen.head.scope)\n"
+        "        epoch = seen.head.epoch + 1\n"
+        "        if not self._heads.advance(seen, epoch=epoch, lease=beat.id,",
+    ),
+    # --- saved plans ---
+    _tested(
+        "a file's plan is not compared",
+        f"{SAVED}::test_a_forged_plan_sends_nothing",
+        REVIEWED,
+        "        if was == is_now or (",
+        "        if True or (",
+    ),
+    _tested(
+        "what the file does not name runs, too",
+        f"{SAVED}::test_what_the_file_does_not_name_is_left_and_listed",
+        REVIEWED,
+        "plan = without(now, there - kept)",
+        "plan = now",
+    ),
+    _tested(
+        "what a named address needs may be missing in the file",
+        f"{SAVED}::test_what_a_named_address_needs_belongs_to_the_file",
+        REVIEWED,
+        "        if address in needs:\n",
+        "        if False:\n",
+    ),
+    _tested(
+        "what was never done is taken for done",
+        f"{SAVED}::test_a_plan_of_what_was_not_merged_is_not_taken_for_done",
+        REVIEWED,
+        "return all(value == wanted[name] for",
+        "return all(True for",
+    ),
+    _tested(
+        "a provider that moved is no difference",
+        "tests/providers/provisioning/test_address.py",
+        "planning/digest.py",
+        "if address in found and service != PLATFORM:",
+        "if False:",
+    ),
+    # --- renames, secrets ---
+    _tested(
+        "a question holds all of the plan",
+        f"{HELD}::test_a_rename_in_question_lets_everything_else_go_on",
+        DECIDING,
+        "        self._hold(dict(told))\n",
+        "        self._hold(dict.fromkeys(builder.changes, '') if told else {})\n",
+    ),
+    _tested(
+        "an approved delete does not say that what came is another one",
+        f"{HELD}::test_an_approved_delete_says_that_what_came_is_another_one",
+        DECIDING,
+        "            if str(each) in request.approved_deletes and",
+        "            if False and",
+    ),
+    _tested(
+        "a signal is lost in the callback that it interrupts",
+        "tests/cli/test_signals.py::test_a_signal_inside_a_callback_is_not_lost_and_changes_no_result",
+        SIGNALS,
+        "            _came.append((number, time.monotonic()))\n            act()\n",
+        "            _came.append((number, time.monotonic()))\n            raise Interrupted(number)\n",
+    ),
+    _tested(
+        "a program gets the variables that other secrets name",
+        "tests/cli/test_secret.py::test_a_program_does_not_get_the_variables_of_other_secrets",
+        "secrets/sources.py",
+        "            withheld |= self._allowed.values\n",
+        "            pass\n",
+    ),
+    _tested(
+        "a volume can be made smaller while its extend is not shown yet",
+        CASES,
+        "kinds/volume/changing.py",
+        'known = max(live, subject.record.applied.get("size_gb") or 0)',
+        "known = live",
+    ),
+    # --- what is told ---
+    _tested(
+        "what is true in every run is a finding",
+        "tests/reports/test_findings.py::test_what_no_capability_shows_is_a_remark_and_no_finding",
+        "reports/findings.py",
+        "if item.code in _REMARKS:",
+        "if False:",
+    ),
+    _tested(
+        "a lock has an age below zero",
+        "tests/state/test_leases.py::test_a_lock_is_never_of_a_negative_age",
+        "core/errors.py",
+        "age_s = max(0.0, age_s)",
+        "age_s = age_s",
+    ),
+    _tested(
+        "an ignored key of a provider stops every update",
+        "tests/execution/test_extensions.py::test_an_ignored_key_stops_nothing_and_is_named_in_the_plan",
+        "kinds/extension/kind.py",
+        "ignored=_named(subject.spec.config_ignore or ()),",
+        "ignored=_named(()),",
+    ),
+)
