@@ -38,6 +38,7 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
     from reconciler.kinds import find_kinds
     from reconciler.pipeline.context import make_context
     from reconciler.pipeline.desired import origin_here
+    from reconciler.pipeline.unrecorded import no_record_of
     from reconciler.planning.decide import recorded_twice
 
     chosen = ChosenState(env, state_url, sandbox)
@@ -50,7 +51,8 @@ def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
         state.lineage,
         SystemClock().now(),
     )
-    doubts = tuple(recorded_twice(find_kinds(), state.records))
+    doubts = [*recorded_twice(find_kinds(), state.records)]
+    doubts += (no_record_of(entry, (), ()) for entry in state.unclaimed)
     page = records_page(state, doubts, options.of_this_run())
     emit(replace(page, context=context))
     return DONE

@@ -15,6 +15,8 @@ from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
+from reconciler.reports.advice import advise
+from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.records import (
     migrated_page,
     pin_lines,
@@ -72,12 +74,15 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
-    older = _older_objects(chosen, state_url) if created and not sandbox else []
+    older = advise(
+        _older_objects(chosen, state_url) if created and not sandbox else (), options.of_this_run()
+    )
     text += "".join(
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
-    more = {"taken_over": taken} if take_over else {}
-    emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
+    document = {"state": place, "lineage": lineage, "created": created}
+    document |= {"diagnostics": diagnostic_documents(older), **({"taken_over": taken} if take_over else {})}
+    emit(Page(document=document, text=text))
     return DONE
 
 

@@ -18,7 +18,7 @@ from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, Secr
 from reconciler.execution.executor import Executor
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
-from reconciler.execution.open_intents import describe, parse_intent, settle_open
+from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
@@ -33,7 +33,7 @@ from reconciler.pipeline.create_approvals import (
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, needed_by
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -47,7 +47,7 @@ from reconciler.pipeline.preconditions import (
     takes_over,
     unreadable_sources,
 )
-from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.project import Project, read_all, settle_left
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
@@ -201,17 +201,7 @@ async def _settled_plan(
     for again in reversed(range(PLANS_AFTER_WAITING)):
         scopes = {parse_intent(opened).scope for opened in state.open_intents}
         holders = await project.store.holders(scopes) if scopes else {}
-        undecided = await settle_open(
-            project.store,
-            state,
-            services=project.services,
-            clock=project.clock,
-            reporter=project.reporter,
-            limits=project.limits,
-            holder=project.holder,
-            timeout_s=project.lock_timeout_s,
-            concerned=partial(concerned_scopes, desired, holders=holders),
-        )
+        undecided = await settle_left(project, state, partial(concerned_scopes, desired, holders=holders))
         before = await project.store.load() if state.open_intents or state.spooled else state
         plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
@@ -243,9 +233,11 @@ async def refuse_unless_runnable(
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
+    asked = needed_by(project, plan, state, desired.by_address)
+    waiting = {address for each in asked for address in each.addresses}
     uncovered = [
-        *_unapproved_deletes(plan, approved_deletes, judged.waiting),
-        *unapproved_creates({*creates} - judged.waiting, approved_creates, plan.context.word),
+        *_unapproved_deletes(plan, approved_deletes, waiting),
+        *unapproved_creates({*creates} - waiting, approved_creates, plan.context.word),
     ]
     known = {*desired.by_address, *state.records}
     unapproved = [

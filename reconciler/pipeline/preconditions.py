@@ -13,7 +13,7 @@ from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.plan import PROVIDE_HELP
+from reconciler.pipeline.plan import unreadable, unsigned
 from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
 from reconciler.planning.siblings import Siblings
@@ -132,8 +132,7 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
         try:
             project.services.of(name).check()
         except SecretUnavailable as missing:
-            problem = f"the signing secret of ExtensionProvider/{name} cannot be read here: {missing.message}"
-            problems.append(_unreadable(problem, missing))
+            problems.append(unreadable(unsigned(name), missing))
     for step in plan.steps:
         if step.for_each is not None:
             continue
@@ -142,13 +141,8 @@ def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
                 try:
                     project.sources.value(value, lambda ref: "not known yet")
                 except SecretUnavailable as missing:
-                    problem = f"`{step.address}`: the source cannot be read here: {missing.message}"
-                    problems.append(_unreadable(problem, missing))
+                    problems.append(unreadable(f"`{step.address}`: the source", missing))
     return problems
-
-
-def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
-    return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
 
 
 def reads_again(plan: Plan) -> list[Read]:

@@ -12,7 +12,7 @@ from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.intents import Intent
-from reconciler.execution.open_intents import parse_intent, settle_open
+from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.restarts import is_held_by
 from reconciler.execution.settling import candidates, left_of_window
@@ -22,7 +22,7 @@ from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of,
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.create_approvals import NOT_CREATED
 from reconciler.pipeline.identity import require_state
-from reconciler.pipeline.project import Project
+from reconciler.pipeline.project import Project, settle_left
 from reconciler.pipeline.remember import remember
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
@@ -254,17 +254,7 @@ async def _settled(project: Project, addresses: Collection[Address]) -> State:
     scopes = {intent.scope for intent in intents if intent.owes}
     if not scopes:
         return state
-    await settle_open(
-        project.store,
-        state,
-        services=project.services,
-        clock=project.clock,
-        reporter=project.reporter,
-        limits=project.limits,
-        holder=project.holder,
-        timeout_s=project.lock_timeout_s,
-        concerned=lambda _: scopes,
-    )
+    await settle_left(project, state, lambda _: scopes)
     return await project.store.load()
 
 
