@@ -119,28 +119,6 @@ def _holds_secret(value: Any) -> bool:
     return isinstance(value, SecretRef)
 
 
-_OLDER = ({"path", "shape", "service"}, {"method", "path", "body", "service"})  # a Read, a Call
-
-
-def with_sensitivity(data: Any) -> Any:
-    """A copy of the JSON of calls and reads, with `sensitive` where an earlier version stored none.
-
-    Those versions told a request about secrets by its path.
-    """
-    if isinstance(data, list | tuple):
-        return [with_sensitivity(item) for item in data]
-    if not isinstance(data, Mapping):
-        return data
-    copy = {
-        name: item if name in ("body", "applied") else with_sensitivity(item) for name, item in data.items()
-    }
-    if copy.keys() in _OLDER:
-        path = copy["path"]
-        text = "".join(map(str, path["parts"])) if isinstance(path, Mapping) else str(path)
-        copy["sensitive"] = text.partition("?")[0].split("/")[4:5] == ["secrets"]
-    return copy
-
-
 class Condition(Saved, frozen=True):
     """True of an object whose `field` is one of `any_of`, or at least `at_least`; `fails` end the wait."""
 
