@@ -171,16 +171,14 @@ def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = Fa
     address = opened.address if opened.address is not None else "ADDRESS"
     force = ("--force",) if intent.if_unknown == "find" else ()
     answers = (("--adopt", "ID"), ("--not-created", *force))
-    ways = (command("apply"),) if later else tuple(command("resolve", address, *each) for each in answers)
-    lines = "\n  ".join(map(str, ways))
+    ways = [command("resolve", address, *answer) for answer in answers] if not later else [command("apply")]
+    typed = "\n  ".join(map(str, ways))
     return error(
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
-        help=f"run `{lines}`, which finds out"
-        if later
-        else f"look on the platform, then run one of\n  {lines}",
-        advice=ways,
+        help=f"look on the platform, then run one of\n  {typed}" if not later else f"`{typed}` finds out",
+        advice=tuple(ways),
     )
 
 

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -45,7 +44,6 @@ from reconciler.pipeline.preconditions import (
     refuse_while_unknown,
     still_there,
     takes_over,
-    unreadable_sources,
 )
 from reconciler.pipeline.project import Project, read_all, settle_left
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
@@ -331,11 +329,6 @@ async def _run_under(
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
     await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    if project.sources.prepare(_secrets_of(plan)):
-        await checkpoint()  # where a signal that ended a program is acted upon
-    unreadable = unreadable_sources(project, plan)
-    if unreadable:
-        raise Refused("values that the calls need cannot be read here; nothing was changed", unreadable)
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:
@@ -431,8 +424,3 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 def _must_be_asked(intent: Intent, result: Result) -> bool:
     """Not about what the next run repeats, nor about what it looks for and this one did not."""
     return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
-
-
-def _secrets_of(plan: Plan) -> list[SecretRef]:
-    values = [value for step in plan.steps for value in (step.call.body or {}).values()]
-    return [value for value in values if isinstance(value, SecretRef)]

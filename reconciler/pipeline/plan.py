@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
 from reconciler.core.errors import Locked, SecretUnavailable
-from reconciler.core.model import Action, Address, Observation, Resource, StateRecord
+from reconciler.core.model import Action, Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
@@ -202,7 +202,7 @@ def concerned_scopes(
     return frozenset(scopes)
 
 
-def unreadable(what: str, missing: SecretUnavailable, span: Span | None = None) -> Diagnostic:
+def _unreadable(what: str, missing: SecretUnavailable, span: Span | None = None) -> Diagnostic:
     return error(
         "secret-source",
         f"{what} cannot be read here: {missing.message}",
@@ -212,10 +212,6 @@ def unreadable(what: str, missing: SecretUnavailable, span: Span | None = None) 
     )
 
 
-def unsigned(provider: str) -> str:
-    return f"the signing secret of ExtensionProvider/{provider}"
-
-
 def _unsigned_by(
     project: Project, declared: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Mapping[Address, Diagnostic]:
@@ -223,7 +219,8 @@ def _unsigned_by(
     kinds = {name: kind for name, kind in find_kinds().items() if kind.role(OnService) is not None}
     found: dict[Address, Diagnostic] = {}
     for address in {**declared, **records} if project.providers else ():
-        if address.kind not in kinds:
+        is_kept = address not in declared and records[address].lifecycle.deletion is Deletion.RETAIN
+        if address.kind not in kinds or is_kept:
             continue
         spec = declared[address].spec if address in declared else None
         provider = service_of(kinds[address.kind], spec, records.get(address))
@@ -231,7 +228,8 @@ def _unsigned_by(
             if provider in project.providers:
                 project.providers[provider].check()
         except SecretUnavailable as missing:
-            found[address] = unreadable(f"`{address}`: {unsigned(provider)}", missing)
+            what = f"`{address}`: the signing secret of ExtensionProvider/{provider}"
+            found[address] = _unreadable(what, missing)
     return found
 
 
@@ -276,7 +274,7 @@ async def _fingerprint_secrets(
             value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
             span = resource.span("spec", "value_from")
-            problem = unreadable(f"`{resource.address}`: the source", missing, span)
+            problem = _unreadable(f"`{resource.address}`: the source", missing, span)
             problems.append(problem if need_secrets else as_warning(problem))
             unread.append(resource.address)
             continue

@@ -5,20 +5,17 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import Locked, Refused, SecretUnavailable, named
+from reconciler.core.errors import Locked, Refused, named
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
-from reconciler.core.steps import Move, Plan, Read, SecretRef
+from reconciler.core.steps import Move, Plan, Read
 from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.plan import unreadable, unsigned
-from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
 from reconciler.planning.siblings import Siblings
 from reconciler.planning.unread import Unread
-from reconciler.services.registry import providers_of
 from reconciler.state.store import State
 
 _ANEW = "make a new plan and review it"
@@ -123,26 +120,6 @@ def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
                 help=f"run `{apply}` without a saved plan, which settles it first",
                 advice=(apply,),
             )
-
-
-def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
-    """The secret sources that give no value here: found before the first call, not in the middle."""
-    problems = []
-    for name in providers_of(plan):
-        try:
-            project.services.of(name).check()
-        except SecretUnavailable as missing:
-            problems.append(unreadable(unsigned(name), missing))
-    for step in plan.steps:
-        if step.for_each is not None:
-            continue
-        for value in (step.call.body or {}).values():
-            if isinstance(value, SecretRef):
-                try:
-                    project.sources.value(value, lambda ref: "not known yet")
-                except SecretUnavailable as missing:
-                    problems.append(unreadable(f"`{step.address}`: the source", missing))
-    return problems
 
 
 def reads_again(plan: Plan) -> list[Read]:

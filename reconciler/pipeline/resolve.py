@@ -36,8 +36,7 @@ async def resolve_unknown(
 ) -> str:
     """Close the open call of `address`: it made `adopt`, or (None) nothing. Also confirms an inferred id.
 
-    `force`: a person knows better than what speaks against it (see `_must_be_over`, `_must_be_alike`), and
-    need not wait.
+    `force`: a person knows better than what speaks against it (see `_must_be_over`, `_must_be_alike`).
     """
     project.sources.runs_programs = True  # one may give the secret that a provider is asked with
     opened, record = _question(await require_state(project), address, adopt)
