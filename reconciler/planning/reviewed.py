@@ -48,7 +48,7 @@ def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]
     told += (
         _not_in_plan(change.address, f"{change.action}: {change.reason}")
         for change in now.changes
-        if change.action is Action.REFUSED and change.address not in {*named, *now.unread}
+        if change.action is Action.REFUSED and change.address not in named
     )
     kept = {*named, *needs, *(binding.address for binding in reviewed.bindings)} - unnamed
     there = {*unnamed, *(change.address for change in now.changes), *of_step.values()}

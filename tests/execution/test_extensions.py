@@ -286,8 +286,8 @@ async def test_a_signing_secret_that_is_missing_holds_only_what_needs_the_provid
     plan = await make_plan(project_with(stage, Acme(stage.time)), desired)
     applied = await run_saved(project_with(stage, Acme(stage.time), missing), desired, plan, ())
     assert outcomes(applied) == {"Volume/shop/data#create": "done"}
-    (problem,) = applied.plan.diagnostics
-    assert problem.code == "secret-source"
+    problem, *others = applied.plan.diagnostics
+    assert (problem.code, [each.code for each in others]) == ("secret-source", ["not-in-plan"] * recorded)
     assert f"`{EXTENSION}`: the signing secret of ExtensionProvider/acme" in problem.message
     assert exit_code(applied) == 1
 
