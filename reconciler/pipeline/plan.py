@@ -72,7 +72,7 @@ async def make_plan(
     records = followed.records
     wanted = declared_in_focus(desired)
     takes_over = any(resource.address not in records for resource in wanted)
-    unsigned_of = _unsigned_by(project, desired.by_address, records)
+    unsigned = _unsigned_by(project, desired.by_address, records) if undecided is not None else {}
     planner = Planner(
         PlanRequest(
             id=project.new_id(),
@@ -81,7 +81,7 @@ async def make_plan(
             resources=desired.resources,
             records=records,
             capabilities=project.capabilities,
-            undecided={**questions, **followed.refused, **unsigned_of},
+            undecided={**questions, **followed.refused, **unsigned},
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
             siblings=await project.siblings() if takes_over else Siblings(),
@@ -111,9 +111,8 @@ async def make_plan(
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     found = (*desired.diagnostics, *followed.diagnostics, *problems)
-    if undecided is not None:
-        found, unread = (*found, *unsigned_of.values()), [*unread, *unsigned_of]
-    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
+    held = [*unread, *unsigned] if undecided is not None else ()
+    plan = planner.finish(fingerprints, (*found, *unsigned.values()), held)
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []
