@@ -28,7 +28,7 @@ BUGS = {
     "resolve": ("reconciler.secrets.sources", None, "_from_env"),
     "decrypt": ("reconciler.secrets.age", None, "decrypt"),
     "value": ("reconciler.secrets.sources", None, "as_value"),
-    "fingerprint": ("reconciler.pipeline.apply", None, "unreadable_sources"),
+    "fingerprint": ("reconciler.execution.run", None, "fingerprint"),
     "body": ("reconciler.execution.sending", None, "fill_body"),
     "send": ("reconciler.services.client", "Client", "_request"),
     "transport": ("reconciler.services.transport", None, "_exchange"),
