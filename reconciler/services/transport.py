@@ -8,7 +8,7 @@ everything, nothing retried. A failure is `NotSent` or `Lost`, never a guess.
 import ipaddress
 import sys
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -169,7 +169,7 @@ class HttpTransport:
             self._client = self._open()
         response = await self._client.send(request, stream=True)
         content = b"".join([piece async for piece in response.aiter_raw()])
-        fields = _lower_case(response.headers.raw)
+        fields = {name: text.strip(" \t") for name, text in response.headers.items()}
         decoded = _decoded(content, fields.get("content-encoding", ""), self._max_body)
         return Answer(response.status_code, fields, decoded)
 
@@ -183,15 +183,6 @@ class HttpTransport:
         from reconciler.services.wire import Wire, client
 
         return client(Wire(self._parts, self._proxy, connections=self._connections, max_body=self._max_body))
-
-
-def _lower_case(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by their names in lower case; the values of one that is repeated are joined."""
-    headers: dict[str, str] = {}
-    for name, value in raw:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
 
 
 def _decoded(content: bytes, encoding: str, limit: int) -> bytes:

@@ -62,7 +62,8 @@ class Wire(httpx.AsyncBaseTransport):
         late = f"no complete answer within {deadline_s:g} s"
         ends_s = monotonic() + deadline_s
         try:
-            await self._slot(deadline_s)
+            with anyio.fail_after(deadline_s):
+                await self._slots.acquire()
         except TimeoutError:
             raise NotSent(late) from None
         try:
@@ -75,20 +76,13 @@ class Wire(httpx.AsyncBaseTransport):
         while self._idle:
             self._idle.pop().close()
 
-    async def _slot(self, within_s: float) -> None:
-        if self._slots.value:  # as a rule: a cancel scope costs more than the rest
-            self._slots.acquire_nowait()
-            return
-        with anyio.fail_after(within_s):
-            await self._slots.acquire()
-
     async def _exchange(
         self, connection: "Http1Connection", written: bytes, left_s: float, late: Lost
     ) -> httpx.Response:
         """The answer to `written`. Whatever goes wrong, a cancellation included, closes the connection: the
         rest of this answer would be taken for the next one."""
         is_kept = False
-        timer = asyncio.get_running_loop().call_later(left_s, connection.fail, late)
+        timer = asyncio.get_running_loop().call_later(left_s, connection.end, late)
         try:
             answer = await connection.ask(written)
             if isinstance(answer, TransportError):
@@ -209,8 +203,10 @@ class Http1Connection(asyncio.BufferedProtocol):
         is_fresh = monotonic() - self._whole_s < IDLE_S
         return is_fresh and not self._transport.is_closing() and not self._poll.poll(0)
 
-    def fail(self, error: TransportError) -> None:
-        self._tell(error)
+    def end(self, outcome: httpx.Response | TransportError) -> None:
+        """Give `outcome` to who asked; only the first one counts."""
+        if not self._answer.done():
+            self._answer.set_result(outcome)
 
     def close(self) -> None:
         self._transport.abort()
@@ -230,7 +226,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             self.close()
             return
         if self._bare == 0 and self._headers is None and self._buffer[0] != ord("H"):
-            self.fail(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
+            self.end(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
             return
         self._bare += nbytes
         try:
@@ -239,11 +235,11 @@ class Http1Connection(asyncio.BufferedProtocol):
             self.may_go_on = False
             if not self._is_whole:
                 cause = error.__context__
-                self.fail(cause if isinstance(cause, Lost) else Lost(f"{_CUT}: {_words(error)}"))
+                self.end(cause if isinstance(cause, Lost) else Lost(f"{_CUT}: {_words(error)}"))
         if self._is_whole:
             self._finish()
         elif self._bare > _MAX_HEAD:
-            self.fail(Lost(f"{_CUT}: its head is too long"))
+            self.end(Lost(f"{_CUT}: its head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._is_whole:
@@ -251,7 +247,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         if error is None and self._lasts_until_closed():
             self._finish()
         else:
-            self.fail(Lost(f"{_CUT}: {_words(error) if error else 'the server closed it'}"))
+            self.end(Lost(f"{_CUT}: {_words(error) if error else 'the server closed it'}"))
 
     # Called by the parser.
 
@@ -295,11 +291,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._is_whole = True
         self._whole_s = monotonic()
         body = httpx.ByteStream(b"".join(self._pieces))
-        self._tell(WireResponse(self._status, headers=self._headers, stream=body))
-
-    def _tell(self, outcome: httpx.Response | TransportError) -> None:
-        if not self._answer.done():
-            self._answer.set_result(outcome)
+        self.end(WireResponse(self._status, headers=self._headers, stream=body))
 
 
 class WireResponse(httpx.Response):
