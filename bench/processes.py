@@ -41,9 +41,8 @@ def start(
 
 
 def environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """That of a user whose marks and caches are those of the folder `cwd`. Caches belong beside a project."""
-    homes = {"XDG_STATE_HOME": cwd / "state-home", "XDG_CACHE_HOME": cwd.with_name(f"{cwd.name}-cache")}
-    return {**os.environ, **{name: str(home) for name, home in homes.items()}, **env}
+    """That of a user whose marks of states are in the folder `cwd`."""
+    return {**os.environ, "XDG_STATE_HOME": str(cwd / "state-home"), **env}
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] = {}, *, expect: str = "") -> Cost:

@@ -8,11 +8,9 @@ from typing import ClassVar
 from urllib.request import urlopen
 
 from bench.processes import Cost, CouldNotRun
-from bench.stage import Program, Project, Stage
+from bench.stage import Program, Stage
 from bench.worlds.manifests import change_retention, write_manifests
 from bench.worlds.world import World, app_name
-
-WARM, COLD = True, False
 
 _COMMIT = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q")
 
@@ -29,16 +27,14 @@ class Help(Program):
 
 @dataclass(frozen=True)
 class Validate(Program):
-    """`warm`: the cache of documents knows all files; else it is empty."""
-
     world: World
-    warm: bool = COLD
 
     def opened(self, stage: Stage) -> Callable[[], Cost]:
-        return _repeated(stage.recorded(self.world), ["validate"], "Valid: ", self.warm)
+        project = stage.recorded(self.world)
+        return lambda: project.run("validate", expect="Valid: ")
 
     def __str__(self) -> str:
-        return f"validate of {self.world}{', warm' if self.warm else ''}"
+        return f"validate of {self.world}"
 
 
 @dataclass(frozen=True)
@@ -46,16 +42,14 @@ class Plan(Program):
     """`delay_s`: how long the platform takes for an answer."""
 
     world: World
-    warm: bool = COLD
     delay_s: float = 0.0
 
     def opened(self, stage: Stage) -> Callable[[], Cost]:
         project = stage.recorded(self.world, self.delay_s)
-        plan = _repeated(project, ["plan"], self.world.verdict, self.warm)
-        project.calls()
+        project.calls()  # of a run that was cut off
 
         def run() -> Cost:
-            cost = plan()
+            cost = project.run("plan", expect=self.world.verdict)
             if (calls := project.calls()) != self.world.calls:
                 raise CouldNotRun(f"{self} took {calls} HTTP calls instead of {self.world.calls}")
             return cost
@@ -64,7 +58,7 @@ class Plan(Program):
 
     def __str__(self) -> str:
         delay = f", {self.delay_s * 1000:g} ms an answer" if self.delay_s else ""
-        return f"plan of {self.world}{', warm' if self.warm else ''}{delay}"
+        return f"plan of {self.world}{delay}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class ChangedPlan(Program):
             subprocess.run(["git", *words], cwd=root, check=True)
         change_retention(root, 40)
         project = stage.project(root, stage.enter(stage.platform(self.world)))
-        return _repeated(project, ["plan", "--changed-since", "HEAD"], "Plan: 1 to update", COLD)
+        return lambda: project.run("plan", "--changed-since", "HEAD", expect="Plan: 1 to update")
 
     def __str__(self) -> str:
         return f"plan of one changed of {self.world}"
@@ -101,7 +95,7 @@ class Apply(Program):
             project = stage.project(root, platform, "sandbox")
             project.run("state", "init")
             done = f"Applied: {self.world.size} done."
-            cost = project.run("apply", "--auto-approve", expect=done, cold=True)
+            cost = project.run("apply", "--auto-approve", expect=done)
             with urlopen(f"{platform}/_sandbox/world") as answer:
                 made = len(json.load(answer)["volumes"])
         if made != self.world.size:
@@ -162,9 +156,3 @@ class Ideal(Program):
 
     def __str__(self) -> str:
         return "the waits alone"
-
-
-def _repeated(project: Project, words: list[str], expect: str, warm: bool) -> Callable[[], Cost]:
-    if warm:
-        project.run(*words, expect=expect)
-    return lambda: project.run(*words, expect=expect, cold=not warm)

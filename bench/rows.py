@@ -10,7 +10,7 @@ from bench.figures import CPU, PEAK, Figure, Group
 from bench.journals import Journal
 from bench.peers.octodns import OctoDns
 from bench.peers.terraform import TerraformApply, TerraformPlan
-from bench.programs import WARM, Apply, ChangedPlan, Help, Ideal, Import, Plan, Report, Validate
+from bench.programs import Apply, ChangedPlan, Help, Ideal, Import, Plan, Report, Validate
 from bench.worlds.world import World, new, usual
 from reconciler.reports.formats import find_formats
 
@@ -56,27 +56,18 @@ def _thousand(size: int) -> list[Figure]:
 
 
 def _large(large: int, huge: int) -> list[Figure]:
-    cold, warm = Plan(usual(large)), Plan(usual(large), WARM)
-    huge_cold, huge_warm = Plan(usual(huge)), Plan(usual(huge), WARM)
-    terraform, octodns = TerraformPlan(large), OctoDns("sync", large)
+    plan, huge_plan, terraform = Plan(usual(large)), Plan(usual(huge)), TerraformPlan(large)
     return [
-        Figure(cold, 0.04, terraform),
-        Figure(cold, 0.3, octodns),
-        Figure(warm, 0.25, octodns),
-        Figure(huge_cold, 0.3, terraform),
-        Figure(huge_warm, 0.25, terraform),
-        Figure(huge_warm, 0.7, huge_cold),
-        Figure(huge_cold, 11, cold),
-        Figure(huge_cold, 400, measure=PEAK),
+        Figure(plan, 0.04, terraform),
+        Figure(plan, 0.3, OctoDns("sync", large)),
+        Figure(huge_plan, 0.3, terraform),
+        Figure(huge_plan, 11, plan),
+        Figure(huge_plan, 400, measure=PEAK),
     ]
 
 
 def _validating(size: int) -> list[Figure]:
-    octodns = OctoDns("validate", size)
-    return [
-        Figure(Validate(usual(size)), 0.35, octodns),
-        Figure(Validate(usual(size), WARM), 0.15, octodns),
-    ]
+    return [Figure(Validate(usual(size)), 0.35, OctoDns("validate", size))]
 
 
 def _applying(few: int, many: int) -> list[Figure]:

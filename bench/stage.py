@@ -2,11 +2,10 @@
 
 import json
 import sys
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.request import urlopen
@@ -37,14 +36,9 @@ class Project:
     root: Path
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, *words: str, expect: str = "", cold: bool = False) -> Cost:
-        """`reconcile WORDS`. `cold`: with an empty cache; else with what earlier runs have left there."""
-        if not cold:
-            return run([RECONCILE, *words], self.root, self.variables, expect=expect)
-        with tempfile.TemporaryDirectory(dir=self.root.parent) as cache:
-            return replace(self, variables={**self.variables, "XDG_CACHE_HOME": cache}).run(
-                *words, expect=expect
-            )
+    def run(self, *words: str, expect: str = "") -> Cost:
+        """`reconcile WORDS`."""
+        return run([RECONCILE, *words], self.root, self.variables, expect=expect)
 
     @property
     def platform(self) -> str:

@@ -46,9 +46,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     In the environment of this process, so that real processes and fixtures of a whole session have it, too.
     """
     homes = item.config.stash[_HOMES]
-    number = next(_numbers)
-    os.environ["XDG_STATE_HOME"] = str(homes / str(number))
-    os.environ["XDG_CACHE_HOME"] = str(homes / f"{number}-caches")
+    os.environ["XDG_STATE_HOME"] = str(homes / str(next(_numbers)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -150,12 +150,8 @@ def needed(
     plan: Plan,
     environment: str,
     size_gb: Callable[[Address], float | None],
-    loosened: Collection[Address] = (),
 ) -> Sequence[Needed]:
-    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows.
-
-    `loosened`: what may have older snapshots than before the change, for which nothing is sent.
-    """
+    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows."""
     found, deletes = [], frozenset(plan.deletes)
     changes: dict[Address, list[Change]] = defaultdict(list)
     for change in plan.changes:
@@ -169,7 +165,8 @@ def needed(
     for rule in dict.fromkeys(rules):
         if rule.when.environment not in (None, environment):
             continue
-        about = loosened if rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H else touched(plan)
+        loosens = rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H
+        about = (each.address for each in plan.loosened) if loosens else touched(plan)
         matched = dict.fromkeys(address for address in about if matches(rule, address))
         if matched:
             found.append(Needed(rule, tuple(matched)))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, CREATE, target
 from reconciler.cli.asking import confirmed
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -86,7 +87,7 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
 @options.lock_timeout
 @options.reason
 @options.show_all
-@options.state
+@chosen_state
 @reports("apply")
 @notifies
 @reports_failures
@@ -94,38 +95,29 @@ def command(
     paths: Sequence[str],
     targets: Sequence[Address],
     plan_file: Path | None,
-    ref: str | None,
     approval_files: Sequence[Path],
     base: str,
     auto_approve: bool,
     approved_deletes: Sequence[Address],
     approved_creates: Sequence[str],
     spool_to: Path | None,
-    lock_timeout: float,
-    reason: str,
-    env: str,
     show_all: bool,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.cli.spooled import collected, told_last
     from reconciler.core.state_url import is_shared
     from reconciler.pipeline.apply import PlanRefused, apply
     from reconciler.pipeline.create_approvals import Everything
-    from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.judge_approvals import Given, read_approvals
-    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import unchanged_in
     from reconciler.pipeline.saved import about_targets, read_saved, run_saved
     from reconciler.reports.report import PlanReport
 
     if plan_file is not None and targets:
         raise click.UsageError("--plan runs what a saved plan names; it takes no --target")
-    if plan_file is None and ref is not None:
+    if plan_file is None and chosen.ref is not None:
         raise click.UsageError("--ref is for a plan that was saved with it: pass --plan FILE, too")
     if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
@@ -133,10 +125,8 @@ def command(
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
     deletes = [str(each) for each in approved_deletes]
-    found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
-    chosen = Options(sandbox, state_url, lock_timeout, reason=reason, base=base)
-    saved = read_saved(plan_file, found.env) if plan_file is not None else None
-    desired = load_desired(paths, found, texts_here(), reporter, ref=ref, targets=targets)
+    saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
+    desired = chosen.load_desired(paths, targets=targets)
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         if not show_all:
@@ -150,7 +140,7 @@ def command(
 
     async def work(watch: Watch) -> "Applied":
         async with (
-            open_project(found, chosen, reporter, desired.resources, desired.policies) as project,
+            chosen.project(desired.resources, desired.policies, read_only=False, base=base) as project,
             collected(left, project.store),
         ):
             if saved is not None:
@@ -177,7 +167,7 @@ def command(
                 tell=show,
             )
 
-    shared = is_shared(state_url or found.settings.state_url) and not sandbox
+    shared = is_shared(chosen.url) and not chosen.sandbox
     with told_last(left, spool_to, shared=shared):
         try:
             applied = run_watched(work)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.asking import confirmed
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
@@ -35,19 +36,16 @@ from reconciler.core.plural import counted
     help="Where the approval goes (default: PLAN.NAME.approval).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@options.state
+@chosen_state
 @output()
 @reports_failures
 def command(
     plan_file: Path,
     key: Path | None,
     principal: str | None,
-    reason: str,
     out: Path | None,
     yes: bool,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Show the saved plan in PLAN, ask, and sign it with an SSH key.
 
@@ -78,7 +76,7 @@ def command(
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
-    if not is_reason(reason):
+    if not is_reason(chosen.reason):
         raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
     if principal is not None and not PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
@@ -86,28 +84,28 @@ def command(
         refuse_output("--out", out)
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
-    if env:
-        refuse_other_environment(env, plan)
-    config = settings_here(plan.context.environment, sandbox=sandbox)
-    chosen = choose_key(config, key)
-    name = principal or principal_of(config, chosen)
+    if chosen.env:
+        refuse_other_environment(chosen.env, plan)
+    config = settings_here(plan.context.environment, sandbox=chosen.sandbox)
+    signer = choose_key(config, key)
+    name = principal or principal_of(config, signer)
     target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
     if out is None:
         refuse_output("--out", target)
     now = SystemClock().now()
-    statement = statement_of(config, saved, name, reason, now, secrets.token_hex(16))
+    statement = statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
     run_options = options.of_this_run()
     if config.environments():  # what is typed next names the plan's own
         run_options = replace(run_options, env=plan.context.environment)
     shown = advise_plan(plan, run_options)
     report = PlanReport(plan=shown, rehearsal=saved.rehearsal, diagnostics=shown.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
-    click.echo("\n".join(summary(saved, statement, chosen)), err=True)
+    click.echo("\n".join(summary(saved, statement, signer)), err=True)
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     with blocking():  # the key may ask for its passphrase, or for a touch
-        approval = signed(config, statement, chosen)
+        approval = signed(config, statement, signer)
     write_output(target, approval.to_bytes(), mode=0o644)
     others = given_already(plan_file, statement)
     left = still_needed(config, saved, [*others.values(), approval])

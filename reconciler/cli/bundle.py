@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.core.advice import command as advised
@@ -27,19 +27,16 @@ if TYPE_CHECKING:
     help="The plan that it carried out, saved by `plan --out`, to be part of the bundle.",
 )
 @click.option("--head", default="", metavar="HEAD", help="The state's head that its apply printed.")
-@options.state
+@chosen_state
 @output()
 @reports_failures
-def command(
-    run: str, out: Path, plan_file: Path | None, head: str, env: str, state_url: str | None, sandbox: bool
-) -> int:
+def command(run: str, out: Path, plan_file: Path | None, head: str, chosen: ChosenState) -> int:
     """Write what the state's journal proves of a run: one file, which `reconcile verify` checks offline.
 
     RUN is the id of a run, or its beginning; `history` lists them. The bundle holds the digests of manifests
     and plan, approvals, every call and its outcome, and the chain of hashes up to the state's head. Reads the
     state only.
     """
-    from reconciler.cli.read_state import with_state
     from reconciler.reports.report import Page
 
     async def work(store: "Spooling") -> tuple[str, bytes]:
@@ -56,7 +53,7 @@ def command(
         contents, state = await movable_of(store).export(), await store.load()
         return found.id, bundle(contents, state, found.id, head=head, saved=saved)
 
-    (id, data), context = with_state(env, state_url, sandbox, work)
+    (id, data), context = chosen.read(work)
     from reconciler.evidence.archive import digest
     from reconciler.pipeline.files import write_new
 

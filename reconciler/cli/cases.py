@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.failures import DONE, FAILED
 from reconciler.cli.output import emit
 from reconciler.core.advice import command
@@ -14,12 +15,9 @@ if TYPE_CHECKING:
     from reconciler.state.spooling import Spooling
 
 
-def export_run(
-    prefix: str, paths: Sequence[str], out: Path, env: str, state_url: str | None, *, sandbox: bool
-) -> int:
+def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState) -> int:
     """Raises ReconcilerError where the run cannot be played again; then nothing was written."""
-    from reconciler.cli.read_state import with_state
-    from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.cli.sources import texts_here
     from reconciler.core.extras import require_extra
     from reconciler.evidence.case import write_case
     from reconciler.evidence.manifests import manifests_of
@@ -27,7 +25,7 @@ def export_run(
     from reconciler.reports.report import Page
 
     require_extra("sandbox", "an export")
-    config, texts = settings_here(env, sandbox=sandbox), texts_here()
+    config, texts = chosen.config, texts_here()
 
     async def work(store: "Spooling") -> "Case":
         from anyio import to_thread
@@ -48,13 +46,13 @@ def export_run(
                 made_from.effective,
                 made_from.resources,
                 capabilities=config.settings.capabilities,
-                limits=limits_of(config, sandbox=sandbox),
+                limits=limits_of(config, sandbox=chosen.sandbox),
                 rate_limit=config.settings.platform.rate_limit,
             )
 
         return await to_thread.run_sync(made)
 
-    case, context = with_state(env, state_url, sandbox, work)
+    case, context = chosen.read(work)
     write_case(case, out)
     replayed = command("history", "replay", str(out))
     calls = counted(len(case.trace["calls"]), "call")

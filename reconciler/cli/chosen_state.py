@@ -1,37 +1,72 @@
-"""The state that a verb of `reconcile state` is about, and who works on it."""
+"""The state that a verb is about: what `--env`, `--state` and `--sandbox` name, and who works on it."""
 
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from reconciler.cli import options
 from reconciler.cli.progress import make_reporter
 from reconciler.cli.signals import run
-from reconciler.state.spooling import Spooling
-from reconciler.state.store import State
+from reconciler.cli.sources import settings_here, texts_here
+from reconciler.core.context import EMBEDDED
+from reconciler.core.reporter import Reporter
+from reconciler.core.state_url import shown_url
 
 if TYPE_CHECKING:
     from reconciler.core.attribution import Attribution
+    from reconciler.core.context import Context
+    from reconciler.core.model import Address, Resource
     from reconciler.pipeline.actor import Actor
+    from reconciler.pipeline.declared import Desired
+    from reconciler.pipeline.project import Project
+    from reconciler.pipeline.settings import ProjectSettings
+    from reconciler.state.spooling import Spooling
+    from reconciler.state.store import State
 
 T = TypeVar("T")
 
 
 class ChosenState:
-    """What the options `--env`, `--state`, `--sandbox` and `--reason` name. Reads the settings."""
+    """What the options of one command line name. Reads the settings when they are first asked for.
 
-    def __init__(self, env: str, state_url: str | None, sandbox: bool, reason: str = "") -> None:
-        from reconciler.cli.sources import settings_here
+    `ref`: the git revision that manifests are read at. `untrusted`: the one that settings come from.
+    """
 
-        self.config = settings_here(env, sandbox=sandbox)
-        self.url = state_url or self.config.settings.state_url
-        self.reporter = make_reporter()
-        self._reason = reason
+    def __init__(
+        self,
+        env: str,
+        url: str | None,
+        sandbox: bool,
+        lock_timeout: float = 0.0,
+        reason: str = "",
+        ref: str | None = None,
+        untrusted: str | None = None,
+    ) -> None:
+        self.env = env
+        self.given_url = url
+        self.sandbox = sandbox
+        self.lock_timeout = lock_timeout
+        self.reason = reason
+        self.ref = ref
+        self.untrusted = untrusted
+
+    @cached_property
+    def config(self) -> "ProjectSettings":
+        return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, sandbox=self.sandbox)
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        return make_reporter()
+
+    @property
+    def url(self) -> str:
+        return self.given_url or self.config.settings.state_url
 
     @property
     def place(self) -> str:
         """Its URL, for people."""
-        from reconciler.core.state_url import shown_url
-
         return shown_url(self.url)
 
     @property
@@ -39,23 +74,33 @@ class ChosenState:
         """Who decides, and why, for the journal."""
         from reconciler.pipeline.attribution import attribution_of
 
-        return attribution_of(self.config, self._reason)
+        return attribution_of(self.config, self.reason)
 
-    def actor(self, lock_timeout: float = 0.0, *, run: str | None = None) -> "Actor":
+    def actor(self, *, run: str | None = None) -> "Actor":
         """`run`: the id of the decision in the journal; None: a new one."""
         from reconciler.core.clock import SystemClock
         from reconciler.pipeline.actor import Actor
         from reconciler.pipeline.attribution import holder
 
         id = uuid.uuid4().hex if run is None else run
-        return Actor(SystemClock(), holder(), self.by, id, lock_timeout, self.reporter)
+        return Actor(SystemClock(), holder(), self.by, id, self.lock_timeout, self.reporter)
 
-    def load(self) -> State:
+    def context(self, state: "State") -> "Context":
+        """What a report about this state begins with."""
+        from reconciler.core.clock import SystemClock
+        from reconciler.pipeline.context import make_context
+        from reconciler.pipeline.desired import origin_here
+
+        platform = EMBEDDED if self.sandbox else state.platform or self.config.settings.platform.base_url
+        origin, now = origin_here(self.config), SystemClock().now()
+        return make_context(self.config.env, platform, self.place, origin, state.lineage, now)
+
+    def load(self) -> "State":
         return self.use(lambda store: store.load())
 
     def use(
         self,
-        work: Callable[[Spooling], Awaitable[T]],
+        work: "Callable[[Spooling], Awaitable[T]]",
         *,
         environment: str | None = None,
         existing: bool = True,
@@ -69,12 +114,85 @@ class ChosenState:
         from reconciler.pipeline.identity import refuse_missing
         from reconciler.pipeline.open import open_state
 
+        config, tell = self.config, self.reporter.note
+
         async def main() -> T:
             async with open_state(
-                self.config, self.url, environment=environment, pinned=pinned, tell=self.reporter.note
+                config, self.given_url, environment=environment, pinned=pinned, tell=tell
             ) as store:
                 if existing:
                     refuse_missing(await store.load(), self.place)
                 return await work(store)
 
         return run(main)
+
+    def read(self, work: "Callable[[Spooling], Awaitable[T]]") -> "tuple[T, Context]":
+        """What `work` returns, and what it is about; no file is changed. Raises Refused where no state is."""
+        from reconciler.pipeline.identity import refuse_missing
+        from reconciler.pipeline.open import open_state
+
+        config, tell = self.config, self.reporter.note
+
+        async def main() -> "tuple[T, Context]":
+            async with open_state(config, self.given_url, read_only=True, tell=tell) as store:
+                state = await store.load()
+                refuse_missing(state, self.place)
+                return await work(store), self.context(state)
+
+        return run(main)
+
+    def load_desired(
+        self,
+        paths: Sequence[str] = (),
+        *,
+        changed_since: str | None = None,
+        targets: "Sequence[Address]" = (),
+    ) -> "Desired":
+        """The manifests of `paths`, or the configured ones."""
+        from reconciler.pipeline.desired import load_desired
+
+        return load_desired(
+            paths,
+            self.config,
+            texts_here(),
+            self.reporter,
+            ref=self.ref,
+            changed_since=changed_since,
+            targets=targets,
+        )
+
+    def project(
+        self,
+        resources: "Sequence[Resource]" = (),
+        policies: "Sequence[Resource]" = (),
+        *,
+        read_only: bool = True,
+        base: str = "",
+    ) -> "AbstractAsyncContextManager[Project]":
+        """As `open_project`."""
+        from reconciler.pipeline.open import Options, open_project
+
+        chosen = Options(
+            self.sandbox,
+            self.given_url,
+            self.lock_timeout,
+            read_only=read_only,
+            reason=self.reason,
+            base=base,
+        )
+        return open_project(self.config, chosen, self.reporter, resources, policies)
+
+
+def chosen_state(function: Callable[..., int]) -> Callable[..., int]:
+    """`--env`, `--state` and `--sandbox`; the verb gets `chosen`, a ChosenState.
+
+    It also holds what the verb's own --lock-timeout, --reason, --ref and --untrusted say.
+    """
+
+    @wraps(function)
+    def wrapped(*, env: str, state_url: str | None, sandbox: bool, **given: Any) -> int:
+        names = ("lock_timeout", "reason", "ref", "untrusted")
+        more = {name: given.pop(name) for name in names if name in given}
+        return function(chosen=ChosenState(env, state_url, sandbox, **more), **given)
+
+    return options.state(wrapped)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind, target
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -28,7 +29,6 @@ from reconciler.core.plural import counted
 from reconciler.pipeline.settings import ProjectSettings
 
 if TYPE_CHECKING:
-    from reconciler.core.reporter import Reporter
     from reconciler.drift.find import Drift
     from reconciler.pipeline.declared import Desired
     from reconciler.pipeline.project import Project
@@ -49,7 +49,7 @@ T = TypeVar("T")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
 @options.no_pager
-@options.state
+@chosen_state
 @reports("drift")
 @notifies
 @reports_failures
@@ -60,9 +60,7 @@ def command(
     all_fields: bool,
     only_new: bool,
     save_baseline: bool,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 
@@ -73,20 +71,16 @@ def command(
     if accept + only_new + save_baseline > 1:
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
     from reconciler.drift.find import find_drift
-    from reconciler.pipeline.desired import load_desired
 
-    found, reporter = settings_here(env), make_reporter()
-    desired = load_desired(paths, found, texts_here(), reporter, targets=targets)
-    look = partial(_in_project, found, reporter, desired, sandbox, state_url)
+    config, desired = chosen.config, chosen.load_desired(paths, targets=targets)
+    look = partial(_in_project, chosen, desired)
     drift = look(lambda project: find_drift(project, desired))
     if accept:
-        return _accept(drift, desired, found, paths, addresses, look)
+        return _accept(drift, desired, config, paths, addresses, look)
     if save_baseline:
-        return _save(drift, desired if paths or targets else None, found)
-    code = _only_new(drift, found) if only_new else _report(drift)
+        return _save(drift, desired if paths or targets else None, config)
+    code = _only_new(drift, config) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
 
@@ -116,19 +110,9 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _in_project(
-    config: ProjectSettings,
-    reporter: "Reporter",
-    desired: "Desired",
-    sandbox: bool,
-    state_url: str | None,
-    work: "Callable[[Project], Awaitable[T]]",
-) -> T:
-    from reconciler.pipeline.open import Options, open_project
-
+def _in_project(chosen: ChosenState, desired: "Desired", work: "Callable[[Project], Awaitable[T]]") -> T:
     async def opened() -> T:
-        chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(config, chosen, reporter, desired.resources, desired.policies) as project:
+        async with chosen.project(desired.resources, desired.policies) as project:
             return await work(project)
 
     return run(opened)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from reconciler.cli import options
 from reconciler.cli.addresses import AddressType
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
 from reconciler.core.model import Address
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
@@ -33,17 +32,14 @@ def command() -> None:
 @command.command("show")
 @click.argument("address", type=EXTENSION)
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
+def show(address: Address, chosen: ChosenState) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
     from reconciler.pipeline.extension import look_at_extension
 
     shown = _with_providers(
-        env,
-        state_url,
-        sandbox,
-        lambda store, clients, costs: look_at_extension(store, clients, costs, address),
+        chosen, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
     )
     found = _document(shown)
     lines = [
@@ -60,15 +56,13 @@ def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> in
 @command.command("sso")
 @click.argument("address", type=EXTENSION)
 @click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
-@options.state
+@chosen_state
 @reports_failures
-def sso(address: Address, only_print: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     from reconciler.pipeline.extension import sign_in_address
 
-    url = _with_providers(
-        env, state_url, sandbox, lambda store, clients, costs: sign_in_address(store, clients, address)
-    )
+    url = _with_providers(chosen, lambda store, clients, costs: sign_in_address(store, clients, address))
     if only_print or not sys.stdout.isatty() or not _opened(url):
         click.echo(url)
     return DONE
@@ -101,28 +95,19 @@ def _document(shown: "ShownExtension") -> dict[str, object]:
 
 
 def _with_providers(
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
     work: "Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]]",
 ) -> T:
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.core.state_url import shown_url
+    from reconciler.cli.sources import texts_here
     from reconciler.pipeline.desired import load_policies
-    from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_providers, open_state, secret_sources
+    from reconciler.pipeline.open import open_providers, secret_sources
 
-    config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    policies = load_policies(config, texts_here(), reporter)
+    policies = load_policies(chosen.config, texts_here(), chosen.reporter)
+    sources = secret_sources(chosen.config, runs_programs=True)
 
-    async def main() -> T:
-        async with (
-            open_state(config, state_url, tell=reporter.note) as store,
-            open_providers(policies, secret_sources(config, runs_programs=True), read_only=True) as clients,
-        ):
-            refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
+    async def main(store: "Store") -> T:
+        async with open_providers(policies, sources, read_only=True) as clients:
             costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
             return await work(store, clients, costs)
 
-    return run(main)
+    return chosen.use(main)

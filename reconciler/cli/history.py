@@ -10,10 +10,10 @@ from click.shell_completion import CompletionItem
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, output
-from reconciler.cli.read_state import with_state
 from reconciler.core.model import Address
 
 SHOW, EXPORT, REPLAY = "show", "export", "replay"
@@ -67,16 +67,14 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="With `export`: the folder to make."
 )
 @options.no_pager
-@options.state
+@chosen_state
 @output()
 @reports_failures
 def command(
     what: Sequence[str],
     since: datetime | None,
     out: Path | None,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """List the applies and the decisions that the state knows of, newest first.
 
@@ -95,7 +93,7 @@ def command(
 
         assert out is not None
         _require_one(what[:2], since, "the id of one run, or its beginning")
-        return export_run(what[1], what[2:], out, env, state_url, sandbox=sandbox)
+        return export_run(what[1], what[2:], out, chosen)
     if what[:1] == (REPLAY,):
         from reconciler.cli.cases import replay_case
 
@@ -106,15 +104,13 @@ def command(
 
     if what[:1] == (SHOW,):
         _require_one(what, since, "the id of one run, or its beginning")
-        (past, later, running), context = with_state(
-            env, state_url, sandbox, lambda store: find_run(store, what[1])
-        )
+        (past, later, running), context = chosen.read(lambda store: find_run(store, what[1]))
         emit(run_page(past, later, context, running=running), paged=True)
         return DONE
     if len(what) > 1:
         raise click.UsageError("give one ADDRESS, or a word and what it is about")
     address: Address | None = ADDRESS.convert(what[0], None, None) if what else None
-    found, context = with_state(env, state_url, sandbox, lambda store: find_history(store, address, since))
+    found, context = chosen.read(lambda store: find_history(store, address, since))
     page = history_page(
         found.history,
         context,

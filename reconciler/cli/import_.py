@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     DONE,
     FAILED,
@@ -51,7 +52,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
     help="Where the files go; default: the first of the configured manifests.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-@options.state
+@chosen_state
 @output()
 @reports_failures
 def command(
@@ -62,9 +63,7 @@ def command(
     machines: bool,
     out: Path | None,
     dry_run: bool,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Write manifests of volumes and clusters that are not declared or recorded yet; change nothing else.
 
@@ -72,20 +71,17 @@ def command(
     follows adopts what was written. Existing files are added to; run again, it adds what is new.
     Exit 1 when something that was named could not be read or found: the rest is written.
     """
-    from reconciler.cli.progress import make_reporter
     from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.sources import settings_here
     from reconciler.importing.folder import declared, default_folder, is_below, is_configured
     from reconciler.importing.run import arrange, find_unmanaged, put_all
-    from reconciler.pipeline.open import Options, open_project
 
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
-    found, reporter = settings_here(env), make_reporter()
+    found = chosen.config
     folder = out or default_folder(found)
     read, loaded, elsewhere = declared(found, folder)
 
     async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
-        async with open_project(found, Options(sandbox, state_url, read_only=True), reporter) as project:
+        async with chosen.project() as project:
             unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
         planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:

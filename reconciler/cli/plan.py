@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import target
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import (
     CHANGES,
     DONE,
@@ -77,7 +78,7 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--after-apply", is_flag=True, help="With --at: as if this plan were applied now.")
 @options.show_all
 @options.no_pager
-@options.state
+@chosen_state
 @reports("plan")
 @reports_failures
 def command(
@@ -85,38 +86,27 @@ def command(
     targets: Sequence[Address],
     out: Path | None,
     detailed_exitcode: bool,
-    ref: str | None,
     changed_since: str | None,
-    untrusted: str | None,
     with_exec: bool,
     rehearse: bool,
     at: datetime | None,
     after_apply: bool,
-    env: str,
     show_all: bool,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.files import write_output
-    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.plan import make_plan, unchanged_in
     from reconciler.reports.report import PlanReport
 
-    if untrusted is not None and with_exec:
+    if chosen.untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if after_apply and at is None:
         raise click.UsageError("--after-apply: needs --at, the time to look at")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)
-    found, reporter = settings_here(env, ref=ref, untrusted=untrusted), make_reporter()
-    desired = load_desired(
-        paths, found, texts_here(), reporter, ref=ref, changed_since=changed_since, targets=targets
-    )
+    desired = chosen.load_desired(paths, changed_since=changed_since, targets=targets)
 
     async def make(project: "Project") -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         if not rehearse and at is None:
@@ -128,8 +118,7 @@ def command(
         )
 
     async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        chosen = Options(sandbox, state_url, read_only=True)
-        async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
+        async with chosen.project(desired.resources, desired.providers) as project:
             plan, rehearsal, forecast = await make(project)
             return plan, rehearsal, forecast, project.budget
 
@@ -152,7 +141,7 @@ def command(
     )
     emit(report, paged=True)
     if out is not None:
-        given = [*(("--ref", ref) if ref is not None else ()), *paths]
+        given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *paths]
         run_it = advice.command("apply", "--plan", out, *given).with_options(options.of_this_run())
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True

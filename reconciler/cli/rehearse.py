@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, code_of, first_of, reports_failures
 from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
@@ -20,16 +21,13 @@ from reconciler.core.steps import Plan
 @options.paths
 @options.ref
 @options.no_pager
-@options.state
+@chosen_state
 @reports("plan")
 @reports_failures
 def command(
     plan_file: Path | None,
     paths: Sequence[str],
-    ref: str | None,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Carry a plan out on a twin of the platform: once clean, then with each fault in each of its calls.
 
@@ -38,22 +36,16 @@ def command(
     live one is. The platform itself is only read, no secret value is used, and nothing is stored. Exits 1 if
     a clean run does not do what the plan says.
     """
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.saved import about_targets, read_saved
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.rehearse import plan_and_rehearse, rehearse_saved
     from reconciler.reports.report import PlanReport
 
-    found, reporter = settings_here(env, ref=ref, sandbox=sandbox), make_reporter()
-    chosen = Options(sandbox, state_url, read_only=True)
-    saved = read_saved(plan_file, found.env).plan if plan_file is not None else None
-    desired = load_desired(paths, found, texts_here(), reporter, ref=ref)
+    saved = read_saved(plan_file, chosen.config.env).plan if plan_file is not None else None
+    desired = chosen.load_desired(paths)
 
     async def work() -> tuple[Plan, Rehearsal | None]:
-        async with open_project(found, chosen, reporter, desired.resources, desired.providers) as project:
+        async with chosen.project(desired.resources, desired.providers) as project:
             if saved is None:
                 return await plan_and_rehearse(project, desired)
             return saved, await rehearse_saved(project, about_targets(desired, saved), saved)

@@ -1,15 +1,16 @@
 """`reconcile resolve`: a person says what no evidence can."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Resource
 
 
 @click.command("resolve", short_help="Settle a call with an unknown outcome.")
@@ -30,7 +31,7 @@ from reconciler.core.model import Address
 )
 @options.lock_timeout
 @options.reason
-@options.state
+@chosen_state
 @output()
 @reports_failures
 def command(
@@ -42,19 +43,13 @@ def command(
     machine: str | None,
     confirm_inferred: bool,
     dismiss: tuple[str, ...],
-    lock_timeout: float,
-    reason: str,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
+    chosen: ChosenState,
 ) -> int:
     """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
     that looks like yours (`lookalike`).
     """
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.cli.sources import texts_here
     from reconciler.pipeline.desired import load_service_of
-    from reconciler.pipeline.open import Options, open_project
     from reconciler.pipeline.resolve import confirm_inferred as confirm
     from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
     from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
@@ -74,12 +69,13 @@ def command(
         raise click.UsageError("Missing argument 'ADDRESS...'.")
     if len(addresses) > 1 and not (restarted or confirm_inferred):
         raise click.UsageError("--adopt, --not-created and --dismiss answer for one address at a time")
-    found, reporter = settings_here(env), make_reporter()
+    config = chosen.config
 
     async def work() -> Mapping[Address, str]:
-        chosen = Options(sandbox, state_url, lock_timeout, read_only=True, reason=reason)
-        policies = load_service_of(addresses[0], found, texts_here(), reporter) if addresses else ()
-        async with open_project(found, chosen, reporter, policies=policies) as project:
+        policies: Sequence[Resource] = ()
+        if addresses:
+            policies = load_service_of(addresses[0], config, texts_here(), chosen.reporter)
+        async with chosen.project(policies=policies) as project:
             if restarted:
                 return await settle_restarts(project, addresses, machine=machine)
             if confirm_inferred:

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
-from reconciler.cli.signals import blocking, run
+from reconciler.cli.signals import blocking
 from reconciler.core import advice
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError
@@ -120,33 +121,23 @@ def keygen(file: Path) -> int:
 @command.command("fingerprint")
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def fingerprint(addresses: Sequence[Address], env: str, state_url: str | None, sandbox: bool) -> int:
+def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
     state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
     1 when a source is not readable.
     """
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.core.state_url import shown_url
-    from reconciler.pipeline.desired import load_desired
-    from reconciler.pipeline.identity import refuse_missing
-    from reconciler.pipeline.open import open_state, secret_sources
+    from reconciler.pipeline.open import secret_sources
     from reconciler.pipeline.secret import fingerprints
 
-    config, reporter = settings_here(env, sandbox=sandbox), make_reporter()
-    desired = load_desired((), config, texts_here(), reporter)
-    sources = secret_sources(config, (*desired.resources, *desired.policies))
-
-    async def work() -> "list[Fingerprinted]":
-        async with open_state(config, state_url, tell=reporter.note) as store:
-            refuse_missing(await store.load(), shown_url(state_url or config.settings.state_url))
-            return await fingerprints(store, sources, desired.resources, desired.policies, addresses)
-
-    shown = run(work)
+    desired = chosen.load_desired()
+    sources = secret_sources(chosen.config, (*desired.resources, *desired.policies))
+    shown: Sequence[Fingerprinted] = chosen.use(
+        lambda store: fingerprints(store, sources, desired.resources, desired.policies, addresses)
+    )
     advised = options.of_this_run()
     shown = [replace(each, problem=spell(each.problem, each.advice, advised)) for each in shown]
     lines = []

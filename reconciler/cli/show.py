@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
@@ -19,34 +19,31 @@ if TYPE_CHECKING:
 
 @click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
 @click.argument("address", type=ADDRESS)
-@options.state
+@chosen_state
 @output()
 @reports_failures
-def command(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
+def command(address: Address, chosen: ChosenState) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import settings_here, texts_here
+    from reconciler.cli.sources import texts_here
     from reconciler.core.errors import ManifestError
     from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.desired import load_desired, load_service_of, origin_here
-    from reconciler.pipeline.open import Options, open_project
+    from reconciler.pipeline.desired import load_service_of, origin_here
     from reconciler.pipeline.show import look_at
     from reconciler.reports.records import object_page
 
-    found, reporter = settings_here(env), make_reporter()
+    config = chosen.config
 
     def manifests() -> Desired:
         try:
-            return load_desired((), found, texts_here(), reporter)
+            return chosen.load_desired()
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
     async def work() -> "tuple[Shown, Context]":
-        chosen = Options(sandbox, state_url, read_only=True)
-        policies = load_service_of(address, found, texts_here(), reporter)
-        async with open_project(found, chosen, reporter, policies=policies) as project:
+        policies = load_service_of(address, config, texts_here(), chosen.reporter)
+        async with chosen.project(policies=policies) as project:
             shown = await look_at(project, address, manifests)
-            return shown, project.context(origin_here(found), shown.lineage)
+            return shown, project.context(origin_here(config), shown.lineage)
 
     shown, context = run(work)
     page = object_page(

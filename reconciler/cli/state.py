@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options, state_upkeep
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
-from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.core import advice
@@ -29,43 +29,30 @@ for verb in state_upkeep.VERBS:
 
 @command.command("list")
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def list_records(env: str, state_url: str | None, sandbox: bool) -> int:
+def list_records(chosen: ChosenState) -> int:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
-    from reconciler.core.clock import SystemClock
-    from reconciler.core.context import EMBEDDED
     from reconciler.kinds import find_kinds
-    from reconciler.pipeline.context import make_context
-    from reconciler.pipeline.desired import origin_here
     from reconciler.planning.decide import recorded_twice
 
-    chosen = ChosenState(env, state_url, sandbox)
-    state, config = chosen.load(), chosen.config
-    context = make_context(
-        config.env,
-        EMBEDDED if sandbox else state.platform or config.settings.platform.base_url,
-        chosen.place,
-        origin_here(config),
-        state.lineage,
-        SystemClock().now(),
-    )
+    state = chosen.load()
     doubts = tuple(recorded_twice(find_kinds(), state.records))
     page = records_page(state, doubts, options.of_this_run())
-    emit(replace(page, context=context))
+    emit(replace(page, context=chosen.context(state)))
     return DONE
 
 
 @command.command("show")
 @click.argument("address", type=ADDRESS)
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> int:
+def show(address: Address, chosen: ChosenState) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
     from reconciler.pipeline.unrecorded import not_recorded
 
-    records = ChosenState(env, state_url, sandbox).load().records
+    records = chosen.load().records
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
@@ -77,27 +64,18 @@ def show(address: Address, env: str, state_url: str | None, sandbox: bool) -> in
 @click.argument("source", metavar="FROM", type=ADDRESS)
 @click.argument("target", metavar="TO", type=DECLARABLE)
 @output()
-@options.state
+@chosen_state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def mv(
-    source: Address,
-    target: Address,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
-    lock_timeout: float,
-    reason: str,
-) -> int:
+def mv(source: Address, target: Address, chosen: ChosenState) -> int:
     """Move a record to another address, after its manifest was renamed.
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
     from reconciler.pipeline.records import move
 
-    chosen = ChosenState(env, state_url, sandbox, reason)
-    moved = chosen.use(lambda store: move(store, source, target, chosen.actor(lock_timeout)))
+    moved = chosen.use(lambda store: move(store, source, target, chosen.actor()))
     emit(moved_page(source, moved))
     return DONE
 
@@ -110,19 +88,11 @@ def mv(
     multiple=True,
     help="Stop reporting this untracked object; may be repeated. `all`: all that are older than the state.",
 )
-@options.state
+@chosen_state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def forget(
-    address: Address | None,
-    unclaimed: Sequence[str],
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
-    lock_timeout: float,
-    reason: str,
-) -> int:
+def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenState) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.records import claim
@@ -131,8 +101,7 @@ def forget(
 
     if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
-    chosen = ChosenState(env, state_url, sandbox, reason)
-    actor = chosen.actor(lock_timeout)
+    actor = chosen.actor()
     for each in unclaimed:
         if not chosen.use(partial(claim, id=each, actor=actor)):
             listed = advice.command("state", "list")
@@ -154,22 +123,19 @@ def forget(
 @command.command("set-platform")
 @click.argument("url")
 @output()
-@options.state
+@chosen_state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def set_platform(
-    url: str, env: str, state_url: str | None, sandbox: bool, lock_timeout: float, reason: str
-) -> int:
+def set_platform(url: str, chosen: ChosenState) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
     from reconciler.pipeline.identity import set_platform as record_platform
     from reconciler.pipeline.settings import check_address
 
-    if sandbox:
+    if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
     check_address(url)
-    chosen = ChosenState(env, state_url, sandbox, reason)
-    before = chosen.use(lambda store: record_platform(store, url, chosen.actor(lock_timeout)))
+    before = chosen.use(lambda store: record_platform(store, url, chosen.actor()))
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{chosen.place}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))

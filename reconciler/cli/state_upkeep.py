@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.asking import confirmed
-from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
@@ -39,15 +39,14 @@ if TYPE_CHECKING:
 )
 @click.option("--new", is_flag=True, hidden=True)
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: bool) -> int:
+def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
     from reconciler.pipeline.identity import NEW_IGNORED, create_state
 
     if new:
         click.echo(f"warning: {NEW_IGNORED}", err=True)
-    chosen = ChosenState(env, state_url, sandbox)
     environment, taken = chosen.config.env, False
     if take_over:
         if not environment:
@@ -70,9 +69,9 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
         text = f"{place}: {now} the state of environment {environment}\n"
     else:
         text = f"{place}: {'created' if created else 'exists already'}\n"
-    if not sandbox and chosen.config.settings.state.lineage is None:
+    if not chosen.sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
-    older = _older_objects(chosen, state_url) if created and not sandbox else []
+    older = _older_objects(chosen) if created and not chosen.sandbox else []
     text += "".join(
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
@@ -81,20 +80,16 @@ def init(take_over: bool, new: bool, env: str, state_url: str | None, sandbox: b
     return DONE
 
 
-def _older_objects(chosen: ChosenState, state_url: str | None) -> "Sequence[Diagnostic]":
+def _older_objects(chosen: ChosenState) -> "Sequence[Diagnostic]":
     """What the platform shows that is older than the state; nothing where nobody can look."""
-    from reconciler.cli.sources import texts_here
-    from reconciler.pipeline.desired import load_desired
     from reconciler.pipeline.older import older_objects
-    from reconciler.pipeline.open import Options, open_project
 
     async def look() -> "Sequence[Diagnostic]":
-        options = Options(state_url=state_url, read_only=True)
-        async with open_project(chosen.config, options, chosen.reporter, (), desired.policies) as project:
+        async with chosen.project((), desired.policies) as project:
             return await older_objects(project, desired.by_address)
 
     try:
-        desired = load_desired((), chosen.config, texts_here(), chosen.reporter)
+        desired = chosen.load_desired()
         return run(look)
     except ReconcilerError:
         return []
@@ -103,12 +98,11 @@ def _older_objects(chosen: ChosenState, state_url: str | None) -> "Sequence[Diag
 @click.command("unlock")
 @click.argument("scope")
 @click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
-@options.state
+@chosen_state
 @options.reason
 @reports_failures
-def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bool, reason: str) -> int:
+def unlock(scope: str, force: bool, chosen: ChosenState) -> int:
     """Unlock a scope (an app, or org/SLUG) after its owner hangs. A dead owner holds no lock."""
-    chosen = ChosenState(env, state_url, sandbox, reason)
     by = str(chosen.by)
     freed = chosen.use(lambda store: maintenance_of(store).unlock(scope, force=force, by=by))
     click.echo(f"{scope}: {freed}")
@@ -118,10 +112,10 @@ def unlock(scope: str, force: bool, env: str, state_url: str | None, sandbox: bo
 @click.command("migrate")
 @click.argument("url", required=False)
 @output()
-@options.state
+@chosen_state
 @options.lock_timeout
 @reports_failures
-def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def migrate(url: str | None, chosen: ChosenState) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
@@ -136,10 +130,9 @@ def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, loc
     from reconciler.state.chain import state_head
 
     if url is None:
-        return _migrate_here(ChosenState(env, state_url, sandbox))
-    if sandbox:
+        return _migrate_here(chosen)
+    if chosen.sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
-    chosen = ChosenState(env, state_url, sandbox)
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
 
     async def main() -> tuple[Migrated, str]:
@@ -153,7 +146,7 @@ def migrate(url: str | None, env: str, state_url: str | None, sandbox: bool, loc
                 side(source, shown_url(old)),
                 side(target, shown_url(new)),
                 holder(),
-                timeout_s=lock_timeout,
+                timeout_s=chosen.lock_timeout,
                 reporter=reporter,
             )
             state = await target.load()
@@ -186,18 +179,11 @@ def _migrate_here(chosen: ChosenState) -> int:
     help="You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
 )
 @output()
-@options.state
+@chosen_state
 @options.lock_timeout
 @options.reason
 @reports_failures
-def rekey(
-    without_me: TextIO | None,
-    env: str,
-    state_url: str | None,
-    sandbox: bool,
-    lock_timeout: float,
-    reason: str,
-) -> int:
+def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
     """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
 
     Your own identity must open it afterwards, too.
@@ -209,10 +195,9 @@ def rekey(
     from reconciler.pipeline.rekey import rekey as rekey_state
     from reconciler.pipeline.store import store_of
 
-    if sandbox:
+    if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
-    chosen = ChosenState(env, state_url, sandbox, reason)
-    actor = chosen.actor(lock_timeout, run="")
+    actor = chosen.actor(run="")
 
     async def main() -> Rekeyed:
         require_own_place(chosen.config, chosen.url)
@@ -238,16 +223,14 @@ def rekey(
 
 @click.command("doctor")
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
+def doctor(chosen: ChosenState) -> int:
     """Read and verify all of the state, and try out whether its store keeps its word.
 
     A shared store gets 4 writers that make 20 changes each, in a place of their own.
     """
     from reconciler.state import prove
-
-    chosen = ChosenState(env, state_url, sandbox)
 
     async def work(store: Spooling) -> tuple[State, bool]:
         proven, state = await prove(store), await store.load()
@@ -263,18 +246,17 @@ def doctor(env: str, state_url: str | None, sandbox: bool) -> int:
 @click.command("ingest")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @output()
-@options.state
+@chosen_state
 @options.lock_timeout
 @reports_failures
-def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_timeout: float) -> int:
+def ingest(file: Path, chosen: ChosenState) -> int:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
     from reconciler.core.errors import ReconcilerError
     from reconciler.pipeline.attribution import holder
 
     async def work(store: Spooling) -> int:
-        return await store.ingest(lines, holder(), timeout_s=lock_timeout)
+        return await store.ingest(lines, holder(), timeout_s=chosen.lock_timeout)
 
-    chosen = ChosenState(env, state_url, sandbox)
     try:
         lines = file.read_bytes()
         number = chosen.use(work)
@@ -290,14 +272,13 @@ def ingest(file: Path, env: str, state_url: str | None, sandbox: bool, lock_time
 @click.command("backup")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @output()
-@options.state
+@chosen_state
 @reports_failures
-def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) -> int:
+def backup(file: Path | None, chosen: ChosenState) -> int:
     """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
     from reconciler.core.clock import SystemClock
     from reconciler.state import copies
 
-    chosen = ChosenState(env, state_url, sandbox)
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
@@ -307,12 +288,10 @@ def backup(file: Path | None, env: str, state_url: str | None, sandbox: bool) ->
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @options.auto_approve
 @output()
-@options.state
+@chosen_state
 @options.reason
 @reports_failures
-def restore(
-    file: Path | None, auto_approve: bool, env: str, state_url: str | None, sandbox: bool, reason: str
-) -> int:
+def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
     """Replace a damaged state by a backup (the newest good one), and salvage what can be read.
 
     A shared state comes back to a place that holds none.
@@ -321,7 +300,6 @@ def restore(
     from reconciler.core.state_url import is_shared
     from reconciler.state import copies
 
-    chosen = ChosenState(env, state_url, sandbox, reason)
     if file is None:
         chosen.use(copies.require_backup, existing=False, pinned=False)
     if not auto_approve:

@@ -119,28 +119,6 @@ def _holds_secret(value: Any) -> bool:
     return isinstance(value, SecretRef)
 
 
-_OLDER = ({"path", "shape", "service"}, {"method", "path", "body", "service"})  # a Read, a Call
-
-
-def with_sensitivity(data: Any) -> Any:
-    """A copy of the JSON of calls and reads, with `sensitive` where an earlier version stored none.
-
-    Those versions told a request about secrets by its path.
-    """
-    if isinstance(data, list | tuple):
-        return [with_sensitivity(item) for item in data]
-    if not isinstance(data, Mapping):
-        return data
-    copy = {
-        name: item if name in ("body", "applied") else with_sensitivity(item) for name, item in data.items()
-    }
-    if copy.keys() in _OLDER:
-        path = copy["path"]
-        text = "".join(map(str, path["parts"])) if isinstance(path, Mapping) else str(path)
-        copy["sensitive"] = text.partition("?")[0].split("/")[4:5] == ["secrets"]
-    return copy
-
-
 class Condition(Saved, frozen=True):
     """True of an object whose `field` is one of `any_of`, or at least `at_least`; `fails` end the wait."""
 
@@ -384,6 +362,15 @@ class Move(Saved, frozen=True):
     serial: int
 
 
+class Loosened(Saved, frozen=True):
+    """An objective that asks for less than at the last apply, for which no call is sent. None: it is gone."""
+
+    address: Address
+    objective: str
+    before: int
+    after: int | None
+
+
 class ManifestSet(Saved, frozen=True):
     """Which manifests were loaded, and a digest of their content.
 
@@ -408,6 +395,7 @@ class Plan(Saved, frozen=True):
     `moves`: carried out before anything else; all other parts speak of the new addresses.
     `context`: what it is about, and when it was made. `manifests`: what it was made from.
     `unread`: the secrets whose source could not be read where it was made.
+    `loosened`: objectives that it weakens, as far as a rule asks people about that.
     """
 
     id: str
@@ -425,6 +413,7 @@ class Plan(Saved, frozen=True):
     moves: tuple[Move, ...] = ()
     manifests: ManifestSet = field(default_factory=ManifestSet)
     unread: tuple[Address, ...] = ()
+    loosened: tuple[Loosened, ...] = ()
 
     @property
     def deletes(self) -> tuple[Address, ...]:

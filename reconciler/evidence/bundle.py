@@ -41,8 +41,6 @@ def bundle(
             help=f"who may read the state sees the run with `{command('history', 'show', run)}`",
         )
     own = [index for index, row in enumerate(contents.rows) if row.columns[0] == run]
-    if own[0] < contents.trunk.seq:
-        raise NotBundled("its journal is of a version whose rows were chained across all apps")
     found = cut(contents, run, _count(contents, own, head))
     parts = dict(found.parts)
     started = _started(contents, own[0])

@@ -27,11 +27,7 @@ class Slice(Struct, frozen=True):
 
 def heads_at(contents: Contents, count: int) -> dict[str, str]:
     """The hash of each scope's newest row among the first `count`, as `State.heads` would have had it."""
-    trunk = contents.trunk
-    found = {WHOLE_STATE: trunk.hash} if trunk.seq else {}
-    for row in contents.rows[trunk.seq : count]:
-        found[row.scope] = row.hash
-    return found
+    return {row.scope: row.hash for row in contents.rows[:count]}
 
 
 def head_text(lineage: str, heads: Mapping[str, str]) -> bytes:
@@ -44,8 +40,8 @@ def cut(contents: Contents, run: str, count: int) -> Slice:
     parts: dict[str, bytes] = {}
     scopes: dict[str, int] = {}
     before: dict[str, str] = {}
-    for row in contents.rows[contents.trunk.seq : count]:
-        previous = before.get(row.scope, contents.trunk.hash)
+    for row in contents.rows[:count]:
+        previous = before.get(row.scope, contents.lineage)
         before[row.scope] = row.hash
         if row.columns[0] == run or row.scope in scopes:
             number = scopes.setdefault(row.scope, len(scopes) + 1)

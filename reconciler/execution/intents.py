@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from reconciler.core.model import DELETION_SENT, Address, Lifecycle, StateRecord
 from reconciler.core.saved import Saved
-from reconciler.core.steps import PLATFORM, Read, with_sensitivity
+from reconciler.core.steps import PLATFORM, Read
 from reconciler.kinds import find_kinds
 
 
@@ -104,7 +104,7 @@ class Intent(Saved, frozen=True):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
         find_kinds()  # their models have the shapes that reads name
-        return _adapter().validate_python({**data, "find": with_sensitivity(data.get("find"))})
+        return _adapter().validate_python(data)
 
 
 def _read_json(read: Read | None) -> dict[str, Any] | None:

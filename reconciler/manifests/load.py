@@ -78,7 +78,6 @@ def load(
         else:
             layers = []
         (reporter or Reporter()).loading(len(files) + len(layers))
-        loader.known.recall([data for _, data in files])
         if overlay is None:
             for name, data in files:
                 loader.read(name, data)
@@ -86,11 +85,6 @@ def load(
             below = tuple(name_of(path, root) for path in paths)
             _read_layers(loader, files, layers, lambda file: whole or _is_below(file, below))
         resources, policies = loader.finish(check_overlays=whole)
-        fine = loader.fine_files(name for name, _ in files)
-        others = {data for name, data in files if name not in fine}
-        loader.known.keep(
-            [data for name, data in files if name in fine and data not in others], loader.secret_kinds
-        )
     names = tuple(name for name, _ in (*files, *layers))
     order = {name: rank for rank, name in enumerate(names)}
     diagnostics = sorted(
@@ -128,9 +122,6 @@ def _read_layers(
     documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
     documents += (each for each in overlays.manifests if belongs(each[1]))
     patched = [(overlays.apply(document, file), file) for document, file in documents]
-    loader.doubtful.update(
-        file for (before, file), (after, _) in zip(documents, patched, strict=True) if after is not before
-    )
     loader.relocation = with_former(
         overlays.relocation(), (document.value for document, _ in patched if document is not None)
     )

@@ -167,7 +167,8 @@ async def _plan_and_run(
     else:
         tell(plan)
         forgets = any(change.action is Action.FORGET for change in plan.changes)
-        if not recorded_bindings(plan, desired.by_address) and not plan.moves and not forgets:
+        writes = plan.moves or forgets or judged.counting  # an approval is used up
+        if not recorded_bindings(plan, desired.by_address) and not writes:
             await remember_ended(project, desired, terms, state, ())
             return Applied(plan, owed=plan.owed, budget=project.budget)
     try:

@@ -25,7 +25,6 @@ from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, Reader, load
 from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
-from reconciler.manifests.stored import stored
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.declared import Desired, Trusted
 from reconciler.pipeline.own_credentials import own_credentials
@@ -171,87 +170,54 @@ def read_manifests(
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
     working tree, if somebody asks it afterwards. `known`: what files held that the run has read before.
     """
-    known = known if known is not None else known_to(config)
-    found = _read_manifests(
-        paths,
-        config,
-        texts,
-        ref=ref,
-        changed_since=changed_since,
-        reporter=reporter,
-        keep=keep,
-        tree=tree,
-        known=known,
-    )
-    if config.trusted is None:
-        known.save()
-        return found
-    from reconciler.pipeline.untrusted import compare_with_trusted, refuse_own_state
-
-    refuse_own_state(config)
-    before = _before(given_paths((), config), config, config.trusted, known, whole=True)
-    known.save()
-    trusted, remarks = compare_with_trusted(config, before, found.loaded, found.declared.at)
-    loaded = replace(found.loaded, diagnostics=(*found.loaded.diagnostics, *remarks))
-    return replace(found, loaded=loaded, trusted=trusted)
-
-
-def _read_manifests(
-    paths: Sequence[str],
-    config: ProjectSettings,
-    texts: SourceTexts,
-    *,
-    ref: str | None,
-    changed_since: str | None,
-    reporter: Reporter | None,
-    keep: bool,
-    tree: WorkingTree | None,
-    known: Known,
-) -> Manifests:
+    known = known if known is not None else Known()
     given = given_paths(paths, config)
+    at, base = _revisions(config, ref, changed_since)
     read = tree.read_files if tree is not None else None
-    if ref is None and changed_since is None:
-        loaded = _load(
-            given, config, None, known, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
-        )
-        loaded = _checked(loaded, config, paths)
-        return Manifests(loaded, _selector(given, config, None, whole=not paths), _Elsewhere(config, None))
-    from reconciler.manifests.revisions.git import find_repository
-    from reconciler.manifests.revisions.revision import fork_point, revision
-
-    git = find_repository(config.root, config.variables)
-    at = revision(git, ref, confined=config.trusted is not None) if ref is not None else None
-    base = (
-        fork_point(git, changed_since, at.commit if at is not None else "HEAD")
-        if changed_since is not None
-        else None
-    )
-    if at is not None and config.env:
-        names = _environments_at(at, config)
-        refuse_unknown_environment(config.env, names, config.settings.overlays, f" at {ref}")
     loaded = _load(
         given, config, at, known, texts.stdin, whole=not paths, reporter=reporter, keep=keep, read=read
     )
     loaded = _checked(loaded, config, None if at is not None else paths)
     if at is not None:
         texts.use(at.texts)
+    differ = trusted = None
+    if base is not None:
+        from reconciler.manifests.revisions.changed import changed
+        from reconciler.manifests.revisions.sources import SourceFiles
+        from reconciler.pipeline.base_revision import settings_before, unseen_before
+
+        then, problems = settings_before(config, base)
+        before = _before(given_paths(paths, then), then, base, known, whole=not paths)
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
+        differ = changed(before, loaded, SourceFiles(base.git, config.root, base, at).differ)
+    if config.trusted is not None:
+        from reconciler.pipeline.untrusted import compare_with_trusted, refuse_own_state
+
+        refuse_own_state(config)
+        before = _before(given_paths((), config), config, config.trusted, known, whole=True)
+        trusted, remarks = compare_with_trusted(config, before, loaded, at)
+        loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *remarks))
     selected = _selector(given, config, at, whole=not paths)
-    if base is None:
-        return Manifests(loaded, selected, _Elsewhere(config, at), at=at)
-    from reconciler.manifests.revisions.changed import changed
-    from reconciler.manifests.revisions.sources import SourceFiles
-    from reconciler.pipeline.base_revision import settings_before, unseen_before
-
-    then, problems = settings_before(config, base)
-    before = _before(given_paths(paths, then), then, base, known, whole=not paths)
-    loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *problems, *unseen_before(before, base)))
-    files = SourceFiles(git, config.root, base, at)
-    return Manifests(loaded, selected, _Elsewhere(config, at), changed(before, loaded, files.differ), at)
+    return Manifests(loaded, selected, _Elsewhere(config, at), differ, at, trusted)
 
 
-def known_to(config: ProjectSettings) -> Known:
-    """What earlier runs of this user have kept of the project's files."""
-    return Known(stored(config.caches, config.root))
+def _revisions(
+    config: ProjectSettings, ref: str | None, changed_since: str | None
+) -> "tuple[Revision | None, Revision | None]":
+    """The revision `ref`, and where it, or the working tree, left `changed_since`; None for what is None."""
+    if ref is None and changed_since is None:
+        return None, None
+    from reconciler.manifests.revisions.git import find_repository
+    from reconciler.manifests.revisions.revision import fork_point, revision
+
+    git = find_repository(config.root, config.variables)
+    at = revision(git, ref, confined=config.trusted is not None) if ref is not None else None
+    head = at.commit if at is not None else "HEAD"
+    base = fork_point(git, changed_since, head) if changed_since is not None else None
+    if at is not None and config.env:
+        names = _environments_at(at, config)
+        refuse_unknown_environment(config.env, names, config.settings.overlays, f" at {ref}")
+    return at, base
 
 
 def environments_at(config: ProjectSettings, ref: str | None) -> list[str]:
@@ -416,9 +382,7 @@ class _Elsewhere:
         """By a file, or by all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
-            loaded = _load(
-                given_paths(paths, self._found), self._found, self.at, known_to(self._found), whole=not source
-            )
+            loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)
             addresses = frozenset(each.address for each in loaded.resources)
             valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {

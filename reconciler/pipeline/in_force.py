@@ -15,7 +15,7 @@ from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
 from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
-from reconciler.core.steps import Plan, Result
+from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.pipeline.authority import APPROVALS, Authority, Said
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.project import Project
@@ -27,14 +27,10 @@ _AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
 
 
 class InForce(Struct, frozen=True):
-    """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run.
-
-    `weaker`: the addresses whose newest snapshot may be older than at the last apply.
-    """
+    """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run."""
 
     said: Said
     loosened: Sequence[Rule]
-    weaker: Collection[Address]
 
     def told(self) -> Iterator[Diagnostic]:
         for rule in self.loosened:
@@ -74,11 +70,7 @@ class Terms(Struct, frozen=True):
         said = Said.of(Said(loosened, before.signers), now)
         if self.authority.outside is not None:
             said = Said(said.rules, (self.authority.outside,))
-        ages = {Address.parse(each): age for each, age in remembered.get("ages", {}).items()}
-        ages |= {each.target: ages[each.source] for each in self.plan.moves if each.source in ages}
-        declared = {each: self.resources[each].objectives for each in ages if each in self.resources}
-        weaker = [each for each, found in declared.items() if found.get(_AGE, ages[each] + 1) > ages[each]]
-        return InForce(said, loosened, weaker)
+        return InForce(said, loosened)
 
     def begun(self, before: Content) -> Content:
         """What the state remembers while this runs: all of `before`, and what is stricter now."""
@@ -109,6 +101,19 @@ class Terms(Struct, frozen=True):
             return {}
         known = {str(each): found.objectives.get(_AGE) for each, found in self.resources.items()}
         return {each: age for each, age in known.items() if age is not None}
+
+
+def loosened_ages(
+    state: State, resources: Mapping[Address, Resource], moves: Sequence[Move]
+) -> Iterator[Loosened]:
+    """The `resources` whose newest snapshot may be older than at the last apply."""
+    ages = {Address.parse(each): age for each, age in recall(state, APPROVALS).get("ages", {}).items()}
+    ages |= {each.target: ages[each.source] for each in moves if each.source in ages}
+    for address, before in ages.items():
+        if address in resources:
+            after = resources[address].objectives.get(_AGE)
+            if after is None or after > before:
+                yield Loosened(address, _AGE, before, after)
 
 
 async def remember_begun(project: Project, terms: Terms, state: State, held: Lease) -> None:

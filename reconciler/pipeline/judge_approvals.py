@@ -106,7 +106,7 @@ def _asked(
 ) -> tuple[InForce, Sequence[Needed]]:
     found = Terms(project.authority, resources, state.records, plan).in_force(state)
     sizes = _Sizes(plan, state, resources)
-    return found, needed(found.said.rules, plan, project.environment or BASE, sizes, found.weaker)
+    return found, needed(found.said.rules, plan, project.environment or BASE, sizes)
 
 
 class _Sizes:

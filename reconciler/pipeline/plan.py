@@ -23,6 +23,7 @@ from reconciler.pipeline.create_approvals import creates_to_approve, with_reason
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.elsewhere import look_elsewhere
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
+from reconciler.pipeline.in_force import loosened_ages
 from reconciler.pipeline.older import Older
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
@@ -111,6 +112,7 @@ async def make_plan(
     found = (*desired.diagnostics, *followed.diagnostics, *problems)
     plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
+    plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}
     asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}

@@ -138,12 +138,14 @@ def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
         decisions = sum(cell.end == "decision" for cell in rehearsal.cells)
         rehearsed = f"{statement.rehearsal}, {decisions} of its ends need a decision"
     calls = [f"{step.call.method} {step.call.path}" for step in plan.steps if step.mutates]
+    loosened = [f"{each.address}: {each.objective} {each.before} -> {each.after}" for each in plan.loosened]
     lines = [
         f"You approve this as {statement.principal}, with the key {key.fingerprint}, "
         f"until {statement.expires:%Y-%m-%d %H:%M} UTC:",
         f"  environment  {statement.environment}",
         f"  plan         {statement.plan}",
         f"  destroys     {', '.join(destroys) or 'nothing'}",
+        *(f"  loosens      {each}" for each in loosened),
         f"  rehearsed    {rehearsed}",
         f"  sends        {counted(len(calls), 'call')}",
         *(f"    {call}" for call in calls),

@@ -9,7 +9,8 @@ from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
 from reconciler.kinds.origins import missing_origins
-from reconciler.pipeline.desired import Manifests, known_to, read_manifests
+from reconciler.manifests.known import Known
+from reconciler.pipeline.desired import Manifests, read_manifests
 from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.pipeline.source_texts import SourceTexts
@@ -41,7 +42,7 @@ def validate(
     differ: set[Address] = set()
     dependants: set[Address] = set()
     told: dict[Diagnostic, list[str]] = {}
-    known = known_to(configs[0])
+    known = Known()
     for config in configs:
         manifests = read_manifests(paths, config, texts, ref=ref, changed_since=changed_since, known=known)
         addresses.update(resource.address for resource in manifests.loaded.resources)

@@ -6,13 +6,13 @@ texts, times, ids of plans and steps, and the commit (a squash merge makes anoth
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from reconciler.core.context import Context
 from reconciler.core.model import Action, Address
-from reconciler.core.steps import ManifestSet, Plan, Step
+from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Step
 from reconciler.planning.as_json import plan_json
 
 Content = dict[str, Any]
@@ -54,8 +54,8 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     found: dict[Address, Content] = {}
 
     def of(address: Address) -> Content:
-        nothing: Content = {"action": [], "id": None, "moved": "", "fields": [], "calls": []}
-        return found.setdefault(address, nothing)
+        nothing: Content = {"action": [], "id": None, "moved": "", "loosens": {}}
+        return found.setdefault(address, nothing | {"fields": [], "calls": [], "asks": []})
 
     for change, written in zip(plan.changes, document["changes"], strict=True):
         actions = [each for each in change.actions if each not in without.get(change.address, ())]
@@ -65,13 +65,29 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     for move in plan.moves:
         of(move.source)["moved"] = f"{move.id} becomes {move.target}"
         of(move.target)["moved"] = f"{move.id} was {move.source}"
+    for each in plan.loosened:
+        of(each.address)["loosens"][each.objective] = [each.before, each.after]
     for step, written in zip(plan.steps, document["steps"], strict=True):
         if step.mutates and not _is_left_out(step, without):
             call = step.call
             service = plan.providers.get(call.service, call.service)
             sent = [service, call.method, str(call.path), written["call"]["body"]]
             of(step.address)["calls"].append(sent)
+    for address, service in sorted({*_asked(plan, document)}, key=str):
+        if address in found and service != PLATFORM:
+            found[address]["asks"].append(plan.providers.get(service, service))
     return found
+
+
+def _asked(plan: Plan, document: Mapping[str, Any]) -> Iterator[tuple[Address, str]]:
+    """The services whose answers decide what is sent for an address, or whether it is done."""
+    yield from ((each.address, each.read.service) for each in plan.expectations if each.read is not None)
+    yield from ((each.address, each.wait.read.service) for each in plan.steps if each.wait is not None)
+    for source, read in plan.inputs:
+        if read.service != PLATFORM:
+            steps = zip(plan.steps, document["steps"], strict=True)
+            uses = (step for step, written in steps if f'"{source}"' in json.dumps(written["call"]))
+            yield from ((step.address, read.service) for step in uses)
 
 
 def _is_left_out(step: Step, without: LeftOut) -> bool:

@@ -40,13 +40,16 @@ def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
     told = list(_compared(reviewed, now, then, new, resources))
-    if not any(each.code == PLAN_MOVED for each in told):
-        told += _moved_providers(reviewed, now)
     for address in (each for each in new if each in unnamed):
         if address in needs:
             told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
         else:
-            told.append(_not_in_plan(address, new[address]))
+            told.append(_not_in_plan(address, _said(new[address])))
+    told += (
+        _not_in_plan(change.address, f"{change.action}: {change.reason}")
+        for change in now.changes
+        if change.action is Action.REFUSED and change.address not in named
+    )
     kept = {*named, *needs, *(binding.address for binding in reviewed.bindings)} - unnamed
     there = {*unnamed, *(change.address for change in now.changes), *of_step.values()}
     there |= {binding.address for binding in now.bindings}
@@ -67,8 +70,14 @@ def _compared(
     resources: Mapping[Address, Resource],
 ) -> Iterator[Diagnostic]:
     """What is to say of each address that `reviewed` names."""
-    held = {
+    held: dict[Address, str] = {
         each.address: each.action for each in now.changes if each.action in (Action.RETAIN, Action.REFUSED)
+    }
+    held |= {
+        address: "no such move"
+        for move in reviewed.moves
+        if move.source in resources or move.target not in resources
+        for address in (move.source, move.target)
     }
     timely = _met_by_age(now, resources)
     before, after = contents(reviewed, timely), contents(now, timely)
@@ -93,19 +102,13 @@ def _compared(
             yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {now_said}")
 
 
-def _moved_providers(reviewed: Plan, now: Plan) -> Iterator[Diagnostic]:
-    """Templates are filled from what a provider answers, too, and no content says where it is asked."""
-    for name, then in reviewed.providers.items():
-        here = now.providers.get(name, then)
-        if here != then:
-            yield moved(f"ExtensionProvider/{name} is at {here}, but the file was made for {then}")
-
-
 def _is_done(planned: Content, resource: Resource | None) -> bool:
     """Whether `planned` is what the manifests say, so that it was done where nothing is left to do."""
     leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
-    if not planned["action"] or resource is None or leaves:
-        return not planned["action"] or (resource is None and leaves)
+    if resource is None or leaves:
+        return resource is None and (leaves or bool(planned["moved"]))
+    if any(resource.objectives.get(name) != after for name, (_, after) in planned["loosens"].items()):
+        return False
     wanted = {path: after for path, _, after in planned["fields"]}
     said = {name: getattr(resource.spec, name) for name in wanted if hasattr(resource.spec, name)}
     # A range and the like hold several values: that nothing is left to do has to be enough.
@@ -130,10 +133,10 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
     return rest == {**was, "fields": [each for each in was["fields"] if each[0] != "value"]}
 
 
-def _not_in_plan(address: Address, content: Content) -> Diagnostic:
+def _not_in_plan(address: Address, planned: str) -> Diagnostic:
     told = warning(
         NOT_IN_PLAN,
-        f"`{address}` is not in the file and was left as it is: {_said(content)}",
+        f"`{address}` is not in the file and was left as it is: {planned}",
         help=f"make a plan of it and review it: `{_ANEW}`",
         advice=(_ANEW,),
     )
@@ -152,10 +155,12 @@ def _said(content: Content | None) -> str:
     if content is None:
         return "nothing"
     parts = [" ".join([*content["action"], content["id"] or ""]).strip(), content["moved"]]
-    parts += [f"{path} {_json(before)} -> {_json(after)}" for path, before, after in content["fields"]]
+    loosened = [(name, *sides) for name, sides in content["loosens"].items()]
+    parts += [f"{path} {_json(old)} -> {_json(new)}" for path, old, new in (*content["fields"], *loosened)]
     for service, method, path, body in content["calls"]:
         at = "" if service == PLATFORM else f" of {service}"
         parts.append(f"{method} {path}{at} {_json(body) if body is not None else ''}".rstrip())
+    parts += [f"asks {service}" for service in content["asks"]]
     text = ", ".join(filter(None, parts))
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"
 
@@ -202,4 +207,5 @@ def without(plan: Plan, left: Collection[Address]) -> Plan:
         bindings=tuple(each for each in plan.bindings if each.address not in left),
         inputs=tuple(each for each in plan.inputs if Address.parse(each[0]) not in left),
         moves=tuple(each for each in plan.moves if each.source not in left and each.target not in left),
+        loosened=tuple(each for each in plan.loosened if each.address not in left),
     )

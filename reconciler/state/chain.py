@@ -1,8 +1,7 @@
 """How rows of a journal are chained: each is hashed together with the hash before it.
 
 Every backend hashes alike, so that a state keeps its history and its heads when it moves to another one. The
-first row of a chain continues from the state's lineage, so that no journal passes for another's, or from the
-last row of the one chain that programs before version 4 of the SQLite state wrote for all scopes (the trunk).
+first row of a chain continues from the state's lineage, so that no journal passes for another's.
 """
 
 import hashlib
@@ -37,31 +36,23 @@ class Broken(Exception):
 
 
 class Chains:
-    """The chains of one state, followed row by row from the oldest on.
+    """The chains of one state, followed row by row from the oldest on."""
 
-    The first `trunk_seq` rows are those of the trunk, from which all chains go on: with none, from `lineage`.
-    """
-
-    def __init__(self, lineage: str, trunk_seq: int = 0) -> None:
-        self._trunk_seq = trunk_seq
-        self.trunk = (0, lineage)
+    def __init__(self, lineage: str) -> None:
+        self._lineage = lineage
         self.ends: dict[str, tuple[int, str]] = {}
         self.rows = 0
 
     def follow(self, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
         """Take in the next row. Raises Broken when it does not follow from those before."""
-        in_trunk = self.rows < self._trunk_seq
-        before, previous = self.trunk if in_trunk else self.end(scope)
+        before, previous = self.end(scope)
         if seq != before + 1:
             raise Broken("does not follow the one before it")
         if row_hash(previous, seq, columns, data, scope) != hash:
             raise Broken("is not what was written")
         self.rows += 1
-        if in_trunk:
-            self.trunk = seq, hash
-        else:
-            self.ends[scope] = seq, hash
+        self.ends[scope] = seq, hash
 
     def end(self, scope: str) -> tuple[int, str]:
         """The place and the hash of the newest row of `scope`."""
-        return self.ends.get(scope, self.trunk)
+        return self.ends.get(scope, (0, self._lineage))

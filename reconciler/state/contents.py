@@ -4,7 +4,7 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from reconciler.core.model import Address
 from reconciler.state.chain import Broken, Chains, row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
 from reconciler.state.rules import Folding, View
-from reconciler.state.store import WHOLE_STATE, JournalEntry
+from reconciler.state.store import JournalEntry
 
 
 class Row(Struct, frozen=True):
@@ -47,30 +47,26 @@ class Body(Struct, frozen=True):
 class Contents:
     """`rows`: no row comes before its cause, also where that is a row of another scope (`rules.effect`).
 
-    `heads`: of every scope that has a row, a record or ever had a lease. `trunk`: from where each scope goes
-    on that has none: (0, lineage) with serial 0, but for states that began before version 4 of SQLite's.
-    The first `trunk.seq` rows are the trunk's. `environment`: "" for that of no environment. `moved_to`:
-    where the state is now, of which this is what stayed behind (with `errors.COPY` before it: a copy that
-    has not been the state yet); "" for the state itself.
+    `heads`: of every scope that has a row, a record or ever had a lease. `environment`: "" for that of no
+    environment. `moved_to`: where the state is now, of which this is what stayed behind (with `errors.COPY`
+    before it: a copy that has not been the state yet); "" for the state itself.
     """
 
     lineage: str
     key: bytes = dataclasses.field(repr=False)
     environment: str
-    trunk: Head
     rows: tuple[Row, ...] = ()
     records: Mapping[Address, Body] = dataclasses.field(default_factory=dict)
     heads: Mapping[str, Head] = dataclasses.field(default_factory=dict)
     moved_to: str = ""
 
     def head(self, scope: str) -> Head:
-        return self.heads.get(scope, self.trunk)
+        return self.heads.get(scope, Head(0, self.lineage, 0))
 
     @property
     def hashes(self) -> dict[str, str]:
-        """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
-        trunk = {WHOLE_STATE: self.trunk.hash} if self.trunk.seq else {}
-        return trunk | {scope: head.hash for scope, head in self.heads.items() if head.seq > self.trunk.seq}
+        """As `State.heads`."""
+        return {scope: head.hash for scope, head in self.heads.items() if head.seq}
 
 
 @runtime_checkable
@@ -125,7 +121,7 @@ def verify(contents: Contents) -> View[int]:
     Raises StoreError when a row, a record or a head is not what was written.
     """
     folding: Folding[int] = Folding()
-    trunk, chains = contents.trunk, Chains(contents.lineage, contents.trunk.seq)
+    chains = Chains(contents.lineage)
     for index, row in enumerate(contents.rows):
         *columns, data = row.columns
         try:
@@ -133,8 +129,6 @@ def verify(contents: Contents) -> View[int]:
             folding.take(row.columns, index)
         except (Broken, ValueError) as broken:
             raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
-    if chains.trunk != (trunk.seq, trunk.hash):
-        raise _not_whole("the journal's oldest rows are missing")
     for scope in {*chains.ends, *contents.heads}:
         head = contents.head(scope)
         if chains.end(scope) != (head.seq, head.hash):
@@ -147,6 +141,17 @@ def verify(contents: Contents) -> View[int]:
         if not 0 < body.serial <= contents.head(record.scope).serial:
             raise _not_whole(f"the record of {address} has a serial that `{record.scope}` never had")
     return folding.view
+
+
+def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> tuple[Row, ...]:
+    """The rows of a journal that holds these entries, each given with its scope."""
+    ends, found = dict[str, Row](), list[Row]()
+    for scope, columns in rows:
+        seq, before = (ends[scope].seq, ends[scope].hash) if scope in ends else (0, lineage)
+        hash = row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope)
+        ends[scope] = Row(scope, seq + 1, columns, hash)
+        found.append(ends[scope])
+    return tuple(found)
 
 
 def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:
@@ -166,9 +171,8 @@ def same(one: Contents, other: Contents) -> bool:
 def _held(contents: Contents) -> tuple[object, ...]:
     """Hashes of the chains' ends stand for all rows."""
     ends = {scope: (head.seq, head.hash, head.serial) for scope, head in contents.heads.items()}
-    begun = (contents.trunk.seq, contents.trunk.hash, contents.trunk.serial)
-    used = {scope: end for scope, end in ends.items() if end != begun}
-    return contents.lineage, contents.key, contents.environment, begun, used, contents.records
+    used = {scope: end for scope, end in ends.items() if end != (0, contents.lineage, 0)}
+    return contents.lineage, contents.key, contents.environment, used, contents.records
 
 
 def is_there(place: object) -> StoreError:

@@ -20,7 +20,6 @@ from reconciler.state.codec import EntryColumns, decode_entry, decode_record, en
 from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same, verify
 from reconciler.state.rules import View
 from reconciler.state.store import (
-    WHOLE_STATE,
     JournalEntry,
     Lease,
     State,
@@ -58,7 +57,6 @@ class MemoryState:
     view: View[JournalEntry] = field(default_factory=View)
     rows: list[Row] = field(default_factory=list)
     ends: dict[str, tuple[int, str]] = field(default_factory=dict)  # of the journal of each scope
-    trunk: Head | None = None
     environment: str = ""
     moved_to: str = ""
     serials: dict[str, int] = field(default_factory=dict)
@@ -66,15 +64,9 @@ class MemoryState:
     version: int = 0
 
     @property
-    def begin(self) -> Head:
-        """From where each scope goes on."""
-        return self.trunk or Head(0, self.lineage, 0)
-
-    @property
     def heads(self) -> dict[str, str]:
-        """As `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
-        trunk = {WHOLE_STATE: self.begin.hash} if self.begin.seq else {}
-        return trunk | {scope: hash for scope, (seq, hash) in self.ends.items() if seq > self.begin.seq}
+        """As `State.heads`."""
+        return {scope: hash for scope, (seq, hash) in self.ends.items() if seq}
 
 
 class MemoryStore:
@@ -175,11 +167,11 @@ class MemoryStore:
         bodies = [(record, encode_record(record).encode()) for record in put]
         await checkpoint()
         self._check(lease)
-        begin, ends, rows = self._state.begin, dict(self._state.ends), list[Row]()
+        ends, rows = dict(self._state.ends), list[Row]()
         view, records, serials = self._state.view, dict(self._state.records), dict(self._state.serials)
         for entry, columns in zip(entries, encoded, strict=True):
             view = rules.after(view, rules.effect(entry), entry)
-            seq, before = ends.get(scope, (begin.seq, begin.hash))
+            seq, before = ends.get(scope, (0, self._state.lineage))
             hash = row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope)
             ends[scope] = seq + 1, hash
             rows.append(Row(scope, seq + 1, columns, hash))
@@ -196,7 +188,7 @@ class MemoryStore:
                 raise StoreError(
                     f"the record of {record.address} has changed since it was read", help="run again"
                 )
-            serials[scope] = serials.get(scope, begin.serial) + 1
+            serials[scope] = serials.get(scope, 0) + 1
             stored.append(decode_record(record.address, serials[scope], body))
             records[record.address] = stored[-1]
         self._state.view, self._state.records, self._state.serials = view, records, serials
@@ -215,17 +207,14 @@ class MemoryStore:
         known = self._state
         if not known.lineage:
             raise no_state(_PLACE)
-        begin = known.begin
         heads = {}
         for scope in {*known.ends, *known.serials, *known.holdings}:
-            seq, hash = known.ends.get(scope, (begin.seq, begin.hash))
+            seq, hash = known.ends.get(scope, (0, known.lineage))
             epoch = known.holdings[scope].epoch if scope in known.holdings else 0
-            heads[scope] = Head(seq, hash, known.serials.get(scope, begin.serial), epoch)
+            heads[scope] = Head(seq, hash, known.serials.get(scope, 0), epoch)
         bodies = {each.address: Body(each.serial, encode_record(each)) for each in known.records.values()}
         rows = tuple(known.rows)
-        return Contents(
-            known.lineage, known.key, known.environment, begin, rows, bodies, heads, known.moved_to
-        )
+        return Contents(known.lineage, known.key, known.environment, rows, bodies, heads, known.moved_to)
 
     async def import_(self, contents: Contents) -> None:
         view = verify(contents)
@@ -235,7 +224,7 @@ class MemoryStore:
             raise is_there(_PLACE)
         entries = [_decoded(row.columns) for row in contents.rows]
         known.lineage, known.key, known.environment = contents.lineage, contents.key, contents.environment
-        known.trunk, known.rows, known.moved_to = contents.trunk, list(contents.rows), contents.moved_to
+        known.rows, known.moved_to = list(contents.rows), contents.moved_to
         known.records = {
             address: decode_record(address, body.serial, body.text.encode())
             for address, body in contents.records.items()

@@ -7,20 +7,23 @@ from typing import Any
 import pytest
 
 from reconciler.approvals.rules import Rule, Signers
+from reconciler.approvals.statement import Approval
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
+from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline.apply import Applied, apply, run_plan
 from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import remember
 from reconciler.pipeline.saved import run_saved
 from tests.approvals.people import ENV, Person
-from tests.approvals.test_applying import approved, codes, run
+from tests.approvals.test_applying import REHEARSAL, approved, codes, run
 from tests.execution.stage import Stage, loaded, of_shop, outcomes, volume
 
 pytestmark = pytest.mark.anyio
@@ -251,6 +254,45 @@ async def test_an_objective_is_compared_with_that_of_the_last_apply(stage: Stage
     with pytest.raises(Refused) as found:
         await apply(ruled, Desired(renamed.resources, policies=renamed.policies), approve=lambda plan: True)
     assert codes(found.value) == ["approval-needed"]
+
+
+async def test_an_approval_of_one_weaker_objective_is_none_of_another(stage: Stage, ana: Person) -> None:
+    ruled = project(stage, AGES, ana)
+
+    async def run_with(age_h: int, made: Plan, approval: Approval) -> list[str]:
+        desired = Desired(loaded(stage, aged(age_h)))
+        try:
+            await run_saved(ruled, desired, made, (), given=Given((approval,), REHEARSAL.digest))
+        except Refused as found:
+            return codes(found)
+        return []
+
+    await applied(ruled, stage, aged(24))
+    nothing, to_48, to_96, gone = [
+        await make_plan(ruled, Desired(loaded(stage, aged(age_h)))) for age_h in (24, 48, 96, 0)
+    ]
+    approvals = {id(plan): await approved(stage, plan, ana) for plan in (nothing, to_48, to_96, gone)}
+    for age_h, made in ((48, to_48), (0, gone)):
+        for other in (nothing, to_96, to_48 if made is gone else gone):
+            dead = await run_with(age_h, made, approvals[id(other)])
+            assert dead == ["approval-needed", "approval-dead"]
+    assert await run_with(48, nothing, approvals[id(to_48)]) == ["approval-dead"]
+    assert await run_with(96, to_48, approvals[id(to_48)]) == ["plan-moved"]
+    assert await refused(ruled, stage, aged(48)) == ["approval-needed"]
+    assert await run_with(48, to_48, approvals[id(to_48)]) == []
+    await applied(ruled, stage, aged(24))  # which an approval that was used does not take back
+    assert await run_with(48, to_48, approvals[id(to_48)]) == ["approval-needed", "approval-dead"]
+
+
+async def test_a_file_that_names_no_weaker_objective_weakens_none(stage: Stage) -> None:
+    ruled = project(stage, AGES)
+    await applied(ruled, stage, aged(24))
+    plan = await make_plan(ruled, Desired(loaded(stage, aged(24))))
+    done = await run_saved(ruled, Desired(loaded(stage, aged(48))), plan, ())
+    (told,) = done.plan.diagnostics
+    assert told.code == "not-in-plan"
+    assert told.message.endswith("left as it is: snapshot_max_age_h 24 -> 48")
+    assert await refused(ruled, stage, aged(48)) == ["approval-needed"]
 
 
 async def test_a_part_of_the_manifests_forgets_no_objective_of_the_others(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.approvals.rules import Rule, needed
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact
-from reconciler.core.steps import Call, Step, StepEffect
+from reconciler.core.steps import Call, Loosened, Step, StepEffect
 from reconciler.pipeline.settings import find_settings
 from tests.reports import plans
 
@@ -61,18 +61,11 @@ def test_a_rule_matches_what_it_says(change: Change, when: dict[str, Any], match
 
 def test_what_may_have_older_snapshots_is_matched_though_nothing_is_sent() -> None:
     asked = [rule(lowers="snapshot_max_age_h"), rule(environment="prod")]
-    (found,) = needed(asked, plans.EMPTY, "prod", lambda address: 10, [DATA])
+    plan = replace(plans.EMPTY, loosened=(Loosened(DATA, "snapshot_max_age_h", 24, None),))
+    (found,) = needed(asked, plan, "prod", lambda address: 10)
     assert (found.rule, found.addresses) == (asked[0], (DATA,))
-    assert (
-        needed(
-            [rule(lowers="snapshot_max_age_h", more_than_gb=10)],
-            plans.EMPTY,
-            "prod",
-            lambda address: 10,
-            [DATA],
-        )
-        == []
-    )
+    large = [rule(lowers="snapshot_max_age_h", more_than_gb=10)]
+    assert needed(large, plan, "prod", lambda address: 10) == []
 
 
 def test_an_object_of_unknown_size_may_be_large() -> None:

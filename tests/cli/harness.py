@@ -271,13 +271,7 @@ class Project:
 
 def environment(base_url: str | None, **more: str) -> dict[str, str]:
     """Only what a verb needs: nothing of the tester's own settings gets in."""
-    names = (
-        "PATH",
-        "LANG",
-        "VIRTUAL_ENV",
-        "XDG_STATE_HOME",
-        "XDG_CACHE_HOME",
-    )  # no HOME: nothing is left there
+    names = ("PATH", "LANG", "VIRTUAL_ENV", "XDG_STATE_HOME")  # no HOME: nothing is left there
     env = {name: os.environ[name] for name in names if name in os.environ}
     env |= {"RECONCILE_TOKEN": TOKEN, "RECONCILE_SETTLE_S": "0.2", "PYTHONPATH": str(_source()), **more}
     if base_url is not None:

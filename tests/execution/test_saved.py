@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import Refused
-from reconciler.core.model import Action
+from reconciler.core.model import Action, Address
 from reconciler.core.steps import Call, Plan, SecretRef, Step
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import Applied
@@ -141,6 +141,15 @@ async def test_what_the_file_does_not_name_is_left_and_listed(stage: Stage) -> N
     assert {each["name"] for each in stage.volumes()} == {"data", "old", "new"}
 
 
+async def test_what_is_refused_now_and_the_file_does_not_name_is_listed_too(stage: Stage) -> None:
+    stage.env = {}
+    plan = await saved(stage, volume())
+    applied = await run(stage, plan, volume() + SECRET)
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}
+    (line,) = [message for code, message in said(applied) if code == "not-in-plan"]
+    assert line.startswith("`Secret/shop/KEY` is not in the file and was left as it is: refused: ")
+
+
 async def test_what_a_named_address_needs_belongs_to_the_file(stage: Stage) -> None:
     forked = volume("copy", "region: ams, size_gb: 10, from: {volume: data}")
     plan = await saved(stage, volume() + forked)
@@ -229,16 +238,34 @@ async def test_a_snapshot_by_age_is_no_difference(stage: Stage, due: str) -> Non
     assert "only an age objective decides about this snapshot" in message
 
 
-async def test_a_moved_record_runs_with_its_plan(stage: Stage) -> None:
-    await stage.apply(volume())
+def of_a_move(stage: Stage, size_gb: int) -> Desired:
     moved_to = (
-        volume("store", "region: ams, size_gb: 20, name: data")
+        volume("store", f"region: ams, size_gb: {size_gb}, name: data")
         + "---\napiVersion: reconciler/v1\nkind: Moved\nmetadata: {name: m}\n"
         "spec: {from: Volume/shop/data, to: Volume/shop/store}\n"
     )
     found = load(["-"], root=stage.root, stdin=moved_to.encode)
     assert found.diagnostics == ()
-    desired = Desired(found.resources, policies=found.policies)
+    return Desired(found.resources, policies=found.policies)
+
+
+async def test_a_move_that_was_taken_back_is_not_done(stage: Stage) -> None:
+    await stage.apply(volume())
+    plan = await make_plan(stage.project(), of_a_move(stage, 10))
+    with pytest.raises(Refused) as refused:
+        await run(stage, plan, volume())
+    problems = refused.value.diagnostics
+    assert [each.code for each in problems] == ["plan-moved"] * 2
+    assert all(each.message.endswith("but this run plans no such move") for each in problems)
+    assert Address.parse("Volume/shop/data") in (await stage.store.load()).records
+    for _ in range(2):  # the second time, it is done
+        await run_saved(stage.project(), of_a_move(stage, 10), plan, ())
+    assert Address.parse("Volume/shop/store") in (await stage.store.load()).records
+
+
+async def test_a_moved_record_runs_with_its_plan(stage: Stage) -> None:
+    await stage.apply(volume())
+    desired = of_a_move(stage, 20)
     plan = await make_plan(stage.project(), desired)
     assert plan.moves
     with pytest.raises(Refused):

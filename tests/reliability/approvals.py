@@ -31,7 +31,8 @@ from reconciler.approvals.rules import Rule, Signers
 from reconciler.approvals.statement import Approval, Statement, parse_approval
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.steps import Plan
+from reconciler.core.model import Address
+from reconciler.core.steps import PLATFORM, Loosened, Plan
 from reconciler.pipeline.authority import Authority, Said, authority_of
 from reconciler.pipeline.judge_approvals import Given, judge
 from reconciler.pipeline.project import Project
@@ -188,6 +189,50 @@ def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _leaves(item)
         elif item is not None and not isinstance(item, float):
             yield value, key
+
+
+def another_objective(world: World, rng: random.Random, cast: Cast) -> None:
+    """A plan that sends nothing weakens an objective; approved was one that weakens none, or otherwise."""
+    _weakens(world, rng.choice(((), (96,), (None,), (48, 48))))
+    then = world.plan
+    _weakens(world, (48,))
+    _signed_again(world, then)
+    world.saved = rng.choice((then, world.plan)) if then.loosened else world.plan  # else nothing is weaker
+
+
+def that_objective(world: World, rng: random.Random, cast: Cast) -> None:
+    """What was approved is exactly the weaker objective."""
+    _weakens(world, rng.choice(((48,), (None,), (48, 96))))
+    world.saved = world.plan
+    _signed_again(world, world.plan)
+
+
+def _weakens(world: World, ages: Sequence[int | None]) -> None:
+    """The plan does nothing but let the newest snapshots of some volumes be so old."""
+    addresses = [Address("Volume", f"data{number}", "shop") for number in range(len(ages))]
+    loosened = [
+        Loosened(each, "snapshot_max_age_h", 24, age) for each, age in zip(addresses, ages, strict=True)
+    ]
+    nothing = replace(world.plan, changes=(), steps=(), expectations=(), bindings=(), inputs=(), unread=())
+    world.plan = replace(nothing, loosened=tuple(loosened))
+    when = {"lowers": "snapshot_max_age_h"}
+    world.rule = Rule.model_validate({"when": when, "from": world.rule.people})
+
+
+def another_provider_is_read(world: World, rng: random.Random, cast: Cast) -> None:
+    """No call goes to the provider, but its answers decide; it is at another address than approved."""
+    plan = plan_of("kinds/extension/provision")
+    calls = [dataclasses.replace(step.call, service=PLATFORM) for step in plan.steps]
+    steps = [replace(step, call=call) for step, call in zip(plan.steps, calls, strict=True)]
+    then = replace(plan, steps=tuple(steps), context=world.plan.context, manifests=world.plan.manifests)
+    world.plan = replace(then, providers={"acme": "https://other.example"})
+    _signed_again(world, then)
+    world.saved = rng.choice((then, world.plan))
+
+
+def _signed_again(world: World, plan: Plan) -> None:
+    world.statement = replace(world.statement, plan=plan_digest(plan))
+    world.files = [each.approves(world.statement).to_bytes() for each in world.people]
 
 
 def another_rehearsal(world: World, rng: random.Random, cast: Cast) -> None:
@@ -389,8 +434,16 @@ FATAL: Sequence[Change] = (
     one_is_missing,
     nobody_known,
     signers_of_the_change,
+    another_objective,
+    another_provider_is_read,
 )
-HARMLESS: Sequence[Change] = (none, same_plan_made_again, one_more_that_is_dead, rules_of_the_base)
+HARMLESS: Sequence[Change] = (
+    none,
+    same_plan_made_again,
+    one_more_that_is_dead,
+    rules_of_the_base,
+    that_objective,
+)
 
 
 def _authority(world: World, rng: random.Random, cast: Cast) -> Authority:

@@ -198,8 +198,15 @@ APPROVALS: tuple[Mutant, ...] = (
         "an objective that a manifest drops is no weaker one",
         f"{FORCED}::test_an_objective_is_compared_with_that_of_the_last_apply",
         IN_FORCE,
-        "found.get(_AGE, ages[each] + 1)",
-        "found.get(_AGE, 0)",
+        "if after is None or after > before:",
+        "if after is not None and after > before:",
+    ),
+    _tested(
+        "an approval of one weaker objective is one of any",
+        f"{FORCED}::test_an_approval_of_one_weaker_objective_is_none_of_another",
+        "planning/digest.py",
+        'of(each.address)["loosens"][each.objective] = [each.before, each.after]',
+        "of(each.address)",
     ),
     _tested(
         "a part of the manifests forgets the objectives of the others",

@@ -153,7 +153,7 @@ def test_every_planted_run_is_tried() -> None:
         "somebody is notified",
         "the answer is cut off",
         "it is killed",
-        "a cache is kept",
+        "values stand beside manifests",
         "every source is used",
         "every format shows it",
         "a bug strikes in send",

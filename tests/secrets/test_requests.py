@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.core.steps import EACH_VALUE, Call, Plan, Read, SecretRef, with_sensitivity
+from reconciler.core.steps import EACH_VALUE, Call, Plan, Read, SecretRef
 from tests.kinds.case import case_name, find_cases, play, read_case
 
 CASES = [path for path in find_cases() if case_name(path).split("/")[1] in ("secret", "extension")]
@@ -37,26 +37,3 @@ def test_a_call_whose_body_holds_a_secret_is_sensitive_whatever_its_kind_says(va
 
 def test_the_text_of_a_call_never_holds_its_body() -> None:
     assert "hunter2" not in repr(Call("POST", "/v1/apps/shop/secrets/A", {"value": "hunter2"}))
-
-
-@pytest.mark.parametrize(
-    ("path", "sensitive"),
-    [
-        ("/v1/apps/shop/secrets", True),
-        ("/v1/apps/shop/secrets?limit=1", True),
-        ({"parts": ["/v1/apps/shop/secrets/", {"source": "each", "path": "key"}]}, True),
-        ("/v1/apps/secrets/volumes", False),
-        ("/v1/apps/shop/volumes/secrets", False),
-    ],
-)
-def test_what_an_earlier_version_stored_is_told_by_its_path(path: object, sensitive: bool) -> None:
-    read = {"path": path, "shape": "secrets", "service": "platform"}
-    assert with_sensitivity([read]) == [{**read, "sensitive": sensitive}]
-    call = {"method": "POST", "path": path, "body": read, "service": "platform"}
-    assert with_sensitivity({"call": call})["call"] == {**call, "sensitive": sensitive}
-
-
-def test_what_says_so_itself_is_left_as_it_is() -> None:
-    read = {"path": "/v1/apps/shop/secrets", "shape": "secrets", "service": "platform", "sensitive": False}
-    assert with_sensitivity(read) == read
-    assert with_sensitivity(None) is None

@@ -178,21 +178,6 @@ async def test_a_newer_state_is_refused(store: SqliteStore, another: OpenStore, 
     assert str(path) in str(refused.value)
 
 
-async def test_an_older_state_is_migrated_in_place(
-    store: SqliteStore, another: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await fill(store)
-    before = await another().load()
-    added = (*schema.MIGRATIONS, ("ALTER TABLE records ADD COLUMN note TEXT",))
-    monkeypatch.setattr(schema, "MIGRATIONS", added)
-    monkeypatch.setattr(schema, "VERSION", len(added))
-    assert await another().load() == before
-    assert await another().migrate()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(note) FROM records").fetchone() == (0,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (len(added),)
-
-
 @pytest.mark.parametrize(
     "change",
     [

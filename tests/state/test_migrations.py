@@ -14,6 +14,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.chain import state_head
+from reconciler.state.contents import verify
 from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.salvage import salvage
@@ -34,7 +35,7 @@ LOGS = Address("Volume", "logs", "blog")
 CREATE = "PostgresCluster/orders#create"
 
 
-def left_by(version: int, path: Path) -> list[str]:
+def left_by(version: int | str, path: Path) -> list[str]:
     """Put the state of `version` at `path`; the hashes of its journal come back."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with closing(sqlite3.connect(path)) as connection:
@@ -56,11 +57,11 @@ def version_of(path: Path) -> int | None:
         return schema.version_of(connection)
 
 
-def test_there_is_a_state_of_each_version() -> None:
-    assert len(list(VERSIONS.glob("*.sql"))) == schema.VERSION
+def test_there_is_a_state_of_each_earlier_version() -> None:
+    assert len(list(VERSIONS.glob("version-?.sql"))) == len(EARLIER)
 
 
-@pytest.mark.parametrize("version", [*EARLIER, schema.VERSION])
+@pytest.mark.parametrize("version", EARLIER)
 async def test_a_state_that_an_earlier_version_left_is_whole(
     opened: SqliteStore, another: OpenStore, path: Path, version: int
 ) -> None:
@@ -74,9 +75,12 @@ async def test_a_state_that_an_earlier_version_left_is_whole(
     await opened.verify()
     assert await opened.export()
     assert (hashes(path), version_of(path)) == (chain, version), "who only reads migrates nothing"
-    assert await opened.migrate() is (version != schema.VERSION)
-    assert (hashes(path), version_of(path)) == (chain, schema.VERSION)
+    assert await opened.migrate()
+    assert version_of(path) == schema.VERSION
+    assert len(hashes(path)) == (7 if version == 1 else 8)
     await opened.verify()
+    verify(await opened.export())
+    assert not await opened.migrate()
     assert await opened.load() == state
     assert await another().load() == state
 
@@ -100,7 +104,7 @@ async def test_work_goes_on_where_an_earlier_version_ended(
     with closing(sqlite3.connect(path)) as connection:
         *before, (scope, seq) = connection.execute("SELECT scope, seq FROM journal ORDER BY rowid").fetchall()
     assert {scope for scope, _ in before} == ({""} if version < 3 else {"blog", "org/personal", "shop"})
-    assert (scope, seq) == ("org/personal", len(before) + 1 if version in ONE_CHAIN else 3)
+    assert (scope, seq) == ("org/personal", 1 if version < 3 else 3), "it goes on from its own rows"
     path.with_name("state.db.key").write_bytes(b"k" * 32)
     with pytest.raises(StoreError, match="not the key"):
         await another().load()
@@ -195,7 +199,7 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(pat
     chain = left_by(2, path)
     with closing(sqlite3.connect(path)) as connection:
         (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
-    found = salvage(path, Checks(lineage, trunk_hash=lineage), {})
+    found = salvage(path, Checks(lineage), {})
     assert list(found.rows) == list(range(1, len(chain) + 1))
     assert set(found.scopes.values()) == {""}
     assert set(found.records) == {DATA, POSTS}
@@ -220,9 +224,41 @@ async def test_the_journal_of_an_earlier_version_is_read_and_has_a_head(
     store = another()
     assert len(await store.journal()) == len(written)
     state = await store.load()
-    assert state.heads == {"": written[-1]}  # where all its scopes go on from
+    newest = {row.scope: row.hash for row in (await store.export()).rows}
+    assert state.heads == newest
+    assert newest.keys() == ({""} if version < 3 else {"blog", "org/personal", "shop"})
     lease = await store.lease(["shop"], "ben")
     await store.commit(lease, [entry(Event.DONE, run="r9")])
     after = await store.load()
     assert state_head(after.lineage, after.heads) != state_head(state.lineage, state.heads)
     assert len(await store.journal()) == len(written) + 1
+
+
+async def test_a_state_that_version_5_made_of_an_older_one_gets_a_chain_for_each_scope(
+    opened: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    """There, the rows of a scope went on from the end of one chain for all."""
+    left_by("5-of-3", path)
+    before = await opened.load()
+    assert before.lengths == {"blog": 2, "new": 1, "org/personal": 2, "shop": 6}
+    assert await opened.migrate()
+    contents = await another().export()
+    verify(contents)
+    assert [row.seq for row in contents.rows if row.scope == "shop"] == [1, 2, 3, 4, 5, 6]
+    assert all(head.serial >= 3 for head in contents.heads.values())
+    await another().verify()
+    assert await another().load() == before
+
+
+async def test_who_holds_a_scope_while_another_migrates_keeps_out_others(
+    opened: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    left_by(3, path)
+    number = dict(rows_of(path, "SELECT scope, number FROM leases"))
+    assert await opened.migrate()
+    assert dict(rows_of(path, "SELECT scope, number FROM leases")) == number, "the bytes in the lock file"
+
+
+def rows_of(path: Path, query: str) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()

@@ -11,7 +11,6 @@ import pytest
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.contents import same, verify
 from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.sqlite.schema import VERSION
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.contract import Backend
@@ -58,14 +57,6 @@ class TestTheFile:
         await filled(store)
         yield store
         await store.close()
-
-    async def test_an_older_program_refuses_a_file_whose_state_has_moved(
-        self, store: SqliteStore, path: Path
-    ) -> None:
-        await store.retire(THERE, await store.export())
-        with closing(sqlite3.connect(path)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-        assert version > VERSION
 
     async def test_a_backup_does_not_bring_a_moved_state_back(
         self, store: SqliteStore, path: Path, tmp_path: Path
@@ -126,14 +117,13 @@ class TestTheFile:
         with pytest.raises(StoreError, match="not what was written"):
             verify(await store.export())
 
-    async def test_a_file_of_version_3_keeps_its_oldest_rows(
+    async def test_a_file_of_version_3_moves_with_a_chain_for_each_scope(
         self, tmp_path: Path, clock: SimulatedClock
     ) -> None:
         old = tmp_path / "old" / "state.db"
         left_by(3, old)
         source, target = SqliteStore(old, clock), SqliteStore(tmp_path / "new.db", clock)
         contents = await source.export()
-        assert contents.trunk.seq
         await target.import_(contents)
         assert await target.load() == await source.load()
         assert same(await target.export(), contents)

@@ -1,6 +1,6 @@
 """Documents to resources, one after the other, and what can be said only once all of them were read."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import attrgetter
@@ -18,7 +18,6 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
 from reconciler.manifests.encrypted import holds_patches, is_of_sops
-from reconciler.manifests.files import STDIN
 from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
@@ -83,7 +82,6 @@ class Loader:
         self.contexts = {name: context(kind) for name, kind in kinds.items()}
         self.ids = {name: _id_of(kind) for name, kind in kinds.items()}
         self.secrets = {name for name, kind in kinds.items() if holds_secrets(kind)}
-        self.secret_kinds = [name.encode() for name in kinds if name in self.secrets]
         self.table = SpanTable()
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
@@ -91,7 +89,6 @@ class Loader:
         self.claimed: set[Address] = set()  # what invalid documents would have declared
         self.invalid: list[Resource] = []  # what is known of them
         self.complete = True  # no file hides documents from us
-        self.doubtful: set[str] = set()  # files that hold more than valid manifests without secrets
 
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
         """The documents of a file but those of sops, with the problems of the others noted.
@@ -104,17 +101,15 @@ class Loader:
             self.complete = False
             # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
             # or a source, and in an overlay a pattern may stand for its kind.
-            private = any(word in data for word in (*self.secret_kinds, b"value", b"_from", *signs))
+            signs = (*map(str.encode, self.secrets), b"value", b"_from", *signs)
+            private = any(sign in data for sign in signs)
             self.problems += composed.diagnostics if private else composed.shown()
         elif not composed.documents:
             help = "write a manifest, or remove the file"
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        found = [each for each in composed.documents if not self.is_passed_over(each.value)]
-        if len(found) < len(composed.documents):
-            self.doubtful.add(file)
-        return found
+        return [each for each in composed.documents if not self.is_passed_over(each.value)]
 
     def is_passed_over(self, value: Any) -> bool:
         return is_of_sops(value) and not holds_patches(value, self.kinds)
@@ -134,7 +129,6 @@ class Loader:
         kind = self.kind_of(document, file)
         if kind is None:
             self.complete = False
-            self.doubtful.add(file)
             return
         secret = kind.name in self.secrets
         document = document.hidden() if secret else document.shown()
@@ -163,8 +157,6 @@ class Loader:
                 manifest, document = self.follow(manifest, kind, names, document, file, problems)
             problems += self.add(manifest, kind, document, file)
         self.problems += problems
-        if secret or problems:
-            self.doubtful.add(file)
         if document.surprises:
             found = surprises(Place(document, file), problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
@@ -386,18 +378,6 @@ class Loader:
                 )
             self.problems += found
         return resources, policies
-
-    def fine_files(self, files: Iterable[str]) -> set[str]:
-        """Those of the project's `files` that nobody has anything to say of.
-
-        They hold valid manifests as they are written, of kinds that hold no secrets; none if there is a
-        problem that is of no file.
-        """
-        troubled = {problem.span.file if problem.span else None for problem in self.problems}
-        if None in troubled:
-            return set()
-        inside = {file for file in files if file != STDIN and not file.startswith(("/", ".."))}
-        return inside - troubled - self.doubtful
 
     def _leave_out_moves(self, overlays: Overlays) -> None:
         """Moved entries to what this environment takes out are not there, either."""

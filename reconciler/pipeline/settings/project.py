@@ -61,22 +61,16 @@ class ProjectSettings:
         return self.root / PRIVATE / self.env
 
     @property
-    def caches(self) -> Path | None:
-        """Where this user's programs keep what they can make again; None where nobody says."""
-        return self._of_user("XDG_CACHE_HOME", ".cache")
-
-    @property
     def marks(self) -> Path | None:
         """Where this user keeps what was seen of states in files; None where nobody says, and in the sandbox.
 
-        A folder beside the project would go back with it to an older copy.
+        A folder beside the project would go back with it to an older copy. The user's own folder is found as
+        the XDG Base Directory Specification says.
         """
-        return self._of_user("XDG_STATE_HOME", ".local/state") if not self.emulated else None
-
-    def _of_user(self, variable: str, below_home: str) -> Path | None:
-        """Our folder in one of the user's own, as the XDG Base Directory Specification names them."""
-        given, home = (Path(self.variables.get(name, "")) for name in (variable, "HOME"))
-        folder = given if given.is_absolute() else home / below_home
+        if self.emulated:
+            return None
+        given, home = (Path(self.variables.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
+        folder = given if given.is_absolute() else home / ".local/state"
         return folder / "reconciler" if folder.is_absolute() else None
 
     @property

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record, encode_entry, encode_record
-from reconciler.state.contents import Body, Contents, Row
+from reconciler.state.contents import Body, Contents, Row, chained
 from reconciler.state.encryption.cipher import Cipher
 from reconciler.state.encryption.sealing import Order, open_entry, open_record, seal_entry, seal_record
 from reconciler.state.store import JournalEntry
@@ -63,23 +62,14 @@ def rewritten(
     record_of: Callable[[Address, Body], tuple[StateRecord, str]],
 ) -> Contents:
     """`contents` with each name, row and record as the functions say, and chains that fit them."""
-    trunk, ends = contents.lineage, dict[str, str]()
-    rows, records = list[Row](), dict[Address, Body]()
-    for number, row in enumerate(contents.rows):
-        in_trunk, scope, columns = number < contents.trunk.seq, name(row.scope), columns_of(row)
-        previous = trunk if in_trunk else ends.get(scope, trunk)
-        hash = row_hash(previous, row.seq, columns[:-1], columns[-1].encode(), scope)
-        rows.append(Row(scope, row.seq, columns, hash))
-        if in_trunk:
-            trunk = hash
-        else:
-            ends[scope] = hash
+    rows = chained(contents.lineage, ((name(row.scope), columns_of(row)) for row in contents.rows))
+    ends = {row.scope: row.hash for row in rows}
+    records = dict[Address, Body]()
     for address, body in contents.records.items():
         record, text = record_of(address, body)
         records[record.address] = Body(body.serial, text)
     heads = {
-        name(scope): replace(head, hash=ends.get(name(scope), trunk))
+        name(scope): replace(head, hash=ends.get(name(scope), head.hash))
         for scope, head in contents.heads.items()
     }
-    begin = replace(contents.trunk, hash=trunk)
-    return dataclasses.replace(contents, key=key, trunk=begin, rows=tuple(rows), records=records, heads=heads)
+    return dataclasses.replace(contents, key=key, rows=rows, records=records, heads=heads)

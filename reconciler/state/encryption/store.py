@@ -16,7 +16,7 @@ from reconciler.core.errors import Locked, ReconcilerError, StateSealed, StoreEr
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import encode_entry, encode_record
-from reconciler.state.contents import Contents, Head, Movable, same
+from reconciler.state.contents import Contents, Movable, same
 from reconciler.state.encryption import contents as wholes
 from reconciler.state.encryption import envelope, problems
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs, is_token
@@ -122,7 +122,7 @@ class Encrypting(Passing):
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
         key = await self.fingerprint_key()
         try:
-            await self.import_(Contents(lineage, key, self._environment, Head(0, lineage, 0)))
+            await self.import_(Contents(lineage, key, self._environment))
         except StoreError:
             if not (await self.load()).lineage:
                 raise

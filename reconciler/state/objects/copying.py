@@ -1,8 +1,5 @@
 """A state that was made elsewhere, written into a folder of its own. Its root, which comes last, shows it."""
 
-import gzip
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,23 +12,21 @@ from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.changes import Change, Stored
 from reconciler.state.objects.changes import Row as Hashed
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Folded, Marks, read, without_chain
+from reconciler.state.objects.damage import Damaged
+from reconciler.state.objects.folded import Folded, Marks, read
 from reconciler.state.objects.head import Head
 from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.root import PROBE, UNFINISHED, Trunk
+from reconciler.state.objects.root import PROBE, UNFINISHED
 from reconciler.state.objects.segments import Files, side_by_side
 
 _ROWS = 500  # how many rows stand in one change
 
 
-def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[], str]) -> Trunk:
+def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[], str]) -> None:
     """All of `contents` but the root, for a `layout` that nobody else uses."""
     writes.create(bucket, f"{layout.folder}{UNFINISHED}", nonce().encode())
-    begin, trunk_rows = contents.trunk, contents.rows[: contents.trunk.seq]
-    trunk = Trunk(begin.seq, begin.hash, begin.serial, _write_trunk(bucket, layout, trunk_rows))
     rows: dict[str, list[Row]] = defaultdict(list)
-    for row in contents.rows[contents.trunk.seq :]:
+    for row in contents.rows:
         rows[row.scope].append(row)
     stored: dict[str, list[Stored]] = defaultdict(list)
     for address, body in contents.records.items():
@@ -39,14 +34,9 @@ def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[]
         stored[scope].append(Stored(address, body.serial, body.text))
 
     def write_scope(name: str) -> None:
-        origin = Marks(begin.hash, seq=begin.seq, serial=begin.serial)
-        of_trunk = [row.columns for row in trunk_rows if row.scope == name]
-        _write_scope(
-            bucket, layout, contents, name, without_chain(origin, of_trunk), rows[name], stored[name], nonce
-        )
+        _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
 
     side_by_side(write_scope, scopes_of(contents))
-    return trunk
 
 
 def finish(bucket: Bucket, layout: Layout) -> None:
@@ -67,36 +57,15 @@ def scopes_of(contents: Contents) -> list[str]:
     return sorted({*contents.heads, *(row.scope for row in contents.rows)})
 
 
-def rows_of(changes: Iterable[Change], head: Head, begin: int) -> list[Row]:
-    """The rows of a scope whose chain goes on after `begin`. Raises Damaged where some are missing."""
+def rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
+    """The rows of a scope. Raises Damaged where some are missing."""
     found = [
         Row(head.scope, seq, row.columns, row.hash)
-        for seq, row in enumerate((row for change in changes for row in change.rows), begin + 1)
+        for seq, row in enumerate((row for change in changes for row in change.rows), 1)
     ]
-    if begin + len(found) != head.seq:
+    if len(found) != head.seq:
         raise Damaged(f"rows of the journal of `{head.scope}` are missing")
     return found
-
-
-def read_trunk(bucket: Bucket, layout: Layout, trunk: Trunk) -> list[Row]:
-    if not trunk.sha256:
-        return []
-    found = bucket.get(_trunk_key(layout))
-    if found is None:
-        raise Gone(_trunk_key(layout))
-    if hashlib.sha256(found.body).hexdigest() != trunk.sha256:
-        raise Damaged(f"{_trunk_key(layout)} is not what was written")
-    rows = json.loads(gzip.decompress(found.body))
-    return [Row(scope, seq, tuple(columns), hash) for scope, seq, columns, hash in rows]
-
-
-def _write_trunk(bucket: Bucket, layout: Layout, rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    text = json.dumps([[row.scope, row.seq, row.columns, row.hash] for row in rows])
-    body = gzip.compress(text.encode(), mtime=0)
-    writes.create(bucket, _trunk_key(layout), body)
-    return hashlib.sha256(body).hexdigest()
 
 
 def _write_scope(
@@ -104,14 +73,13 @@ def _write_scope(
     layout: Layout,
     contents: Contents,
     name: str,
-    marks: Marks,
     rows: Sequence[Row],
     stored: Sequence[Stored],
     nonce: Callable[[], str],
 ) -> None:
     """Its rows, then all its records with the last of them; the base has them, too: readers begin there."""
     chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)] or [()]
-    folded, lines = Folded(marks), []
+    folded, lines = Folded(Marks(contents.lineage)), []
     for number, chunk in enumerate(chunks, 1):
         put = stored if number == len(chunks) else ()
         change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
@@ -121,7 +89,3 @@ def _write_scope(
     head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
     head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
     writes.create(bucket, layout.head(name), heads.encode(head, ()))
-
-
-def _trunk_key(layout: Layout) -> str:
-    return f"{layout.folder}trunk"

@@ -162,14 +162,6 @@ def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, R
     )
 
 
-def without_chain(marks: Marks, entries: Iterable[EntryColumns]) -> Marks:
-    """`marks` once these entries, of the chain that older programs wrote for all, have taken effect."""
-    begin = marks
-    for columns in entries:
-        marks, _ = _appended(marks, "", columns)
-    return replace(marks, seq=begin.seq, hash=begin.hash)
-
-
 _NONE = rules.Effect()
 
 

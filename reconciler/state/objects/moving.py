@@ -62,7 +62,7 @@ class Moving:
             raise is_there(self._bucket.place)
         generation = self._nonce()
         layout = Layout(self._environment, generation)
-        trunk = copying.write(self._bucket, layout, contents, self._nonce)
+        copying.write(self._bucket, layout, contents, self._nonce)
         new = Root(
             contents.lineage,
             contents.environment,
@@ -72,7 +72,6 @@ class Moving:
             serial=before[0].serial + 1 if before is not None else 1,
             scopes=frozenset(copying.scopes_of(contents)),
             moved_to=contents.moved_to,
-            trunk=trunk,
         )
         if before is None:
             outcome = writes.create(self._bucket, layout.root, new.encode())
@@ -136,7 +135,6 @@ class Moving:
     def _read(self, known: Root) -> Contents:
         opened = self._opened(known)
         reading.keep_up(self._bucket, opened.layout, opened.scopes, known.scopes)
-        trunk = wholes.Head(known.trunk.seq, known.trunk.hash or known.lineage, known.trunk.serial)
         records: dict[Address, Body] = {}
         chains: dict[str, list[Row]] = {}
         heads = {}
@@ -147,15 +145,13 @@ class Moving:
                 records |= {
                     each.address: Body(each.serial, each.body) for each in scope.folded.stored.values()
                 }
-            chains[name] = copying.rows_of(opened.files.all_changes(head, tail), head, trunk.seq)
+            chains[name] = copying.rows_of(opened.files.all_changes(head, tail), head)
             heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)
-        rows = [*copying.read_trunk(self._bucket, opened.layout, known.trunk), *in_one(chains)]
         return Contents(
             known.lineage,
             known.key,
             known.environment,
-            trunk,
-            tuple(rows),
+            tuple(in_one(chains)),
             records,
             heads,
             known.moved_to,

@@ -9,7 +9,6 @@ from reconciler.state.batching import Batching, in_thread
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.commits import Committing, Request
 from reconciler.state.objects.damage import explained
-from reconciler.state.objects.folded import Marks
 from reconciler.state.objects.head_writing import Heads
 from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.lease_keeping import Keeping
@@ -45,8 +44,7 @@ class Opened:
         self._bucket = bucket
         self.layout = layout
         files = self.files = Files(bucket, layout)
-        begin = Marks(root.trunk.hash or root.lineage, seq=root.trunk.seq, serial=root.trunk.serial)
-        self.scopes = Scopes(bucket, layout, files, root.lineage, begin)
+        self.scopes = Scopes(bucket, layout, files, root.lineage)
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, lease_s)
         self.taking = Taking(

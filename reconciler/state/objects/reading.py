@@ -13,7 +13,6 @@ from reconciler.state.objects.changes import Change
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Marks
 from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.root import Trunk
 from reconciler.state.objects.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
@@ -61,7 +60,7 @@ def keep_up(
     raise StoreError(f"the state {bucket.place} changes faster than it can be read", help="run again")
 
 
-def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -> State:
+def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
     """All that is known of these scopes."""
     records: dict[Address, StateRecord] = {}
     marks: dict[str, Marks] = {}
@@ -89,7 +88,7 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str], trunk: Trunk) -
             ),
             half_moved=_half_moved(marks.values()),
             serials={name: each.serial for name, each in marks.items()},
-            heads=_heads(marks, trunk),
+            heads={name: each.hash for name, each in marks.items() if each.seq},
             lengths={name: each.seq for name, each in marks.items()},
             version=_version(lineage, marks),
             platform=_platform(marks),
@@ -121,12 +120,6 @@ def _half_moved(marks: Collection[Marks]) -> tuple[JournalEntry, ...]:
         for source, (times, entry) in arrived.items()
         if times > sum(each.departures.left.get(source, 0) for each in marks)
     )
-
-
-def _heads(marks: Mapping[str, Marks], trunk: Trunk) -> Mapping[str, str]:
-    """The trunk counts as the whole state's until that has a head of its own."""
-    begin = {WHOLE_STATE: trunk.hash} if trunk.seq else {}
-    return begin | {name: each.hash for name, each in marks.items() if each.seq > trunk.seq}
 
 
 def _platform(marks: Mapping[str, Marks]) -> str:

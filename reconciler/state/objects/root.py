@@ -19,15 +19,6 @@ UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
 PROBE = "probe/"  # where it is tried out whether the store keeps its word
 
 
-class Trunk(Struct, frozen=True):
-    """From where each chain goes on (`contents.Contents`). `sha256`: of its file; "" where it has no row."""
-
-    seq: int = 0
-    hash: str = ""
-    serial: int = 0
-    sha256: str = ""
-
-
 class Root(Struct, frozen=True):
     """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
 
@@ -45,14 +36,12 @@ class Root(Struct, frozen=True):
     scopes: frozenset[str] = field(default_factory=frozenset)
     moved_to: str = ""
     moving: bool = False
-    trunk: Trunk = Trunk()
     format: int = FORMAT
 
     def encode(self) -> bytes:
         fields = asdict(self) | {
             "key": base64.b64encode(self.key).decode(),
             "scopes": sorted(self.scopes),
-            "trunk": asdict(self.trunk),
         }
         return json.dumps(sealed(fields), indent=1).encode()
 
@@ -127,7 +116,8 @@ def _decoded(bucket: Bucket, found: Found) -> Root:
         if not newer:
             fields = unsealed(fields)
             key, scopes = base64.b64decode(fields.pop("key")), frozenset(fields.pop("scopes"))
-            return Root(**fields | {"trunk": Trunk(**fields["trunk"])}, key=key, scopes=scopes)
+            known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
+            return Root(**known, key=key, scopes=scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(bucket.place, "state.json is not what was written") from error
     raise newer_program(bucket.place)

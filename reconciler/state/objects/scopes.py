@@ -27,21 +27,19 @@ class Scope:
 
 
 class Scopes:
-    """Keeps up with heads as they are read and written. For any thread. `origin`: how each scope begins."""
+    """Keeps up with heads as they are read and written. For any thread."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str, origin: Marks) -> None:
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
         self._lineage = lineage
-        self._origin = origin
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
         if name not in self._known:
-            begin = self._origin
-            new = Head(name, self._lineage, seq=begin.seq, hash=begin.hash, record_serial=begin.serial)
-            self._known.setdefault(name, Scope(new, Folded(begin)))
+            new = Head(name, self._lineage, hash=self._lineage)
+            self._known.setdefault(name, Scope(new, Folded(Marks(self._lineage))))
         return self._known[name]
 
     @property
@@ -112,7 +110,7 @@ class Scopes:
             if not head.fits(folded.marks):
                 raise Damaged(f"the head of `{name}` does not fit its journal and records")
         except (Gone, Damaged):
-            folded.marks, folded.stored, folded.records = self._origin, {}, {}
+            folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
             self.of(name).tag = ""
             raise
         return changes

@@ -225,7 +225,7 @@ class ObjectStore:
             return State("", {}, (), frozenset())
         opened = self._open(found)
         reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
-        state = reading.state_of(opened.scopes, found.lineage, found.scopes, found.trunk)
+        state = reading.state_of(opened.scopes, found.lineage, found.scopes)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
         return self._loaded

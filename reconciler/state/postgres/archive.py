@@ -2,8 +2,7 @@
 
 A segment has rows of one scope, which follow those of the scope's segment before. A row of the table `lists`
 names it, with the plans that began in it: so the sums in the heads cover both, and they are checked whenever
-the state is read. The rows of a segment are checked as all rows are, when these are read. Rows of the trunk
-(see `chain`) are never packed.
+the state is read. The rows of a segment are checked as all rows are, when these are read.
 """
 
 import json

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from reconciler.state.postgres.line import Row, Statement
 from reconciler.state.postgres.problems import Damaged
 from reconciler.state.postgres.schema import Identity
-from reconciler.state.store import WHOLE_STATE
 
 SELECT = "SELECT scope, seq, hash, serial, records, lists, digest FROM reconcile.heads WHERE state = %s"
 _NEW = "unnest(%s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::text[])"
@@ -47,8 +46,7 @@ class Head:
 
 def make(identity: Identity, scopes: Iterable[str]) -> Statement:
     """Give each scope a head, which every commit of the scope locks first."""
-    trunk = identity.trunk_seq, identity.trunk_hash, identity.trunk_serial
-    return insert(identity.id, (Head(scope, *trunk) for scope in scopes))
+    return insert(identity.id, (Head(scope, 0, identity.lineage, 0) for scope in scopes))
 
 
 def lock(state: int, scopes: Sequence[str]) -> Statement:
@@ -84,12 +82,6 @@ def version(heads: Mapping[str, Head]) -> str:
     """A digest over all heads, as the server computes it for `schema.known`; "" for none."""
     ends = ",".join(heads[scope].row[-1] for scope in sorted(heads))
     return hashlib.sha256(ends.encode()).hexdigest() if ends else ""
-
-
-def hashes(heads: Mapping[str, Head], identity: Identity) -> dict[str, str]:
-    """By scope, for `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
-    trunk = {WHOLE_STATE: identity.trunk_hash} if identity.trunk_seq else {}
-    return trunk | {scope: head.hash for scope, head in heads.items() if head.seq > identity.trunk_seq}
 
 
 def _columns(heads: Iterable[Head]) -> list[list[object]]:

@@ -39,16 +39,11 @@ def insert(state: int, rows: Iterable[Row]) -> Statement:
 
 
 def rows_of(contents: Contents) -> list[Row]:
-    """For `insert`: each with the hash before it, of its scope or of the trunk."""
-    ends: dict[str, str] = {}
-    trunk, found = contents.lineage, list[Row]()
-    for number, row in enumerate(contents.rows):
-        previous = ends.get(row.scope, trunk) if number >= contents.trunk.seq else trunk
-        found.append((row.scope, row.seq, previous, row.hash, *row.columns))
-        if number < contents.trunk.seq:
-            trunk = row.hash
-        else:
-            ends[row.scope] = row.hash
+    """For `insert`: each with the hash before it."""
+    ends, found = dict[str, str](), list[Row]()
+    for row in contents.rows:
+        found.append((row.scope, row.seq, ends.get(row.scope, contents.lineage), row.hash, *row.columns))
+        ends[row.scope] = row.hash
     return found
 
 
@@ -73,12 +68,10 @@ def followed(
 
     Raises Damaged at the first that does not follow from those before.
     """
-    chains = Chains(identity.lineage, identity.trunk_seq)
+    chains = Chains(identity.lineage)
     for row in rows:
         follow(chains, row)
         yield row[1], row[2], entry_of(row)
-    if chains.trunk != (identity.trunk_seq, identity.trunk_hash):
-        raise Damaged("the oldest rows of the journal are missing")
     for scope in {*chains.ends, *ends}:
         if scope not in ends or chains.end(scope) != (ends[scope].seq, ends[scope].hash):
             raise Damaged(f"the journal of {named(scope)} does not end where it should")

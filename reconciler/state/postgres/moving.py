@@ -102,7 +102,7 @@ def _everything(known: Known, environment: str, line: Line) -> list[Statement]:
 def _contents(known: Known, environment: str, found: Sequence[Sequence[Fields]]) -> Contents:
     """Of the answers to `_everything`."""
     (row,), ends, epochs, rows, packed, bodies = found
-    identity, moved_to = known.identity, row[8]
+    identity, moved_to = known.identity, row[5]
     if identity is None or row[1] != identity.id:
         raise Damaged("it was replaced while it was read")
     epoch_of: dict[str, int] = dict(epochs)
@@ -111,7 +111,6 @@ def _contents(known: Known, environment: str, found: Sequence[Sequence[Fields]])
         identity.lineage,
         identity.key,
         environment,
-        Head(identity.trunk_seq, identity.trunk_hash, identity.trunk_serial),
         tuple(Row(row[1], row[2], journal.entry_of(row), row[4]) for row in archive.merged(rows, packed)),
         {
             Address(kind, name, app or None, ordinal): Body(serial, body)
@@ -140,9 +139,7 @@ def _scopes(state: int, contents: Contents) -> list[Statement]:
     for record, _ in bodies:
         known[record.scope].records += 1
     for key, item in listed.items():
-        # Rows of the trunk may be of scopes that have no head: any head will do for the sum.
-        head = known.get(item.scope) or known.setdefault(item.scope, _of_trunk(item.scope, contents))
-        head.lists += lists.weight(key, item)
+        known[item.scope].lists += lists.weight(key, item)
     epochs = [(scope, head.epoch) for scope, head in contents.heads.items()]
     statements = [heads.insert(state, known.values()), leases.insert(state, epochs)]
     if bodies:
@@ -150,11 +147,6 @@ def _scopes(state: int, contents: Contents) -> list[Statement]:
     if listed:
         statements.append(lists.insert(state, listed))
     return statements
-
-
-def _of_trunk(scope: str, contents: Contents) -> heads.Head:
-    trunk = contents.trunk
-    return heads.Head(scope, trunk.seq, trunk.hash, trunk.serial)
 
 
 def _drop(state: int) -> list[Statement]:

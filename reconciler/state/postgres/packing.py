@@ -16,7 +16,7 @@ from reconciler.state.postgres.schema import Identity
 _DUE = """SELECT h.scope FROM reconcile.heads h LEFT JOIN (
         SELECT scope, max(seq) AS last FROM reconcile.lists WHERE state = %s AND list = %s GROUP BY scope
     ) p ON p.scope = h.scope
-    WHERE h.state = %s AND h.seq - coalesce(p.last, %s) >= %s ORDER BY h.scope"""
+    WHERE h.state = %s AND h.seq - coalesce(p.last, 0) >= %s ORDER BY h.scope"""
 _LAST = """SELECT key, seq, value FROM reconcile.lists WHERE state = %s AND list = %s AND scope = %s
     ORDER BY seq DESC LIMIT 1"""
 _ROWS = f"""SELECT * FROM (SELECT {journal.COLUMNS}, sum(octet_length(j.data)) OVER (ORDER BY j.seq) AS size
@@ -40,7 +40,7 @@ async def extend(line: Line, identity: Identity, most: int) -> None:
 
 def _due(identity: Identity) -> Statement:
     state = identity.id
-    return _DUE, [state, ARCHIVED, state, identity.trunk_seq, _due_rows()]
+    return _DUE, [state, ARCHIVED, state, _due_rows()]
 
 
 def _due_rows() -> int:
@@ -62,7 +62,7 @@ async def _pack(line: Line, identity: Identity, scope: str) -> int:
     with decoding():
         head = heads.read(ends)[scope]
         before = [Segment.listed(*each) for each in newest]
-    last, hash = (before[0].last, before[0].hash) if before else (identity.trunk_seq, identity.trunk_hash)
+    last, hash = (before[0].last, before[0].hash) if before else (0, identity.lineage)
     if head.seq - last < _due_rows():
         await line.ask(ROLLBACK)
         return 0
@@ -84,7 +84,7 @@ async def _pack(line: Line, identity: Identity, scope: str) -> int:
 
 def _follow(identity: Identity, scope: str, end: tuple[int, str], rows: list[Row]) -> None:
     """Raises Damaged where the rows do not follow `end`."""
-    chains = Chains(identity.lineage, identity.trunk_seq)
-    chains.rows, chains.trunk, chains.ends = identity.trunk_seq, (identity.trunk_seq, ""), {scope: end}
+    chains = Chains(identity.lineage)
+    chains.ends = {scope: end}
     for row in rows:
         journal.follow(chains, row)

@@ -15,7 +15,7 @@ from reconciler.state.store import JournalEntry, State
 # Heads that no journal row fits.
 _ENDS = """SELECT h.scope FROM reconcile.heads h
     LEFT JOIN reconcile.journal j ON j.state = h.state AND j.scope = h.scope AND j.seq = h.seq
-    WHERE h.state = %s AND h.seq > %s AND j.hash IS DISTINCT FROM h.hash"""
+    WHERE h.state = %s AND h.seq > 0 AND j.hash IS DISTINCT FROM h.hash"""
 
 
 async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -> State:
@@ -30,7 +30,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
         LIMITS,
         schema.look_again(identity),
         (heads.SELECT, [state_id]),
-        (_ENDS, [state_id, identity.trunk_seq]),
+        (_ENDS, [state_id]),
         *lists.select(state_id),
         *asked,
         COMMIT,
@@ -53,7 +53,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
             records={record.address: record for record in tracked},
             elsewhere={address: id for address, id in elsewhere.items() if str(address) not in moved},
             serials={scope: head.serial for scope, head in found.items()},
-            heads=heads.hashes(found, identity),
+            heads={scope: head.hash for scope, head in found.items() if head.seq},
             lengths={scope: head.seq for scope, head in found.items()},
             version=heads.version(found),
         )

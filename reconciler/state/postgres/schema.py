@@ -76,6 +76,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             END LOOP;
         END $$""",
     ),
+    (
+        # Each chain begins at the lineage, each serial at 0. A state that began otherwise stays as it is.
+        "ALTER TABLE reconcile.states ADD CHECK (trunk_seq = 0 AND trunk_serial = 0)",
+        "ALTER TABLE reconcile.states DROP trunk_seq, DROP trunk_hash, DROP trunk_serial",
+    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -91,31 +96,26 @@ _VERSION: Statement = ("SELECT version FROM reconcile.version", ())
 _HEADS = """SELECT encode(sha256(convert_to(
     string_agg(h.digest, ',' ORDER BY h.scope COLLATE "C"), 'UTF8')), 'hex')
     FROM reconcile.heads h WHERE h.state = s.id"""
-_READ = f"""SELECT v.version, s.id, s.lineage, s.key, s.trunk_seq, s.trunk_hash, s.trunk_serial, s.digest,
-    s.moved_to, coalesce(({_HEADS}), '')
+_READ = f"""SELECT v.version, s.id, s.lineage, s.key, s.digest, s.moved_to, coalesce(({_HEADS}), '')
     FROM reconcile.version v LEFT JOIN reconcile.states s ON s.environment = %s"""
 _READ_AGAIN = """SELECT v.version, s.lineage, s.moved_to
     FROM reconcile.version v JOIN reconcile.states s ON s.id = %s"""
-_INSERT = """INSERT INTO reconcile.states
-    (environment, lineage, key, trunk_seq, trunk_hash, trunk_serial, digest)
-    VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
+_INSERT = """INSERT INTO reconcile.states (environment, lineage, key, digest)
+    VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One row of `states`. `trunk_*`: where each scope's chain and serials begin (see `chain`)."""
+    """One row of `states`."""
 
     id: int
     lineage: str
     key: bytes = field(repr=False)
-    trunk_seq: int
-    trunk_hash: str
-    trunk_serial: int
 
     @property
     def digest(self) -> str:
         key = hashlib.sha256(self.key).hexdigest()
-        parts = [self.lineage, key, self.trunk_seq, self.trunk_hash, self.trunk_serial]
+        parts = [self.lineage, key, 0, self.lineage, 0]  # where chains and serials begin
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -154,11 +154,11 @@ def look(environment: str) -> Statement:
 
 def read(row: Row, place: Place) -> Known:
     """Raises StoreError for a newer schema, and Damaged."""
-    version, id, lineage, key, trunk_seq, trunk_hash, trunk_serial, digest, moved_to, heads = row
+    version, id, lineage, key, digest, moved_to, heads = row
     _refuse_newer(version, place)
     if id is None:
         return Known(version)
-    identity = Identity(id, lineage, bytes(key), trunk_seq, trunk_hash, trunk_serial)
+    identity = Identity(id, lineage, bytes(key))
     if identity.digest != digest:
         raise Damaged("its lineage or key is not what was written")
     return Known(version, identity, heads, moved_to)
@@ -210,9 +210,7 @@ async def migrate(line: Line) -> int:
 
 async def insert_copy(line: Line, environment: str, contents: Contents) -> int:
     """The id of a new row, in the caller's transaction. Raises StoreError where there is one."""
-    trunk = contents.trunk
-    new = Identity(0, contents.lineage, contents.key, trunk.seq, trunk.hash, trunk.serial)
-    (made,) = await line.ask(_insertion(environment, new))
+    (made,) = await line.ask(_insertion(environment, Identity(0, contents.lineage, contents.key)))
     if not made:
         raise is_there(line.place.shown)
     ((id,),) = made
@@ -231,11 +229,9 @@ def hold(state: int) -> Statement:
 
 async def insert(line: Line, environment: str, lineage: str, key: bytes) -> bool:
     """Make the state of `environment`, in a transaction of its own; False where there is one."""
-    new = Identity(0, lineage, key, 0, lineage, 0)
-    _, _, made, _ = await line.ask(BEGIN, LIMITS, _insertion(environment, new), COMMIT)
+    _, _, made, _ = await line.ask(BEGIN, LIMITS, _insertion(environment, Identity(0, lineage, key)), COMMIT)
     return bool(made)
 
 
 def _insertion(environment: str, new: Identity) -> Statement:
-    trunk = new.trunk_seq, new.trunk_hash, new.trunk_serial
-    return _INSERT, [environment, new.lineage, new.key, *trunk, new.digest]
+    return _INSERT, [environment, new.lineage, new.key, new.digest]

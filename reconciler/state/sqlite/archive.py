@@ -25,7 +25,7 @@ from reconciler.state.sqlite.database import Damaged
 TABLES = ("archived", "archive_end")
 _PAGES = 20_000  # how many pages are given back at once: what a moment's work makes free
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
-# `rowid` is the column `row`, which has another name in files of earlier versions.
+# `rowid` is the column `row`, which has another name in files of older versions.
 READ = (
     "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope, rowid FROM journal"
 )
@@ -51,10 +51,10 @@ def plans_run(connection: sqlite3.Connection) -> frozenset[str]:
 def end(connection: sqlite3.Connection, current: Checks) -> tuple[Chains, Folding[int]]:
     """Where the chains go on after the archive, and what its rows amount to, but for the plans they began."""
     found = {name: json.loads(value) for name, value in connection.execute("SELECT * FROM archive_end")}
-    chains = Chains(current.lineage, current.trunk_seq)
+    chains = Chains(current.lineage)
     if not found:
         return chains, Folding()
-    chains.rows, chains.trunk = found["rows"], tuple(found["trunk"])
+    chains.rows = found["rows"]
     chains.ends = {scope: (seq, hash) for scope, (seq, hash) in found["ends"].items()}
     view = View(
         {(run, step, attempt): row for run, step, attempt, row in found["open_intents"]},
@@ -169,7 +169,6 @@ def _end(chains: Chains, folding: Folding[int]) -> list[tuple[str, str]]:
     view = folding.view
     values = {
         "rows": chains.rows,
-        "trunk": chains.trunk,
         "ends": chains.ends,
         "open_intents": [[*key, row] for key, row in view.open_intents.items()],
         "unclaimed": view.unclaimed,

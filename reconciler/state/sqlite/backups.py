@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import checks, files, heads, journal, records, schema
+from reconciler.state.sqlite import checks, files, heads, journal, older, records, schema
 from reconciler.state.sqlite.database import (
     Damaged,
     check_all_pages,
@@ -131,7 +131,7 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     if version == schema.VERSION:
         return ""
     copy = make_before_migration(connection, path, at, version)
-    schema.migrate(connection)
+    older.migrate(connection)
     _let_it_shrink(connection)
     return (
         f"the state {path} was migrated from version {version} to {schema.VERSION}; "
@@ -173,7 +173,7 @@ def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection
         connection.close()
         raise
     connection.close()
-    schema.migrate(copy)
+    older.migrate(copy)
     verify_all(copy)
     return copy
 
@@ -194,7 +194,7 @@ def verify(file: Path) -> None:
         # Of an older version: what it becomes is verified, beside the file.
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             connection.backup(copy)
-            schema.migrate(copy)
+            older.migrate(copy)
             verify_all(copy)
 
 

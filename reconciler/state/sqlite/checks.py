@@ -41,8 +41,8 @@ _EVERY_COMMIT = frozenset({"open_intents", "unclaimed", "half_moved", "facts"})
 class Checks:
     """What `meta` says. `rows`: of the journal; `serial`: the highest of any record; `key`: its SHA-256.
 
-    `heads`: the sum over the scopes' heads (see `heads`), which changes with each commit. `trunk_*`: where
-    each scope begins: at the lineage, or where the one chain and the one serial of an older program ended.
+    `heads`: the sum over the scopes' heads (see `heads`), which changes with each commit. `least_serial`:
+    after which the serials of a scope begin, so that a state that lost records never uses theirs again.
     """
 
     lineage: str
@@ -50,9 +50,7 @@ class Checks:
     rows: int = 0
     serial: int = 0
     heads: str = "0" * 64
-    trunk_seq: int = 0
-    trunk_hash: str = ""
-    trunk_serial: int = 0
+    least_serial: int = 0
     key: str | None = None
     tables: dict[str, str] = field(default_factory=dict)
 

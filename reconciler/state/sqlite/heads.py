@@ -15,7 +15,6 @@ from typing import Any
 
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
-from reconciler.state.store import WHOLE_STATE
 
 _SUM_BITS = 256
 _SELECT = "SELECT scope, seq, hash, serial, records, digest FROM heads"
@@ -47,17 +46,11 @@ def count(heads: Mapping[str, Head]) -> int:
     return sum(head.records for head in heads.values())
 
 
-def hashes(heads: Mapping[str, Head], checks: Checks) -> dict[str, str]:
-    """By scope, for `State.heads`. The trunk counts as the whole state's until that has a head of its own."""
-    trunk = {WHOLE_STATE: checks.trunk_hash} if checks.trunk_seq else {}
-    return trunk | {scope: head.hash for scope, head in heads.items() if head.seq > checks.trunk_seq}
-
-
 @contextmanager
 def changing(connection: sqlite3.Connection, checks: Checks, scope: str) -> Iterator[Head]:
     """The head of `scope`, stored as the block leaves it, in the caller's transaction."""
     row = connection.execute(f"{_SELECT} WHERE scope = ?", (scope,)).fetchone()
-    head = _checked(row) if row else Head(checks.trunk_seq, checks.trunk_hash, checks.trunk_serial)
+    head = _checked(row) if row else Head(0, checks.lineage, checks.least_serial)
     yield head
     before, after = row[-1] if row else "0", _digest(scope, head)
     if after == before:
@@ -76,7 +69,7 @@ def clear_records(connection: sqlite3.Connection, checks: Checks) -> None:
 
 def raise_serials(connection: sqlite3.Connection, checks: Checks, least: int) -> None:
     """Let every scope, also one that begins later, count on from `least` or above."""
-    checks.trunk_serial = max(checks.trunk_serial, least)
+    checks.least_serial = max(checks.least_serial, least)
     for scope in read(connection, checks):
         with changing(connection, checks, scope) as head:
             head.serial = max(head.serial, least)

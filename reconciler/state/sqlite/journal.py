@@ -97,7 +97,7 @@ def verify_newest(connection: sqlite3.Connection, checks: Checks, heads: Mapping
     }
     archived = archive.end(connection, checks)[0].ends
     for scope, head in heads.items():
-        if head.seq == checks.trunk_seq:  # nothing was appended to it
+        if not head.seq:
             continue
         if scope not in ends and archived.get(scope) == (head.seq, head.hash):
             continue
@@ -117,7 +117,7 @@ def verify(
     Not `whole`: the rows in the archive are compared, byte by byte, with what was found to follow when they
     came there, and not followed again.
     """
-    chains, folding = Chains(checks.lineage, checks.trunk_seq), Folding[int]()
+    chains, folding = Chains(checks.lineage), Folding[int]()
     if not whole:
         archive.verify(connection)
         chains, folding = archive.end(connection, checks)
@@ -138,7 +138,7 @@ def entries(
     connection: sqlite3.Connection, checks: Checks, heads: Mapping[str, Head], since: datetime | None
 ) -> list[tuple[str, JournalEntry]]:
     """See `Store.journal`. Raises Damaged: what was changed is not shown as if it had been written."""
-    rows = list(_rows(connection, checks, heads, Chains(checks.lineage, checks.trunk_seq)))
+    rows = list(_rows(connection, checks, heads, Chains(checks.lineage)))
     times = [(columns[0], datetime.fromisoformat(columns[2])) for _, _, columns in rows]
     wanted = runs_since(times, since) if since is not None else frozenset()
     return [
@@ -160,11 +160,10 @@ def _rows(
     for *columns, data, hash, seq, scope, row in found:
         archive.follow(chains, row, columns, data, hash, seq, scope)
         yield row, scope, archive.columns_of(columns, data)
-    if (chains.trunk, chains.rows) != ((checks.trunk_seq, checks.trunk_hash), checks.rows):
+    if chains.rows != checks.rows:
         raise Damaged(f"the journal ends with row {chains.rows}, not {checks.rows}")
     for scope in {*heads, *chains.ends}:
-        head = heads.get(scope)
-        if chains.end(scope) != ((head.seq, head.hash) if head is not None else chains.trunk):
+        if scope not in heads or chains.end(scope) != (heads[scope].seq, heads[scope].hash):
             raise Damaged(f"the journal of {named(scope)} does not end where it should")
 
 
@@ -173,7 +172,7 @@ def _verify_archive_end(
 ) -> None:
     known, stored = archive.end(connection, checks)
     view = replace(stored.view, plans_run=archive.plans_run(connection))
-    if (known.trunk, known.ends, view) != (chains.trunk, chains.ends, folding.view):
+    if (known.ends, view) != (chains.ends, folding.view):
         raise Damaged("the end of the archive is not what its rows say")
 
 
@@ -244,14 +243,9 @@ def _read(connection: sqlite3.Connection, checks: Checks, row: int) -> JournalEn
 def _hash_before(connection: sqlite3.Connection, checks: Checks, row: int, seq: int, scope: str) -> str:
     if seq == 1:
         return checks.lineage
-    if seq == checks.trunk_seq + 1:
-        return checks.trunk_hash
-    if row <= checks.trunk_seq:
-        before = connection.execute("SELECT hash FROM journal WHERE row = ?", (row - 1,)).fetchone()
-    else:
-        before = connection.execute(
-            "SELECT hash FROM journal WHERE scope = ? AND seq = ?", (scope, seq - 1)
-        ).fetchone()
+    before = connection.execute(
+        "SELECT hash FROM journal WHERE scope = ? AND seq = ?", (scope, seq - 1)
+    ).fetchone()
     if before is None:
         known = archive.end(connection, checks)[0]
         if known.end(scope)[0] != seq - 1:

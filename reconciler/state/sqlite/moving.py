@@ -2,16 +2,16 @@
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.model import StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import decode_record
-from reconciler.state.contents import Body, Contents, Head, Row, has_changed, is_there, same
+from reconciler.state.contents import Contents, Head, Row, has_changed, is_there, same
 from reconciler.state.sqlite import (
-    backups,
     checks,
     environments,
     heads,
@@ -22,7 +22,7 @@ from reconciler.state.sqlite import (
     signed,
 )
 from reconciler.state.sqlite.checks import MOVED_TO, Checks
-from reconciler.state.sqlite.database import connect, transaction
+from reconciler.state.sqlite.database import connect
 
 
 def export(connection: sqlite3.Connection, key: bytes | None) -> Contents:
@@ -32,43 +32,44 @@ def export(connection: sqlite3.Connection, key: bytes | None) -> Contents:
         Row(scope, seq, (run, event, at, address, step, attempt, data.decode()), hash)
         for run, event, at, address, step, attempt, data, hash, seq, scope, _ in journal.export(connection)
     )
-    bodies = {
-        Address(kind, name, app or None, ordinal): Body(serial, body.decode())
-        for kind, name, app, ordinal, serial, body, _ in connection.execute(records.SELECT)
-    }
+    begin = heads.Head(0, current.lineage, current.least_serial)
+    return contents_of(connection, current.lineage, key or b"", rows, heads.read(connection, current), begin)
+
+
+def contents_of(
+    connection: sqlite3.Connection,
+    lineage: str,
+    key: bytes,
+    rows: Iterable[Row],
+    ends: Mapping[str, heads.Head],
+    begin: heads.Head,
+) -> Contents:
+    """With these `rows`, and all else as the tables say. `begin`: of scopes that were only leased."""
     epochs = leases.epochs(connection)
-    trunk = Head(current.trunk_seq, current.trunk_hash, current.trunk_serial)
-    ends = heads.read(connection, current)
-    known = {scope: ends.get(scope, trunk) for scope in (*ends, *epochs)}
+    known = {scope: ends.get(scope, begin) for scope in (*ends, *epochs)}
     return Contents(
-        current.lineage,
-        key or b"",
-        environments.read(connection, current.lineage),
-        trunk,
+        lineage,
+        key,
+        environments.read(connection, lineage),
         tuple(rows),
-        bodies,
+        records.bodies(connection),
         {scope: Head(end.seq, end.hash, end.serial, epochs.get(scope, 0)) for scope, end in known.items()},
-        signed.read(connection, current.lineage, MOVED_TO),
+        signed.read(connection, lineage, MOVED_TO),
     )
 
 
-def fill(connection: sqlite3.Connection, contents: Contents, version: int) -> None:
-    """Bring `contents` into an empty database, as its transaction `version`, and read all of it again."""
-    schema.initialise(connection, contents.lineage, contents.environment)
-    with transaction(connection):
-        current = checks.read(connection)
-        trunk = contents.trunk
-        current.trunk_seq, current.trunk_hash, current.trunk_serial = trunk.seq, trunk.hash, trunk.serial
-        current.version, current.serial = version, trunk.serial
-        current.key = backups.key_digest(contents.key) if contents.key else None
-        _fill_journal(connection, current, contents)
-        _fill_scopes(connection, current, contents)
-        current.tables = {table: checks.digest_of(connection, table) for table in checks.SMALL_TABLES}
-        checks.write(connection, current)
-    backups.verify_all(connection)
-    if contents.moved_to:
-        with transaction(connection):
-            _mark(connection, contents.lineage, contents.moved_to)
+def fill(connection: sqlite3.Connection, contents: Contents, version: int, key: str | None) -> None:
+    """Bring `contents` into empty tables, as transaction `version`, in the caller's transaction.
+
+    `key`: the digest of the fingerprint key, where it is known. A scope keeps its row in the table `leases`,
+    where it has one: its byte in the lock file may be locked.
+    """
+    current = checks.read(connection)
+    current.version, current.key = version, key
+    _fill_journal(connection, current, contents)
+    _fill_scopes(connection, current, contents)
+    current.tables = {table: checks.digest_of(connection, table) for table in checks.SMALL_TABLES}
+    checks.write(connection, current)
 
 
 def _fill_journal(connection: sqlite3.Connection, current: Checks, contents: Contents) -> None:
@@ -92,7 +93,7 @@ def _fill_scopes(connection: sqlite3.Connection, current: Checks, contents: Cont
             for record, text in of_scope[scope]:
                 records.put_as_it_was(connection, head, record, text)
         if end.epoch:
-            connection.execute("INSERT INTO leases (scope, epoch) VALUES (?,?)", (scope, end.epoch))
+            connection.execute("INSERT OR IGNORE INTO leases (scope, epoch) VALUES (?,?)", (scope, end.epoch))
 
 
 def free_for(path: Path, contents: Contents) -> int | None:
@@ -122,15 +123,14 @@ def retire(
         if now.moved_to not in ("", to) or not same(now, contents):
             raise has_changed(path)
         connection.execute("UPDATE leases SET released = 1")
-        _mark(connection, current.lineage, to)
+        mark(connection, current.lineage, to)
 
 
 def revive(connection: sqlite3.Connection, path: Path) -> None:
     with checks.writing(connection, path, moved=True):
         connection.execute("DELETE FROM meta WHERE key = ?", (MOVED_TO,))
-        schema.mark_moved(connection, False)
 
 
-def _mark(connection: sqlite3.Connection, lineage: str, to: str) -> None:
+def mark(connection: sqlite3.Connection, lineage: str, to: str) -> None:
+    """Say that the state is at `to`, in the caller's transaction."""
     signed.write(connection, lineage, MOVED_TO, to)
-    schema.mark_moved(connection, True)

@@ -18,7 +18,7 @@ def state(connection: sqlite3.Connection, current: Checks) -> State:
         checks.verify_tables(connection, current)
         ends = heads.read(connection, current)
         journal.verify_newest(connection, current, ends)
-        begun = dict.fromkeys(leases.scopes(connection), current.trunk_serial)
+        begun = dict.fromkeys(leases.scopes(connection), current.least_serial)
         return rules.as_moved(
             State(
                 current.lineage,
@@ -28,7 +28,7 @@ def state(connection: sqlite3.Connection, current: Checks) -> State:
                 unclaimed=journal.unclaimed(connection, current),
                 half_moved=journal.half_moved(connection, current),
                 serials=begun | {scope: head.serial for scope, head in ends.items()},
-                heads=heads.hashes(ends, current),
+                heads={scope: head.hash for scope, head in ends.items() if head.seq},
                 lengths={scope: head.seq for scope, head in ends.items()},
                 version=current.heads,
                 platform=journal.platform(connection),

@@ -10,6 +10,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_record
+from reconciler.state.contents import Body
 from reconciler.state.sqlite import heads
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
@@ -27,6 +28,14 @@ def load(connection: sqlite3.Connection, count: int) -> dict[Address, StateRecor
     if len(found) != count:
         raise Damaged(f"there are {len(found)} records, and not {count}")
     return found
+
+
+def bodies(connection: sqlite3.Connection) -> dict[Address, Body]:
+    """All records as they are stored, not verified."""
+    return {
+        Address(kind, name, app or None, ordinal): Body(serial, body.decode())
+        for kind, name, app, ordinal, serial, body, _ in connection.execute(SELECT)
+    }
 
 
 def verify(connection: sqlite3.Connection, count: int) -> None:
@@ -71,7 +80,7 @@ def put(
 
 
 def put_as_it_was(connection: sqlite3.Connection, head: Head, record: StateRecord, body: str) -> None:
-    """Store a record of an earlier file of this state with its own serial, at an address that has none."""
+    """Store a record of another file of this state with its own serial, at an address that has none."""
     head.serial = max(head.serial, record.serial)
     head.records += 1
     connection.execute(

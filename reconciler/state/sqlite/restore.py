@@ -22,7 +22,18 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.codec import EntryColumns, decode_entry, encode_entry, encode_record
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import backups, checks, files, heads, journal, leases, locks, records, schema
+from reconciler.state.sqlite import (
+    backups,
+    checks,
+    files,
+    heads,
+    journal,
+    leases,
+    locks,
+    older,
+    records,
+    schema,
+)
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
@@ -114,7 +125,7 @@ def _damage(path: Path, copy: Path) -> str | None:
         with explained(path):
             with closing(connect(copy)) as connection:
                 schema.require(connection, path)
-                schema.migrate(connection)
+                older.migrate(connection)
                 current = backups.verify_all(connection)
             checks.verify_seen(current, checks.seen(path, current.lineage))
     except StateMoved:
@@ -154,7 +165,7 @@ def _restore_from(
         new.chmod(0o600)
         with closing(connect(new)) as connection:
             schema.require(connection, source)
-            schema.migrate(connection)
+            older.migrate(connection)
             base = backups.verify_all(connection)
             salvaged = salvage(copy, base, heads.read(connection, base))
             if salvaged.lineage not in ("", base.lineage):
@@ -164,7 +175,7 @@ def _restore_from(
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            rows = rows_seen(base.lineage) if not base.trunk_seq else None
+            rows = rows_seen(base.lineage)
             if seen is not None:
                 rows = max(rows or 0, seen.rows)
             lost = _lost(salvaged, base, rows, at, now)

@@ -5,13 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns
-from reconciler.state.sqlite import archive, earlier, records
+from reconciler.state.sqlite import archive, older, records
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged
 from reconciler.state.sqlite.heads import Head
@@ -41,13 +42,13 @@ class Salvage:
 def salvage(file: Path, base: Checks, heads: Mapping[str, Head]) -> Salvage:
     """Read `file`, a copy of the damaged database with its WAL beside it. Never raises for what it holds.
 
-    `base` and `heads`: of the backup, after which rows are looked for. The file may be of an earlier version.
+    `base` and `heads`: of the backup, after which rows are looked for. The file may be of an older version.
     """
     salvaged = Salvage(end=base.rows)
     try:
         with closing(sqlite3.connect(file)) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
-            with suppress(sqlite3.Error):  # a file of an earlier version, whose rows name no scope
+            with suppress(sqlite3.Error):  # a file of an older version, whose rows name no scope
                 connection.execute("ALTER TABLE journal ADD COLUMN scope TEXT NOT NULL DEFAULT ''")
             known = _checks(connection, salvaged)
             _journal(connection, salvaged, base, heads)
@@ -61,36 +62,35 @@ def salvage(file: Path, base: Checks, heads: Mapping[str, Head]) -> Salvage:
 def _checks(connection: sqlite3.Connection, salvaged: Salvage) -> int | None:
     """How many records there should be; None where that is not known."""
     try:
-        current, known = earlier.checks_of_any(connection)
+        current, heads = older.checks_of(connection)
     except (Damaged, sqlite3.Error):
         return None
     salvaged.end, salvaged.serial, salvaged.version = current.rows, current.serial, current.version
     salvaged.lineage, salvaged.end_known = current.lineage, True
-    return known
+    return sum(head.records for head in heads.values())
 
 
 def _journal(
     connection: sqlite3.Connection, salvaged: Salvage, base: Checks, heads: Mapping[str, Head]
 ) -> None:
-    query = f"{archive.READ} WHERE rowid > {base.rows} ORDER BY rowid"
+    query = f"{archive.READ} ORDER BY rowid"
     # From both ends: a damaged page stops a walk.
     rows = {row[-1]: row for order in ("ASC", "DESC") for row in _readable(connection, f"{query} {order}")}
-    rows |= {row[-1]: row for row in _packed(connection) if row[-1] > base.rows}
-    before: dict[int, dict[str, str]] = defaultdict(dict)  # hashes by place in the chain, and scope
-    before[base.trunk_seq][""] = base.trunk_hash
+    rows |= {row[-1]: row for row in _packed(connection)}
+    # Hashes by place and scope. Those of the backup differ where the file is of an older version.
+    before: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    before[0][""].append(base.lineage)
     for scope, head in heads.items():
-        before[head.seq][scope] = head.hash
+        before[head.seq][scope].append(head.hash)
     rows = {number: row for number, row in rows.items() if isinstance(row[8], int)}  # its place, undamaged
     for *_, hash, seq, scope, _ in rows.values():
-        before[seq][scope] = hash
-    for number in sorted(rows):
+        before[seq][scope].append(hash)
+    for number in sorted(each for each in rows if each > base.rows):
         *columns, data, hash, seq, scope, _ = rows[number]
-        # The row before may be of another scope: where all of them had one chain, or a chain begins.
-        known = before.get(seq - 1, {})
-        own = [known[scope]] if scope in known else []
+        # In a file of an older version, the row before may be of another scope.
+        known = before[seq - 1]
         if any(
-            row_hash(each, seq, columns, data, scope) == hash
-            for each in dict.fromkeys([*own, *known.values()])
+            row_hash(each, seq, columns, data, scope) == hash for each in chain(known[scope], *known.values())
         ):
             salvaged.rows[number], salvaged.scopes[number] = (*columns, data.decode()), scope
     salvaged.end = max(salvaged.end, *rows) if rows else salvaged.end

@@ -1,5 +1,6 @@
 """Maintenance of a SQLite state: verify all of it, back it up, give it to an environment, let it move."""
 
+import sqlite3
 from pathlib import Path
 
 from reconciler.core.errors import StoreError
@@ -7,7 +8,7 @@ from reconciler.state import contents as contents_module
 from reconciler.state.codec import encode_entry
 from reconciler.state.contents import Contents
 from reconciler.state.durable import make_private
-from reconciler.state.sqlite import backups, checks, commits, environments, files, moving
+from reconciler.state.sqlite import backups, checks, commits, environments, files, moving, schema
 from reconciler.state.sqlite.database import transaction
 from reconciler.state.sqlite.state_file import StateFile
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
@@ -74,7 +75,19 @@ def import_(file: StateFile, contents: Contents) -> None:
     make_private(path.parent)
     if contents.key and files.create_key(files.key_path(path), contents.key) != contents.key:
         raise StoreError(f"{files.key_path(path)} is the key of another state")
-    files.create_state(path, lambda new: moving.fill(new, contents, version), replace=path.exists())
+    files.create_state(path, lambda new: _fill(new, contents, version), replace=path.exists())
+
+
+def _fill(connection: sqlite3.Connection, contents: Contents, version: int) -> None:
+    """Make a state of an empty database, and read all of it again."""
+    schema.initialise(connection, contents.lineage, contents.environment)
+    with transaction(connection):
+        key = backups.key_digest(contents.key) if contents.key else None
+        moving.fill(connection, contents, version, key)
+    backups.verify_all(connection)
+    if contents.moved_to:
+        with transaction(connection):
+            moving.mark(connection, contents.lineage, contents.moved_to)
 
 
 def retire(file: StateFile, to: str, contents: Contents) -> None:

@@ -119,9 +119,9 @@ def test_a_saved_value_is_not_made_of_what_the_other_server_answers(
     planned = move(scene, elsewhere)
     (problem,) = scene.apply("--plan", "saved.plan", code=1).json["diagnostics"]
     assert problem["code"] == "plan-moved"
-    assert problem["message"] == (
-        f"ExtensionProvider/acme is at {elsewhere.url}, but the file was made for {planned.url}"
-    )
+    then, now = problem["message"].split(", but this run plans ")
+    assert then.startswith(f"`Secret/{scene.app}/STATUS`: the file plans set, ")
+    assert (then.endswith(f", asks {planned.url}"), now.endswith(f", asks {elsewhere.url}")) == (True, True)
     assert scene.sets() == before
     move(scene, planned)
     scene.apply("--plan", "saved.plan")

@@ -147,7 +147,6 @@ class Workshop:
         self.app = platform.new_app()
         self.root = folder / "project"
         self.temporary = folder / "tmp"
-        self.caches = self.temporary / "caches"
         self._notes = folder / "notes"
         self._lines: set[bytes] = set()  # command lines of the last run
         (self.root / "manifests").mkdir(parents=True)
@@ -159,7 +158,7 @@ class Workshop:
             RECONCILE_TOKEN=TOKEN,
             TMPDIR=str(self.temporary),
             XDG_STATE_HOME=str(self.temporary / "home"),
-            XDG_CACHE_HOME=str(self.caches),
+            XDG_CACHE_HOME=str(self.temporary / "caches"),
             CANARY_NOTES=str(self._notes),
             SHOP_PASSWORD=ENV,
             GITHUB_TOKEN=HOST,

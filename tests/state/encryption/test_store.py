@@ -15,18 +15,15 @@ from reconciler.pipeline.settings import find_settings
 from reconciler.state import spool_file
 from reconciler.state.codec import encode_record
 from reconciler.state.contents import Contents, same
-from reconciler.state.encryption import contents as wholes
 from reconciler.state.encryption import envelope
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
 from reconciler.state.encryption.sealing import open_entry, open_record, seal_entry, seal_record
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State
 from tests.state.encryption.doubles import ANA, BEN
 from tests.state.moving import filled
-from tests.state.test_migrations import left_by
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
@@ -86,19 +83,6 @@ async def test_it_moves_as_it_is_without_encryption(clock: SimulatedClock) -> No
         await there.retire("elsewhere", dataclasses.replace(contents, key=b"another"))
     await there.retire("elsewhere", contents)
     assert (await there.export()).moved_to == "elsewhere"
-
-
-async def test_the_oldest_rows_of_an_old_state_keep_their_chain(
-    tmp_path: Path, clock: SimulatedClock
-) -> None:
-    left_by(3, tmp_path / "state.db")
-    source = SqliteStore(tmp_path / "state.db", clock)
-    contents = await source.export()
-    await source.close()
-    assert contents.trunk.seq
-    sealed = wholes.sealed(contents, CIPHER, b"envelope")
-    assert wholes.opened(sealed, CIPHER, contents.key) == contents
-    await MemoryStore(MemoryState(clock)).import_(sealed)
 
 
 # --- what is made while another makes it ---

@@ -11,7 +11,7 @@ from reconciler.state import contents
 from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.postgres import commits, schema
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
+from reconciler.state.store import Event, JournalEntry
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.postgres.test_access import reader
@@ -273,28 +273,12 @@ async def test_a_commit_whose_answer_came_after_its_rows_were_packed_has_landed(
     assert len([each for _, each in await other.journal() if each.event is Event.INTENT]) == 30
 
 
-async def test_rows_of_the_trunk_stay_where_they_are(
-    handles: Handles, database: Postgres, clock: SimulatedClock
-) -> None:
-    """Of a state that began in an old file."""
-    old = MemoryStore(MemoryState(clock))
-    await old.create()
-    lease = await old.lease([WHOLE_STATE], "anna")
-    await old.commit(lease, [entry(Event.DONE, f"s{number}") for number in range(30)])
-    held = await old.export()
-    trunk = replace(held.heads[WHOLE_STATE], epoch=0)
-    await handles.open().import_(dataclasses.replace(held, trunk=trunk, heads={}))
-    await grow(handles.open(), range(30))
-    assert database.rows("SELECT min(first) FROM reconcile.archive") == [(31,)]
-    assert len(await handles.open().journal()) == 30 + 122
-    await handles.open().verify()
-
-
 async def test_the_first_schema_is_migrated_and_whoever_could_read_it_still_can(
     handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await unpacked(handles, range(30), monkeypatch)
     database.rows("DROP TABLE reconcile.archive")  # with which that schema stands as it was
+    was_begun(database, seq=0)
     database.rows("UPDATE reconcile.version SET version = 1")
     looks = reader(database)
     database.rows("GRANT SELECT ON reconcile.journal TO PUBLIC")
@@ -308,3 +292,21 @@ async def test_the_first_schema_is_migrated_and_whoever_could_read_it_still_can(
     assert len(await handles.open(url=looks).journal()) == 126
     assert database.rows("SELECT has_table_privilege('public', 'reconcile.archive', 'SELECT')") == [(True,)]
     await handles.open(url=looks).verify()
+
+
+def was_begun(database: Postgres, seq: int) -> None:
+    """The columns that the third schema dropped."""
+    database.rows(f"ALTER TABLE reconcile.states ADD trunk_seq bigint NOT NULL DEFAULT {seq}")
+    database.rows("ALTER TABLE reconcile.states ADD trunk_hash text NOT NULL DEFAULT ''")
+    database.rows("ALTER TABLE reconcile.states ADD trunk_serial bigint NOT NULL DEFAULT 0")
+    database.rows("UPDATE reconcile.version SET version = 2")
+
+
+async def test_a_schema_with_a_state_that_began_otherwise_is_not_migrated(
+    handles: Handles, database: Postgres
+) -> None:
+    await grow(handles.open(), range(3))
+    was_begun(database, seq=5)
+    with pytest.raises(StoreError, match="cannot be"):
+        await handles.open().load()
+    assert database.rows("SELECT version, trunk_seq FROM reconcile.version, reconcile.states") == [(2, 5)]
