@@ -159,7 +159,7 @@ class HttpTransport:
                 url,
                 headers={**headers, "accept-encoding": "identity"},
                 content=body,
-                extensions={"timeout": httpx.Timeout(deadline_s).as_dict()},
+                extensions={"timeout": {"read": deadline_s}},
             )
         except httpx.InvalidURL as error:
             raise NotSent(f"not a valid address: {error}") from None
@@ -169,9 +169,8 @@ class HttpTransport:
             self._client = self._open()
         response = await self._client.send(request, stream=True)
         content = b"".join([piece async for piece in response.aiter_raw()])
-        fields = {name: text.strip(" \t") for name, text in response.headers.items()}
-        decoded = _decoded(content, fields.get("content-encoding", ""), self._max_body)
-        return Answer(response.status_code, fields, decoded)
+        decoded = _decoded(content, response.headers.get("content-encoding", ""), self._max_body)
+        return Answer(response.status_code, response.headers, decoded)
 
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""
@@ -180,9 +179,10 @@ class HttpTransport:
             await client.aclose()
 
     def _open(self) -> "httpx.AsyncClient":
-        from reconciler.services.wire import Wire, client
+        from reconciler.services.wire import Client, Wire
 
-        return client(Wire(self._parts, self._proxy, connections=self._connections, max_body=self._max_body))
+        wire = Wire(self._parts, self._proxy, connections=self._connections, max_body=self._max_body)
+        return Client(wire)
 
 
 def _decoded(content: bytes, encoding: str, limit: int) -> bytes:

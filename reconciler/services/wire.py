@@ -9,9 +9,7 @@ import re
 import select
 import ssl
 from base64 import b64encode
-from http.cookiejar import CookieJar
 from time import monotonic
-from typing import Any
 from urllib.parse import SplitResult, unquote
 
 import anyio
@@ -61,11 +59,14 @@ class Wire(httpx.AsyncBaseTransport):
         deadline_s: float = request.extensions["timeout"]["read"]
         late = f"no complete answer within {deadline_s:g} s"
         ends_s = monotonic() + deadline_s
-        try:
-            with anyio.fail_after(deadline_s):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise NotSent(late) from None
+        if self._slots.value:
+            self._slots.acquire_nowait()  # as a rule; a cancel scope costs 15 µs
+        else:
+            try:
+                with anyio.fail_after(deadline_s):
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise NotSent(late) from None
         try:
             connection = self._kept() or await self._connected(2 / 3 * (ends_s - monotonic()))
             return await self._exchange(connection, written, ends_s - monotonic(), Lost(late))
@@ -153,14 +154,23 @@ class Wire(httpx.AsyncBaseTransport):
         return f"{fields}\r\n".encode("ascii")
 
 
-def client(wire: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
+class Client(httpx.AsyncClient):
     """A client over `wire` that takes nothing from the environment, and keeps no cookies."""
-    return httpx.AsyncClient(transport=wire, cookies=_NoCookies(), trust_env=False)
+
+    def __init__(self, wire: httpx.AsyncBaseTransport) -> None:
+        super().__init__(transport=wire, trust_env=False)
+
+    @property  # type: ignore[misc]  # httpx's can be set
+    def cookies(self) -> httpx.Cookies:
+        return _NO_COOKIES
 
 
-class _NoCookies(CookieJar):
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        """Keep none."""
+class _NoCookies(httpx.Cookies):
+    def extract_cookies(self, response: httpx.Response) -> None:
+        """Keep none. To look for some takes a quarter of a request's CPU."""
+
+
+_NO_COOKIES = _NoCookies()
 
 
 class Http1Connection(asyncio.BufferedProtocol):
@@ -256,7 +266,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise Lost("more than the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._raw.append((name, value))
+        self._raw.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()

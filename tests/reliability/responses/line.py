@@ -12,7 +12,7 @@ from reconciler.core.errors import Lost, NotSent
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.services.transport import HttpTransport
-from reconciler.services.wire import WireResponse, client
+from reconciler.services.wire import Client, WireResponse
 from tests.reliability.responses.mutation import Given, Kind, mutated
 
 PIECE = 1 << 20
@@ -74,7 +74,7 @@ class MutatingTransport(HttpTransport):
         self._answering = _Answering(sandbox, mutations, self.exchanges)
 
     def _open(self) -> httpx.AsyncClient:
-        return client(self._answering)
+        return Client(self._answering)
 
 
 class _Answering(httpx.AsyncBaseTransport):
