@@ -163,7 +163,7 @@ class HttpTransport:
             )
         except httpx.InvalidURL as error:
             raise NotSent(f"not a valid address: {error}") from None
-        except UnicodeEncodeError:  # not shown: it may be the token
+        except UnicodeError:  # of a header, which is not shown: it may be the token; or of the host
             raise NotSent("the request is not valid") from None
         if self._client is None:
             self._client = self._open()

@@ -112,7 +112,7 @@ class Wire(httpx.AsyncBaseTransport):
                 return await (self._direct() if self._proxy is None else self._tunnel(self._proxy))
         except TimeoutError:
             raise NotSent(f"cannot connect{self._through}: no connection within {within_s:g} s") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: of the host's name
             raise NotSent(f"cannot connect{self._through}: {_words(error)}") from None
 
     async def _direct(self) -> "Http1Connection":

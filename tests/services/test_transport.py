@@ -102,6 +102,15 @@ async def test_a_refused_connection_is_not_sent(method: str, body: bytes | None)
 
 
 @EITHER
+@pytest.mark.parametrize("host", ["xn--a.example", "a..b", f"{'a' * 64}.example", "xn--\u00e4.example"])
+async def test_a_host_whose_name_cannot_be_written_is_not_sent(
+    method: str, body: bytes | None, host: str
+) -> None:
+    with pytest.raises(NotSent):
+        await request(method, f"https://{host}", body)
+
+
+@EITHER
 async def test_a_failed_tls_handshake_is_not_sent(method: str, body: bytes | None) -> None:
     async with serving(sends(b"this is not TLS")) as server:
         with pytest.raises(NotSent, match="cannot connect"):
