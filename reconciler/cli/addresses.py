@@ -13,6 +13,13 @@ from click.shell_completion import CompletionItem
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
+from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.state_url import is_shared
+from reconciler.manifests.files import SETTINGS_FILE, read_files
+from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.revisions.git import find_repository
+from reconciler.manifests.suggestions import pattern_help
+from reconciler.policies import find_manifest_kinds
 
 if TYPE_CHECKING:
     from reconciler.state.store import Store
@@ -59,9 +66,6 @@ class DeclarableType(AddressType):
     """An `Address` that a manifest of its kind can have."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        from reconciler.manifests.suggestions import pattern_help
-        from reconciler.policies import find_manifest_kinds
-
         address = super().convert(value, param, ctx)
         kind, why = find_manifest_kinds().get(address.kind), ""
         if kind is not None and not re.fullmatch(kind.name_pattern, address.name):
@@ -107,9 +111,6 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
     name = "kind"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from reconciler.core.nearest import did_you_mean
-        from reconciler.policies import find_manifest_kinds
-
         known = list(find_manifest_kinds())
         if value not in known:
             hint = did_you_mean(value, known) or f"kinds are {', '.join(known)}"
@@ -119,16 +120,11 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from reconciler.policies import find_manifest_kinds
-
         return [CompletionItem(name) for name in find_manifest_kinds() if name.startswith(incomplete)]
 
 
 def other_kind(text: str) -> str:
     """A hint for `volume/shop/data`, or ""."""
-    from reconciler.core.nearest import nearest
-    from reconciler.policies import find_manifest_kinds
-
     kind, slash, rest = text.partition("/")
     near = nearest(kind, list(find_manifest_kinds())) if slash else ""
     return f"; did you mean `{near}/{rest}`?" if near and near != kind else ""
@@ -145,8 +141,6 @@ def complete_environment(ctx: click.Context, param: click.Parameter, incomplete:
 
 def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags; none where git has no answer, or none quickly."""
-    from reconciler.manifests.revisions.git import find_repository
-
     try:
         git = find_repository(_root(), os.environ, timeout_s=_GIT_S)
         names = git.text(
@@ -182,9 +176,6 @@ KIND = KindType()
 
 def _declared(environment: str) -> Iterator[Address]:
     """What the configured manifests, and those of the environment alone, name; valid or not."""
-    from reconciler.manifests.files import read_files
-    from reconciler.manifests.reading.compose import compose
-
     root = _root()
     overlays = _setting(root, "overlays")
     folders = [*_setting(root, "manifests"), *([f"{overlays}/{environment}"] if environment else [])]
@@ -223,8 +214,6 @@ def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
 
 
 def _store(state_url: str | None, environment: str) -> "Store":
-    from reconciler.core.state_url import is_shared
-
     root = _root()
     url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
     if is_shared(url) or (environment and not state_url):
@@ -240,17 +229,12 @@ def _store(state_url: str | None, environment: str) -> "Store":
 
 
 def _root() -> Path:
-    from reconciler.manifests.files import SETTINGS_FILE
-
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file()), here)
 
 
 def _setting(root: Path, name: str) -> Any:
     """What reconcile.yaml says, unchecked; the default where it says nothing usable."""
-    from reconciler.manifests.files import SETTINGS_FILE
-    from reconciler.manifests.reading.compose import compose
-
     file = root / SETTINGS_FILE
     documents = compose(file.read_bytes(), SETTINGS_FILE).documents if file.is_file() else []
     settings = documents[0].value if documents and isinstance(documents[0].value, dict) else {}

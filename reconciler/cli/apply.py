@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -25,15 +24,22 @@ from reconciler.cli.failures import (
 )
 from reconciler.cli.notifying import notifies
 from reconciler.cli.output import emit, emit_part, reports
+from reconciler.cli.signals import Interrupted, Watch, run_watched
+from reconciler.cli.spooled import collected, told_last
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
+from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.apply import Applied, PlanRefused
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.project import Project
+from reconciler.pipeline.apply import Applied, PlanRefused, apply
+from reconciler.pipeline.create_approvals import Everything
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.identity import create_state
+from reconciler.pipeline.judge_approvals import Given, read_approvals
+from reconciler.pipeline.plan import unchanged_in
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.saved import about_targets, read_saved, run_saved
+from reconciler.reports.report import ApplyReport, PlanReport
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
 # unknown and comes with no question, the next run finds out.
@@ -105,16 +111,6 @@ def command(
     chosen: ChosenState,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.cli.spooled import collected, told_last
-    from reconciler.core.state_url import is_shared
-    from reconciler.pipeline.apply import PlanRefused, apply
-    from reconciler.pipeline.create_approvals import Everything
-    from reconciler.pipeline.judge_approvals import Given, read_approvals
-    from reconciler.pipeline.plan import unchanged_in
-    from reconciler.pipeline.saved import about_targets, read_saved, run_saved
-    from reconciler.reports.report import PlanReport
-
     if plan_file is not None and targets:
         raise click.UsageError("--plan runs what a saved plan names; it takes no --target")
     if plan_file is None and chosen.ref is not None:
@@ -138,7 +134,7 @@ def command(
 
     left: list[bytes] = []
 
-    async def work(watch: Watch) -> "Applied":
+    async def work(watch: Watch) -> Applied:
         async with (
             chosen.project(desired.resources, desired.policies, read_only=False, base=base) as project,
             collected(left, project.store),
@@ -181,7 +177,7 @@ def command(
         return exit_code(applied)
 
 
-def exit_code(applied: "Applied") -> int:
+def exit_code(applied: Applied) -> int:
     """0 only when everything is done; owed restarts alone do not count."""
     if applied.declined:
         return FAILED
@@ -206,18 +202,14 @@ def _question(plan: Plan) -> str:
     return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
-async def _offer_state(project: "Project") -> None:
+async def _offer_state(project: Project) -> None:
     """Make the state that is missing, if the person at the terminal says so."""
-    from reconciler.pipeline.identity import create_state
-
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
         await create_state(project.store, project.actor())
 
 
-def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None, desired: "Desired") -> int:
-    from reconciler.reports.report import ApplyReport
-
+def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
     report = ApplyReport(
         plan=plan,
@@ -232,9 +224,7 @@ def _report_refused(refused: "PlanRefused", unchanged: Sequence[Address] | None,
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: "Applied", unchanged: Sequence[Address] | None, desired: "Desired") -> None:
-    from reconciler.reports.report import ApplyReport
-
+def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desired) -> None:
     whole = ApplyReport(
         plan=applied.plan,
         unchanged=unchanged,

@@ -1,12 +1,14 @@
 """`reconcile approve`: a person's signature under exactly one plan."""
 
 import os
+import secrets
 import sys
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
+from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
 from reconciler.cli.asking import confirmed
 from reconciler.cli.chosen_state import ChosenState, chosen_state
@@ -14,8 +16,26 @@ from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.files import refuse_output
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import blocking
+from reconciler.cli.sources import settings_here
 from reconciler.core import advice
+from reconciler.core.clock import SystemClock
 from reconciler.core.plural import counted
+from reconciler.pipeline.files import read_file, write_output
+from reconciler.pipeline.saved import refuse_other_environment
+from reconciler.pipeline.sign_approval import (
+    choose_key,
+    given_already,
+    principal_of,
+    signed,
+    statement_of,
+    still_needed,
+    summary,
+)
+from reconciler.planning.saved import load_saved
+from reconciler.reports.advice import advise_plan
+from reconciler.reports.formats import find_formats
+from reconciler.reports.report import Page, PlanReport
+from reconciler.reports.visible import visible
 
 
 @click.command("approve", short_help="Sign a saved plan with an SSH key.")
@@ -52,28 +72,6 @@ def command(
     The approval holds for this plan and rehearsal, environment and state, for a limited time, once. It is for
     `apply --plan PLAN --approval FILE`. Off a terminal, --yes is needed.
     """
-    import secrets
-
-    from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
-    from reconciler.cli.sources import settings_here
-    from reconciler.core.clock import SystemClock
-    from reconciler.pipeline.files import read_file, write_output
-    from reconciler.pipeline.saved import refuse_other_environment
-    from reconciler.pipeline.sign_approval import (
-        choose_key,
-        given_already,
-        principal_of,
-        signed,
-        statement_of,
-        still_needed,
-        summary,
-    )
-    from reconciler.planning.saved import load_saved
-    from reconciler.reports.advice import advise_plan
-    from reconciler.reports.formats import find_formats
-    from reconciler.reports.report import Page, PlanReport
-    from reconciler.reports.visible import visible
-
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
     if not is_reason(chosen.reason):

@@ -7,8 +7,12 @@ import click
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import echo_diagnostics, emit, output
+from reconciler.cli.sources import settings_here, texts_here
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
+from reconciler.manifests.overlays.build import build
+from reconciler.pipeline.desired import read_manifests
+from reconciler.reports.report import Page
 
 
 @click.command("build", short_help="Print the manifests as an environment has them.")
@@ -26,11 +30,6 @@ def command(
 
     With --env, the overlay is laid over them. With --changed-since, only what differs, and its dependants.
     """
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.manifests.overlays.build import build
-    from reconciler.pipeline.desired import read_manifests
-    from reconciler.reports.report import Page
-
     manifests = read_manifests(
         paths,
         settings_here(env, ref=ref, untrusted=untrusted, manifests_only=True),

@@ -1,7 +1,6 @@
 """`reconcile bundle`: all that the state proves of one run, as one file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,9 +8,14 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.core.advice import command as advised
-
-if TYPE_CHECKING:
-    from reconciler.state.spooling import Spooling
+from reconciler.evidence.archive import digest
+from reconciler.evidence.bundle import NotBundled, bundle
+from reconciler.pipeline.files import read_file, write_new
+from reconciler.pipeline.history import find_run
+from reconciler.planning.saved import load_saved
+from reconciler.reports.report import Page
+from reconciler.state import movable_of
+from reconciler.state.spooling import Spooling
 
 
 @click.command("bundle", short_help="Write the evidence of one run to a file.")
@@ -37,15 +41,8 @@ def command(run: str, out: Path, plan_file: Path | None, head: str, chosen: Chos
     and plan, approvals, every call and its outcome, and the chain of hashes up to the state's head. Reads the
     state only.
     """
-    from reconciler.reports.report import Page
 
-    async def work(store: "Spooling") -> tuple[str, bytes]:
-        from reconciler.evidence.bundle import NotBundled, bundle
-        from reconciler.pipeline.files import read_file
-        from reconciler.pipeline.history import find_run
-        from reconciler.planning.saved import load_saved
-        from reconciler.state import movable_of
-
+    async def work(store: Spooling) -> tuple[str, bytes]:
         found, _, running = await find_run(store, run)
         if running:
             raise NotBundled("it has not ended")
@@ -54,8 +51,6 @@ def command(run: str, out: Path, plan_file: Path | None, head: str, chosen: Chos
         return found.id, bundle(contents, state, found.id, head=head, saved=saved)
 
     (id, data), context = chosen.read(work)
-    from reconciler.evidence.archive import digest
-    from reconciler.pipeline.files import write_new
 
     write_new(out, data, help="name another file, or remove it")
     document = {"bundle": {"run": id, "file": str(out), "bytes": len(data), "sha256": digest(data)}}

@@ -2,36 +2,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from anyio import to_thread
 
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.failures import DONE, FAILED
 from reconciler.cli.output import emit
+from reconciler.cli.sources import texts_here
 from reconciler.core.advice import command
+from reconciler.core.extras import require_extra
 from reconciler.core.plural import counted
-
-if TYPE_CHECKING:
-    from reconciler.evidence.case import Case
-    from reconciler.state.spooling import Spooling
+from reconciler.evidence.calls import differences
+from reconciler.evidence.case import Case, read_case, write_case
+from reconciler.evidence.manifests import manifests_of
+from reconciler.pipeline.history import find_run
+from reconciler.pipeline.open import limits_of
+from reconciler.reports.report import Page
+from reconciler.state.spooling import Spooling
 
 
 def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState) -> int:
     """Raises ReconcilerError where the run cannot be played again; then nothing was written."""
-    from reconciler.cli.sources import texts_here
-    from reconciler.core.extras import require_extra
-    from reconciler.evidence.case import write_case
-    from reconciler.evidence.manifests import manifests_of
-    from reconciler.pipeline.history import find_run
-    from reconciler.reports.report import Page
-
     require_extra("sandbox", "an export")
     config, texts = chosen.config, texts_here()
 
-    async def work(store: "Spooling") -> "Case":
-        from anyio import to_thread
-
-        from reconciler.evidence.export import NotExportable, export
-        from reconciler.pipeline.open import limits_of
+    async def work(store: Spooling) -> Case:
+        from reconciler.evidence.export import NotExportable, export  # needs the extra
 
         run, _, running = await find_run(store, prefix)
         if running:
@@ -39,7 +35,7 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
         entries = [each for each in await store.journal() if each[1].run == run.id]
         made_from = manifests_of(run, paths, config, texts)
 
-        def made() -> "Case":
+        def made() -> Case:
             return export(
                 run,
                 entries,
@@ -64,13 +60,8 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
 
 def replay_case(folder: Path) -> int:
     """Raises ReconcilerError for a folder that holds no case."""
-    from reconciler.core.extras import require_extra
-    from reconciler.evidence.calls import differences
-    from reconciler.evidence.case import read_case
-    from reconciler.reports.report import Page
-
     require_extra("sandbox", "a replay")
-    from reconciler.evidence.replay import replay
+    from reconciler.evidence.replay import replay  # needs the extra
 
     case = read_case(folder)
     played = replay(case)

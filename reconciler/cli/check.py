@@ -2,19 +2,25 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from random import SystemRandom
 
 import click
 
 from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.signals import Interrupted, Watch, run_watched
+from reconciler.cli.sources import settings_here
+from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
-    from reconciler.providers.check.catalog import Check
-    from reconciler.providers.check.run import Report, Result
-    from reconciler.providers.check.subject import Subject
+from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.providers.check.catalog import Check
+from reconciler.providers.check.report import document, junit, line, summary
+from reconciler.providers.check.run import Report, Result, run, selected
+from reconciler.providers.check.subject import SignInSubject, Subject
+from reconciler.reports.formats import find_formats
+from reconciler.reports.report import Page
+from reconciler.services.transport import HttpTransport
 
 
 @click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
@@ -72,10 +78,6 @@ def command(
     It makes resources whose ids begin with `check-`, and deletes them in the end. Exit codes: 0 all passed,
     1 something failed. See docs/provider-check.md.
     """
-    from reconciler.providers.check.run import Report, selected
-    from reconciler.providers.check.subject import SignInSubject, Subject
-    from reconciler.services.transport import HttpTransport
-
     if output == "junit":
         require_extra("provider", "`--output junit`")
     try:
@@ -115,22 +117,15 @@ def command(
     return code or (DONE if report.passed else FAILED)
 
 
-def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output: str) -> int:
+def _run(subject: Subject, checks: Sequence[Check], report: Report, output: str) -> int:
     """Fill `report`; 0, or the exit code of the signal that cut it short."""
-    from random import SystemRandom
-
-    from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.core.clock import SystemClock
-    from reconciler.providers.check.report import line
-    from reconciler.providers.check.run import run
-
     quiet = output == "text" and os.isatty(1)
 
-    def begins(check: "Check") -> None:
+    def begins(check: Check) -> None:
         if not quiet:
             click.echo(f"checking {check.title}", err=True)
 
-    def ends(result: "Result") -> None:
+    def ends(result: Result) -> None:
         if output == "text":
             click.echo(line(result))
 
@@ -147,11 +142,7 @@ def _run(subject: "Subject", checks: Sequence["Check"], report: "Report", output
     return 0
 
 
-def _tell(report: "Report", output: str) -> None:
-    from reconciler.providers.check.report import document, junit, summary
-    from reconciler.reports.formats import find_formats
-    from reconciler.reports.report import Page
-
+def _tell(report: Report, output: str) -> None:
     if output == "json":
         click.echo(find_formats()["json"].render(Page(document=document(report))), nl=False)
     elif output == "junit":
@@ -159,10 +150,8 @@ def _tell(report: "Report", output: str) -> None:
     click.echo(summary(report), err=output != "text")
 
 
-def _section(name: str | None) -> "tuple[ProviderSection | None, ProjectSettings | None]":
+def _section(name: str | None) -> tuple[ProviderSection | None, ProjectSettings | None]:
     """`providers.NAME` of the settings, and those. Raises UsageError when it is not there."""
-    from reconciler.cli.sources import settings_here
-
     if name is None:
         return None, None
     config = settings_here(manifests_only=True)
@@ -180,11 +169,9 @@ def _from_env(name: str | None, option: str) -> bytes | None:
 
 
 def _current(
-    source: "SecretSource | Sequence[SecretSource] | None", found: "ProjectSettings | None"
+    source: SecretSource | Sequence[SecretSource] | None, found: ProjectSettings | None
 ) -> bytes | None:
     """The secret in use; while rotating, that is the first."""
-    from reconciler.pipeline.open import secret_sources
-
     if source is None or found is None:
         return None
     first = source[0] if isinstance(source, Sequence) else source

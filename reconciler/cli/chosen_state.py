@@ -4,26 +4,29 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from reconciler.cli import options
 from reconciler.cli.progress import make_reporter
 from reconciler.cli.signals import run
 from reconciler.cli.sources import settings_here, texts_here
-from reconciler.core.context import EMBEDDED
+from reconciler.core.attribution import Attribution
+from reconciler.core.clock import SystemClock
+from reconciler.core.context import EMBEDDED, Context
+from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
-
-if TYPE_CHECKING:
-    from reconciler.core.attribution import Attribution
-    from reconciler.core.context import Context
-    from reconciler.core.model import Address, Resource
-    from reconciler.pipeline.actor import Actor
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.project import Project
-    from reconciler.pipeline.settings import ProjectSettings
-    from reconciler.state.spooling import Spooling
-    from reconciler.state.store import State
+from reconciler.pipeline.actor import Actor
+from reconciler.pipeline.attribution import attribution_of, holder
+from reconciler.pipeline.context import make_context
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.desired import load_desired, origin_here
+from reconciler.pipeline.identity import refuse_missing
+from reconciler.pipeline.open import Options, open_project, open_state
+from reconciler.pipeline.project import Project
+from reconciler.pipeline.settings import ProjectSettings
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 T = TypeVar("T")
 
@@ -53,7 +56,7 @@ class ChosenState:
         self.untrusted = untrusted
 
     @cached_property
-    def config(self) -> "ProjectSettings":
+    def config(self) -> ProjectSettings:
         return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, sandbox=self.sandbox)
 
     @cached_property
@@ -70,37 +73,27 @@ class ChosenState:
         return shown_url(self.url)
 
     @property
-    def by(self) -> "Attribution":
+    def by(self) -> Attribution:
         """Who decides, and why, for the journal."""
-        from reconciler.pipeline.attribution import attribution_of
-
         return attribution_of(self.config, self.reason)
 
-    def actor(self, *, run: str | None = None) -> "Actor":
+    def actor(self, *, run: str | None = None) -> Actor:
         """`run`: the id of the decision in the journal; None: a new one."""
-        from reconciler.core.clock import SystemClock
-        from reconciler.pipeline.actor import Actor
-        from reconciler.pipeline.attribution import holder
-
         id = uuid.uuid4().hex if run is None else run
         return Actor(SystemClock(), holder(), self.by, id, self.lock_timeout, self.reporter)
 
-    def context(self, state: "State") -> "Context":
+    def context(self, state: State) -> Context:
         """What a report about this state begins with."""
-        from reconciler.core.clock import SystemClock
-        from reconciler.pipeline.context import make_context
-        from reconciler.pipeline.desired import origin_here
-
         platform = EMBEDDED if self.sandbox else state.platform or self.config.settings.platform.base_url
         origin, now = origin_here(self.config), SystemClock().now()
         return make_context(self.config.env, platform, self.place, origin, state.lineage, now)
 
-    def load(self) -> "State":
+    def load(self) -> State:
         return self.use(lambda store: store.load())
 
     def use(
         self,
-        work: "Callable[[Spooling], Awaitable[T]]",
+        work: Callable[[Spooling], Awaitable[T]],
         *,
         environment: str | None = None,
         existing: bool = True,
@@ -111,9 +104,6 @@ class ChosenState:
         Raises Refused where there is no state, unless it need not be `existing`, and where it is another one
         than the settings pin, unless it need not be `pinned`.
         """
-        from reconciler.pipeline.identity import refuse_missing
-        from reconciler.pipeline.open import open_state
-
         config, tell = self.config, self.reporter.note
 
         async def main() -> T:
@@ -126,14 +116,11 @@ class ChosenState:
 
         return run(main)
 
-    def read(self, work: "Callable[[Spooling], Awaitable[T]]") -> "tuple[T, Context]":
+    def read(self, work: Callable[[Spooling], Awaitable[T]]) -> tuple[T, Context]:
         """What `work` returns, and what it is about; no file is changed. Raises Refused where no state is."""
-        from reconciler.pipeline.identity import refuse_missing
-        from reconciler.pipeline.open import open_state
-
         config, tell = self.config, self.reporter.note
 
-        async def main() -> "tuple[T, Context]":
+        async def main() -> tuple[T, Context]:
             async with open_state(config, self.given_url, read_only=True, tell=tell) as store:
                 state = await store.load()
                 refuse_missing(state, self.place)
@@ -146,11 +133,9 @@ class ChosenState:
         paths: Sequence[str] = (),
         *,
         changed_since: str | None = None,
-        targets: "Sequence[Address]" = (),
-    ) -> "Desired":
+        targets: Sequence[Address] = (),
+    ) -> Desired:
         """The manifests of `paths`, or the configured ones."""
-        from reconciler.pipeline.desired import load_desired
-
         return load_desired(
             paths,
             self.config,
@@ -163,15 +148,13 @@ class ChosenState:
 
     def project(
         self,
-        resources: "Sequence[Resource]" = (),
-        policies: "Sequence[Resource]" = (),
+        resources: Sequence[Resource] = (),
+        policies: Sequence[Resource] = (),
         *,
         read_only: bool = True,
         base: str = "",
-    ) -> "AbstractAsyncContextManager[Project]":
+    ) -> AbstractAsyncContextManager[Project]:
         """As `open_project`."""
-        from reconciler.pipeline.open import Options, open_project
-
         chosen = Options(
             self.sandbox,
             self.given_url,

@@ -4,20 +4,20 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
+from reconciler.cli.progress import make_reporter
 from reconciler.cli.signals import run
+from reconciler.cli.sources import places_here
 from reconciler.core.errors import ReconcilerError
-
-if TYPE_CHECKING:
-    from reconciler.hosts.job import Job
-    from reconciler.hosts.show import Shown
-    from reconciler.reports.report import Report
+from reconciler.hosts.job import Given, Job, job_of
+from reconciler.hosts.show import Shown, show
+from reconciler.reports.reading import MOST_BYTES, read_report
+from reconciler.reports.report import Page, Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _MOST_EVENT = 32 * 1024 * 1024
@@ -70,12 +70,6 @@ def command(
     comment. Host, repository, number, address and token come from the variables of GitHub Actions,
     GitLab CI or Gitea Actions. A comment about a newer commit is left alone (`stale`).
     """
-    from reconciler.cli.progress import make_reporter
-    from reconciler.cli.sources import places_here
-    from reconciler.hosts.job import Given, job_of
-    from reconciler.hosts.show import show
-    from reconciler.reports.reading import read_report
-
     found = [read_report(str(file), _read(file)) for file in files]
     given = Given(host, api, repository, number or 0, token_env, commit)
     job = job_of(os.environ, _event(), given)
@@ -83,7 +77,7 @@ def command(
     places = replace(places, revision=job.commit or places.revision)
     reports = [replace(each, places=places) for each in found]
 
-    async def work() -> "Shown":
+    async def work() -> Shown:
         return await show(
             job,
             reports,
@@ -101,8 +95,6 @@ def command(
 
 
 def _read(file: Path) -> bytes:
-    from reconciler.reports.reading import MOST_BYTES
-
     try:
         with file.open("rb") as opened:
             return opened.read(MOST_BYTES + 1)
@@ -120,9 +112,7 @@ def _event() -> bytes:
         return b""
 
 
-def _page(job: "Job", shown: "Shown") -> "Report":
-    from reconciler.reports.report import Page
-
+def _page(job: Job, shown: Shown) -> Report:
     document = {
         "environment": shown.environment,
         "host": job.host,

@@ -9,6 +9,9 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.doctor.examine import examine
+from reconciler.pipeline.desired import origin_here
+from reconciler.reports.checkup import checkup_page
 
 
 @click.command("doctor", short_help="Check token, address, clock, state, lock, and what is left open.")
@@ -22,10 +25,6 @@ def command(chosen: ChosenState) -> int:
     restarts, calls without an outcome, the state's backups, and whether the declared capabilities are there.
     Writes nothing, takes no lock, and sends nothing but GET. Exit 0, or 1 where there is a problem.
     """
-    from reconciler.doctor.examine import examine
-    from reconciler.pipeline.desired import origin_here
-    from reconciler.reports.checkup import checkup_page
-
     origin = origin_here(chosen.config)
     look = partial(examine, chosen.config, chosen.load_desired, origin)
     found = run(partial(look, sandbox=chosen.sandbox, state_url=chosen.given_url))

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -26,12 +26,18 @@ from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
+from reconciler.drift.accept import accept, keep_records
+from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
+from reconciler.drift.find import Drift, find_drift
+from reconciler.drift.sharing import Environments
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.private import require_private
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
-
-if TYPE_CHECKING:
-    from reconciler.drift.find import Drift
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.project import Project
+from reconciler.pipeline.targets import declared_in_focus
+from reconciler.policies import find_manifest_kinds
+from reconciler.reports.drift import acceptance_document, render_acceptance
+from reconciler.reports.report import DriftReport
 
 T = TypeVar("T")
 
@@ -71,7 +77,6 @@ def command(
     if accept + only_new + save_baseline > 1:
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
-    from reconciler.drift.find import find_drift
 
     config, desired = chosen.config, chosen.load_desired(paths, targets=targets)
     look = partial(_in_project, chosen, desired)
@@ -86,8 +91,6 @@ def command(
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
-    from reconciler.policies import find_manifest_kinds
-
     paths: list[str] = []
     addresses: dict[Address, None] = {}
     for given in arguments:
@@ -110,7 +113,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
     return paths, list(addresses)
 
 
-def _in_project(chosen: ChosenState, desired: "Desired", work: "Callable[[Project], Awaitable[T]]") -> T:
+def _in_project(chosen: ChosenState, desired: Desired, work: Callable[[Project], Awaitable[T]]) -> T:
     async def opened() -> T:
         async with chosen.project(desired.resources, desired.policies) as project:
             return await work(project)
@@ -119,11 +122,9 @@ def _in_project(chosen: ChosenState, desired: "Desired", work: "Callable[[Projec
 
 
 def _report(
-    drift: "Drift", note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
+    drift: Drift, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
     """Show the drift; its exit code. `note` (for people) or `more` (JSON) goes with it."""
-    from reconciler.reports.report import DriftReport
-
     plan = drift.plan
     report = DriftReport(
         plan=plan,
@@ -141,17 +142,13 @@ def _report(
 
 
 def _accept(
-    drift: "Drift",
-    desired: "Desired",
+    drift: Drift,
+    desired: Desired,
     config: ProjectSettings,
     paths: Sequence[str],
     addresses: Sequence[Address],
-    look: "Callable[[Callable[[Project], Awaitable[None]]], None]",
+    look: Callable[[Callable[[Project], Awaitable[None]]], None],
 ) -> int:
-    from reconciler.drift.accept import accept, keep_records
-    from reconciler.drift.sharing import Environments
-    from reconciler.reports.drift import acceptance_document, render_acceptance
-
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
     if done.records:
@@ -163,12 +160,8 @@ def _accept(
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
-def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> int:
+def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
     """`part`: the manifests given, if those are not all."""
-    from reconciler.drift.baseline import FILE_NAME, save_drift
-    from reconciler.pipeline.private import require_private
-    from reconciler.pipeline.targets import declared_in_focus
-
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     known = save_drift(
@@ -180,10 +173,7 @@ def _save(drift: "Drift", part: "Desired | None", config: ProjectSettings) -> in
     return DONE
 
 
-def _only_new(drift: "Drift", config: ProjectSettings) -> int:
-    from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
-    from reconciler.pipeline.private import require_private
-
+def _only_new(drift: Drift, config: ProjectSettings) -> int:
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)

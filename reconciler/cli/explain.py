@@ -6,12 +6,16 @@ from typing import Any
 import click
 
 from reconciler.cli.output import emit, output
+from reconciler.explanations import Explanation
+from reconciler.manifests.authoring.reference import CapabilityPage
+from reconciler.pipeline.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
+from reconciler.reports import explain
+from reconciler.reports.explain import codes_document, codes_text, kinds_document, kinds_text
+from reconciler.reports.report import Page
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Kinds, capabilities and codes, or the fields of the kind that is written already."""
-    from reconciler.pipeline.explain import topics_like
-
     return topics_like(incomplete)
 
 
@@ -28,18 +32,12 @@ def command(topic: str | None, codes: bool) -> None:
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
     document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
-    from reconciler.reports.report import Page
 
     emit(Page(document=document, text=text))
 
 
 def _about(topic: str) -> tuple[Any, str]:
     """The page as a JSON document and as text."""
-    from reconciler.explanations import Explanation
-    from reconciler.manifests.authoring.reference import CapabilityPage
-    from reconciler.pipeline.explain import UnknownTopic, find_topic
-    from reconciler.reports import explain
-
     try:
         found = find_topic(topic)
     except UnknownTopic as unknown:
@@ -54,17 +52,11 @@ def _about(topic: str) -> tuple[Any, str]:
 
 
 def _codes() -> tuple[Any, str]:
-    from reconciler.pipeline.explain import all_explanations
-    from reconciler.reports.explain import codes_document, codes_text
-
     found = all_explanations()
     return codes_document(found), codes_text(found, _heading)
 
 
 def _kinds() -> tuple[Any, str]:
-    from reconciler.pipeline.explain import all_kinds
-    from reconciler.reports.explain import kinds_document, kinds_text
-
     found = all_kinds()
     return kinds_document(found), kinds_text(found, _heading)
 

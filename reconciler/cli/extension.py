@@ -2,8 +2,9 @@
 
 import json
 import sys
+import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -11,14 +12,15 @@ from reconciler.cli.addresses import AddressType
 from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
+from reconciler.cli.sources import texts_here
 from reconciler.core.model import Address
+from reconciler.pipeline.desired import load_policies
+from reconciler.pipeline.extension import ShownExtension, look_at_extension, sign_in_address
+from reconciler.pipeline.open import open_providers, secret_sources
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.extension import ShownExtension
-    from reconciler.services.client import Client
-    from reconciler.state.store import Store
+from reconciler.services.client import Client
+from reconciler.state.store import Store
 
 T = TypeVar("T")
 EXTENSION = AddressType("Extension")
@@ -36,8 +38,6 @@ def command() -> None:
 @reports_failures
 def show(address: Address, chosen: ChosenState) -> int:
     """Show one extension: status, plan, names, the secrets that it sets, costs."""
-    from reconciler.pipeline.extension import look_at_extension
-
     shown = _with_providers(
         chosen, lambda store, clients, costs: look_at_extension(store, clients, costs, address)
     )
@@ -60,8 +60,6 @@ def show(address: Address, chosen: ChosenState) -> int:
 @reports_failures
 def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
-    from reconciler.pipeline.extension import sign_in_address
-
     url = _with_providers(chosen, lambda store, clients, costs: sign_in_address(store, clients, address))
     if only_print or not sys.stdout.isatty() or not _opened(url):
         click.echo(url)
@@ -69,15 +67,13 @@ def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
 
 
 def _opened(url: str) -> bool:
-    import webbrowser
-
     try:
         return webbrowser.open(url)
     except webbrowser.Error:
         return False
 
 
-def _document(shown: "ShownExtension") -> dict[str, object]:
+def _document(shown: ShownExtension) -> dict[str, object]:
     live = shown.live or {}
     applied = shown.record.applied
     return {
@@ -96,16 +92,12 @@ def _document(shown: "ShownExtension") -> dict[str, object]:
 
 def _with_providers(
     chosen: ChosenState,
-    work: "Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]]",
+    work: Callable[[Store, Mapping[str, Client], Mapping[str, str | None]], Awaitable[T]],
 ) -> T:
-    from reconciler.cli.sources import texts_here
-    from reconciler.pipeline.desired import load_policies
-    from reconciler.pipeline.open import open_providers, secret_sources
-
     policies = load_policies(chosen.config, texts_here(), chosen.reporter)
     sources = secret_sources(chosen.config, runs_programs=True)
 
-    async def main(store: "Store") -> T:
+    async def main(store: Store) -> T:
         async with open_providers(policies, sources, read_only=True) as clients:
             costs = {each.address.name: getattr(each.spec, "costs_path", None) for each in policies}
             return await work(store, clients, costs)

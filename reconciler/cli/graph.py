@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import echo_diagnostics, emit, in_parts, output
-
-if TYPE_CHECKING:
-    from reconciler.planning.graph import Graph
+from reconciler.cli.progress import make_reporter
+from reconciler.cli.sources import settings_here, texts_here
+from reconciler.pipeline.desired import load_desired
+from reconciler.pipeline.files import read_file
+from reconciler.planning.graph import Graph, plan_graph, resource_graph
+from reconciler.planning.saved import load_saved
+from reconciler.reports.graph import graph_document, render_mermaid, render_text
+from reconciler.reports.report import Page
+from reconciler.reports.svg import render_svg
 
 
 @click.command("graph", short_help="Draw the resources and their order.")
@@ -39,10 +44,6 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
 
     Reads manifests alone, no platform and no state.
     """
-    from reconciler.planning.graph import plan_graph, resource_graph
-    from reconciler.reports.graph import graph_document
-    from reconciler.reports.report import Page
-
     if plan_file is not None and paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
     if plan_file is not None and untrusted is not None:
@@ -50,13 +51,7 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
     if form != "text" and not in_parts():
         raise click.UsageError("--output is a format of its own; leave --format out")
 
-    def graph() -> "Graph":
-        from reconciler.cli.progress import make_reporter
-        from reconciler.cli.sources import settings_here, texts_here
-        from reconciler.pipeline.desired import load_desired
-        from reconciler.pipeline.files import read_file
-        from reconciler.planning.saved import load_saved
-
+    def graph() -> Graph:
         if plan_file is not None:
             return plan_graph(load_saved(read_file(plan_file)).plan)
         config = settings_here(env, untrusted=untrusted, manifests_only=True)
@@ -69,11 +64,7 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
     return DONE
 
 
-def _rendered(graph: "Graph", form: str) -> str:
-    from reconciler.reports import graph as reports
-
+def _rendered(graph: Graph, form: str) -> str:
     if form == "svg":
-        from reconciler.reports.svg import render_svg
-
         return render_svg(graph)
-    return reports.render_mermaid(graph) if form == "mermaid" else reports.render_text(graph)
+    return render_mermaid(graph) if form == "mermaid" else render_text(graph)

@@ -14,7 +14,10 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, output
+from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
+from reconciler.pipeline.history import find_history, find_run
+from reconciler.reports.history import history_page, run_page
 
 SHOW, EXPORT, REPLAY = "show", "export", "replay"
 _WORDS = (SHOW, EXPORT, REPLAY)
@@ -45,8 +48,6 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
         return None
     try:
         if (span := span_of(value)) is not None:
-            from reconciler.core.clock import SystemClock
-
             return SystemClock().now() - span
         return moment_of(value)
     except (ValueError, OverflowError):
@@ -99,8 +100,6 @@ def command(
 
         _require_one(what, since, "the folder that `history export` made")
         return replay_case(Path(what[1]))
-    from reconciler.pipeline.history import find_history, find_run
-    from reconciler.reports.history import history_page, run_page
 
     if what[:1] == (SHOW,):
         _require_one(what, since, "the id of one run, or its beginning")

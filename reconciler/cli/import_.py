@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -19,14 +18,19 @@ from reconciler.cli.failures import (
     reports_failures,
 )
 from reconciler.cli.output import emit, output
+from reconciler.cli.signals import Interrupted, Watch, run_watched
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-
-if TYPE_CHECKING:
-    from reconciler.importing.run import Planned, Unmanaged
-    from reconciler.importing.search import Wanted
-    from reconciler.pipeline.settings import ProjectSettings
+from reconciler.importing.folder import declared, default_folder, is_below, is_configured
+from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged, put_all
+from reconciler.importing.search import Wanted, meaning
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.manifests.files import name_of
+from reconciler.pipeline.settings import ProjectSettings
+from reconciler.reports.advice import advise
+from reconciler.reports.importing import File, import_document, render_import
+from reconciler.reports.report import Page
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 
@@ -71,16 +75,12 @@ def command(
     follows adopts what was written. Existing files are added to; run again, it adds what is new.
     Exit 1 when something that was named could not be read or found: the rest is written.
     """
-    from reconciler.cli.signals import Interrupted, Watch, run_watched
-    from reconciler.importing.folder import declared, default_folder, is_below, is_configured
-    from reconciler.importing.run import arrange, find_unmanaged, put_all
-
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found = chosen.config
     folder = out or default_folder(found)
     read, loaded, elsewhere = declared(found, folder)
 
-    async def work(watch: Watch) -> "tuple[Unmanaged, list[Planned]]":
+    async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
             unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
         planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
@@ -111,10 +111,8 @@ def _wanted(
     clusters: Sequence[str],
     *,
     machines: bool,
-) -> "Wanted":
+) -> Wanted:
     """What the command line names. Raises click.UsageError for what names nothing."""
-    from reconciler.importing.search import Wanted, meaning
-
     if not (words or organizations or apps or clusters):
         raise click.UsageError("name what to import: apps, ids, or --org SLUG")
     bare: dict[str, list[str]] = {"app": list(map(_app, apps)), "id": [], "either": []}
@@ -137,8 +135,6 @@ def _wanted(
 
 
 def _app(word: str) -> str:
-    from reconciler.kinds.manifest import ManifestKind
-
     if not re.fullmatch(ManifestKind.name_pattern, word):
         raise click.UsageError(f"`{word}` is neither an app nor an id")
     return word
@@ -151,17 +147,12 @@ def _id(word: str) -> str:
 
 
 def _report(
-    unmanaged: "Unmanaged",
-    planned: "Sequence[Planned]",
-    config: "ProjectSettings",
+    unmanaged: Unmanaged,
+    planned: Sequence[Planned],
+    config: ProjectSettings,
     *,
     dry_run: bool,
 ) -> None:
-    from reconciler.manifests.files import name_of
-    from reconciler.reports.advice import advise
-    from reconciler.reports.importing import File, import_document, render_import
-    from reconciler.reports.report import Page
-
     files = [
         File(
             name_of(str(each.change.path), config.root),

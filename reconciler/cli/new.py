@@ -8,6 +8,14 @@ import click
 from reconciler.cli.addresses import KIND
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
+from reconciler.cli.sources import settings_here
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.manifests.authoring.skeleton import skeleton
+from reconciler.manifests.suggestions import pattern_help
+from reconciler.manifests.writing.modeline import modeline
+from reconciler.pipeline.files import write_new
+from reconciler.policies import find_manifest_kinds
+from reconciler.reports.report import Page
 
 
 @click.command("new", short_help="Print a commented manifest of a kind, to be filled in.")
@@ -19,15 +27,6 @@ from reconciler.cli.output import emit, output
 @reports_failures
 def command(kind: str, name: str, app: str, out: Path | None) -> int:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
-    from reconciler.cli.sources import settings_here
-    from reconciler.kinds.manifest import ManifestKind
-    from reconciler.manifests.authoring.skeleton import skeleton
-    from reconciler.manifests.suggestions import pattern_help
-    from reconciler.manifests.writing.modeline import modeline
-    from reconciler.pipeline.files import write_new
-    from reconciler.policies import find_manifest_kinds
-    from reconciler.reports.report import Page
-
     chosen = find_manifest_kinds()[kind]
     for option, text, pattern in (
         ("--name", name, chosen.name_pattern),

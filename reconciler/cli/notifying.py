@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.cli.context import REPORT, SETTINGS
 from reconciler.cli.failures import FIRST_OF_SIGNALS
 from reconciler.cli.signals import Interrupted, run
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.settings import ProjectSettings
-    from reconciler.reports.report import Report
+from reconciler.core.clock import SystemClock
+from reconciler.core.context import BASE
+from reconciler.pipeline.attribution import attribution_of
+from reconciler.pipeline.settings import ProjectSettings
+from reconciler.reports.report import Report
 
 
 def notifies(function: Callable[..., int]) -> Callable[..., int]:
@@ -34,12 +35,9 @@ def notifies(function: Callable[..., int]) -> Callable[..., int]:
     return wrapped
 
 
-def _notify(report: "Report", config: "ProjectSettings", verb: str, code: int) -> None:
-    from reconciler.core.clock import SystemClock
-    from reconciler.core.context import BASE
+def _notify(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
     from reconciler.notify.events import Run, events_of
     from reconciler.notify.send import send_all
-    from reconciler.pipeline.attribution import attribution_of
 
     clock, who = SystemClock(), attribution_of(config)
     platform = config.settings.platform.base_url or ""

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.cli.addresses import complete_environment, complete_ref
 from reconciler.cli.context import NO_PAGER, UNTRUSTED
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.state_url import shown_url
@@ -89,28 +90,16 @@ class FolderPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def _environments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from reconciler.cli.addresses import complete_environment
-
-    return complete_environment(ctx, param, incomplete)
-
-
-def _refs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from reconciler.cli.addresses import complete_ref
-
-    return complete_ref(ctx, param, incomplete)
-
-
 ref = click.option(
     "--ref",
     metavar="REF",
-    shell_complete=_refs,
+    shell_complete=complete_ref,
     help="Read manifests and overlays as they are at this git revision.",
 )
 changed_since = click.option(
     "--changed-since",
     metavar="REF",
-    shell_complete=_refs,
+    shell_complete=complete_ref,
     help="Only what changed since this branch left REF, and what depends on it.",
 )
 
@@ -119,7 +108,7 @@ untrusted = click.option(
     "--untrusted",
     metavar="REF",
     envvar=UNTRUSTED,
-    shell_complete=_refs,
+    shell_complete=complete_ref,
     help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
     "revision, run no program, and read no file outside the project.",
 )
@@ -128,7 +117,7 @@ environment = click.option(
     metavar="NAME",
     envvar="RECONCILE_ENV",
     default="",
-    shell_complete=_environments,
+    shell_complete=complete_environment,
     help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
 )
 

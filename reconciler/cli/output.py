@@ -4,18 +4,23 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
 from reconciler.cli.context import REPORT
 from reconciler.cli.options import of_this_run
-
-if TYPE_CHECKING:
-    from reconciler.core.diagnostics import Diagnostic
-    from reconciler.reports.formats import Format
-    from reconciler.reports.report import Report
+from reconciler.cli.pager import echo_report, look_here, output_encoding
+from reconciler.cli.sources import places_here, texts_here
+from reconciler.core.diagnostics import Diagnostic, has_errors
+from reconciler.core.errors import ReconcilerError
+from reconciler.pipeline.files import why_not_written, write_output
+from reconciler.reports.advice import advise
+from reconciler.reports.diagnostics import pointer, render
+from reconciler.reports.formats import Format, find_format, formats_for
+from reconciler.reports.report import Failure, Page, Report, ValidationReport
 
 # Of click's context: the chosen format, the files of --report, and whether one of them could not be written.
 FORMAT, FILES, LOST = "reconcile.format", "reconcile.reports", "reconcile.report_lost"
@@ -24,14 +29,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ReportFile(NamedTuple):
-    format: "Format"
+    format: Format
     path: Path
 
 
 def output(kind: str = "page") -> Callable[[Function], Function]:
     """`-o`, which `emit` asks for: the formats of one kind of report. No verb needs to hand it on."""
 
-    def remember(context: click.Context, option: click.Parameter, value: "Format") -> None:
+    def remember(context: click.Context, option: click.Parameter, value: Format) -> None:
         context.meta[FORMAT] = value
 
     return click.option(
@@ -88,9 +93,7 @@ class _FormatName(click.ParamType["Format"]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Format":
-        from reconciler.reports.formats import Format, find_format, formats_for
-
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         if isinstance(value, Format):
             return value
         found = find_format(value)
@@ -101,15 +104,9 @@ class _FormatName(click.ParamType["Format"]):
         return found
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        from reconciler.reports.formats import formats_for
-
         return f"[{'|'.join(formats_for(self._kind))}]"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        from reconciler.reports.formats import formats_for
-
         return [CompletionItem(name) for name in formats_for(self._kind) if name.startswith(incomplete)]
 
 
@@ -125,7 +122,6 @@ class _FileName(click.ParamType[ReportFile]):
         name, _, file = str(value).partition("=")
         if not file or file == "-":
             self.fail(f"`{value}` is not FORMAT=FILE; standard output has its format by -o")
-        from reconciler.pipeline.files import why_not_written
 
         path = Path(file)
         if not path.parent.is_dir():
@@ -138,8 +134,6 @@ class _FileName(click.ParamType[ReportFile]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         """The formats; shells leave the file behind the `=` to the person."""
-        from click.shell_completion import CompletionItem
-
         found = self._format.shell_complete(ctx, param, incomplete)
         return [CompletionItem(f"{item.value}=") for item in found]
 
@@ -151,9 +145,7 @@ def refuse_report_to(path: Path) -> None:
         raise click.UsageError(f"--report: {path} is written by another option, too")
 
 
-def chosen_format() -> "Format":
-    from reconciler.reports.formats import find_format
-
+def chosen_format() -> Format:
     context = click.get_current_context(silent=True)
     found: Format | None = context.meta.get(FORMAT) if context is not None else None
     found = found or find_format("text")
@@ -166,13 +158,11 @@ def in_parts() -> bool:
     return chosen_format().in_parts
 
 
-def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = False) -> None:
+def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -> None:
     """Print `report`, and write it to the files of --report.
 
     `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
     """
-    from reconciler.cli.sources import places_here, texts_here
-
     run = of_this_run()
     whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
     context = click.get_current_context(silent=True)
@@ -182,7 +172,7 @@ def emit(report: "Report", *, unseen: "Report | None" = None, paged: bool = Fals
     _write_files(whole)
 
 
-def emit_part(report: "Report") -> None:
+def emit_part(report: Report) -> None:
     """Print `report` for a person who watches; for nobody else: the next report holds all of it."""
     if in_parts():
         _print(report.advised(of_this_run()))
@@ -194,11 +184,7 @@ def lost() -> bool:
     return context is not None and LOST in context.meta
 
 
-def _print(report: "Report", *, paged: bool = False) -> None:
-    from reconciler.cli.pager import echo_report, look_here, output_encoding
-    from reconciler.core.diagnostics import has_errors
-    from reconciler.reports.report import Failure, Page, ValidationReport
-
+def _print(report: Report, *, paged: bool = False) -> None:
     format = chosen_format()
     if not format.in_parts:
         click.echo(format.printable(_rendered(format, report), output_encoding()), nl=False)
@@ -219,7 +205,7 @@ def _print(report: "Report", *, paged: bool = False) -> None:
     echo_diagnostics(report.diagnostics)
 
 
-def _rendered(format: "Format", report: "Report", render: "Callable[[Report], str] | None" = None) -> str:
+def _rendered(format: Format, report: Report, render: Callable[[Report], str] | None = None) -> str:
     """ "" where the format has a defect, which is told: what the run did must not be hidden by it."""
     try:
         return (render or format.render)(report)
@@ -248,22 +234,15 @@ def _lose(message: str) -> None:
     click.echo(f"error: {message}", err=True)
 
 
-def echo_diagnostics(diagnostics: "Sequence[Diagnostic]") -> None:
+def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
     """Diagnostics for people, on stderr, with the run's options in what they advise."""
-    from reconciler.cli.sources import texts_here
-    from reconciler.reports.advice import advise
-    from reconciler.reports.diagnostics import pointer, render
-
     if diagnostics:
         click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
 
-def _write_files(report: "Report") -> None:
-    from reconciler.core.errors import ReconcilerError
-    from reconciler.pipeline.files import write_output
-
+def _write_files(report: Report) -> None:
     context = click.get_current_context(silent=True)
     files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
     for file in files:

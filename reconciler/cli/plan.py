@@ -24,16 +24,19 @@ from reconciler.cli.moments import moment_of, span_of
 from reconciler.cli.output import emit, refuse_report_to, reports
 from reconciler.cli.signals import run
 from reconciler.core import advice
+from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
+from reconciler.pipeline.files import write_output
+from reconciler.pipeline.plan import make_plan, unchanged_in
+from reconciler.pipeline.project import Project
+from reconciler.reports.report import PlanReport
+from reconciler.services.budget import Budget
 
-if TYPE_CHECKING:
-    from reconciler.pipeline.project import Project
+if TYPE_CHECKING:  # few plans rehearse or look ahead
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
-    from reconciler.services.budget import Budget
-
 
 _FURTHEST = timedelta(days=3660)
 
@@ -42,7 +45,6 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     """The moment that `value` names: a span from now on, or a time to come."""
     if value is None:
         return None
-    from reconciler.core.clock import SystemClock
 
     now = SystemClock().now()
     try:
@@ -95,10 +97,6 @@ def command(
     chosen: ChosenState,
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock."""
-    from reconciler.pipeline.files import write_output
-    from reconciler.pipeline.plan import make_plan, unchanged_in
-    from reconciler.reports.report import PlanReport
-
     if chosen.untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if after_apply and at is None:
@@ -108,7 +106,7 @@ def command(
         refuse_report_to(out)
     desired = chosen.load_desired(paths, changed_since=changed_since, targets=targets)
 
-    async def make(project: "Project") -> "tuple[Plan, Rehearsal | None, Forecast | None]":
+    async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         if not rehearse and at is None:
             return await make_plan(project, desired, with_exec=with_exec), None, None
         from reconciler.rehearsal.forecast import look_ahead  # no other plan needs it
@@ -125,7 +123,7 @@ def command(
     plan, rehearsal, forecast, budget = run(work)
     savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
-        from reconciler.planning.saved import dump_plan
+        from reconciler.planning.saved import dump_plan  # it brings rehearsals, which few plans have
 
         write_output(out, dump_plan(plan, rehearsal), mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None

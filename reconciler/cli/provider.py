@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import anyio
 import click
 
 from reconciler.cli.failures import reports_failures
 from reconciler.cli.group import Group
 from reconciler.cli.signals import listening
+from reconciler.cli.sources import settings_here
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-
-if TYPE_CHECKING:
-    from reconciler.core.steps import SecretRef
-    from reconciler.pipeline.settings import ProjectSettings, SecretSource
+from reconciler.core.steps import SecretRef
+from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.private import require_private
+from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
@@ -91,21 +92,17 @@ def serve(
     The first line on stdout is `listening on URL`. It ends with INT (exit code 130) or TERM (143).
     """
     require_extra("provider", "the reference provider")
-    import anyio
 
-    from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.open import secret_sources
-    from reconciler.pipeline.settings import ProviderSection
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import bound
     from reconciler.providers.kit.server import serve as serve_provider
     from reconciler.providers.kit.store import Store
 
-    def chosen(option: str | None, setting: "SecretSource | None") -> "SecretRef | None":
+    def chosen(option: str | None, setting: SecretSource | None) -> SecretRef | None:
         return _parse_source(option) if option else setting.ref() if setting is not None else None
 
-    def secret(source: "SecretRef") -> str:
+    def secret(source: SecretRef) -> str:
         """Raises SecretUnavailable naming the source."""
         return secrets.value(source, lambda ref: None).reveal()
 
@@ -168,17 +165,13 @@ def serve(
     return 128 + number
 
 
-def _own_store(config: "ProjectSettings", name: str) -> Path:
-    from reconciler.pipeline.private import require_private
-
+def _own_store(config: ProjectSettings, name: str) -> Path:
     require_private(config.root, config.private)
     return config.private / f"provider-{name}.db"
 
 
-def _parse_source(source: str) -> "SecretRef":
+def _parse_source(source: str) -> SecretRef:
     """`env:NAME` or `file:PATH`. A file is looked for where the project's root is, as in reconcile.yaml."""
-    from reconciler.core.steps import SecretRef
-
     kind, _, name = source.partition(":")
     if kind == "env" and name:
         return SecretRef("env", name)

@@ -12,6 +12,10 @@ from reconciler.cli.output import emit, reports
 from reconciler.cli.signals import run
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.steps import Plan
+from reconciler.pipeline.saved import about_targets, read_saved
+from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.rehearse import plan_and_rehearse, rehearse_saved
+from reconciler.reports.report import PlanReport
 
 
 @click.command("rehearse", short_help="Rehearse a plan on a twin of the platform.")
@@ -36,11 +40,6 @@ def command(
     live one is. The platform itself is only read, no secret value is used, and nothing is stored. Exits 1 if
     a clean run does not do what the plan says.
     """
-    from reconciler.pipeline.saved import about_targets, read_saved
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.rehearse import plan_and_rehearse, rehearse_saved
-    from reconciler.reports.report import PlanReport
-
     saved = read_saved(plan_file, chosen.config.env).plan if plan_file is not None else None
     desired = chosen.load_desired(paths)
 

@@ -10,7 +10,13 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.cli.sources import texts_here
 from reconciler.core.model import Address, Resource
+from reconciler.pipeline.desired import load_service_of
+from reconciler.pipeline.resolve import confirm_inferred as confirm
+from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
+from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
+from reconciler.reports.report import Page
 
 
 @click.command("resolve", short_help="Settle a call with an unknown outcome.")
@@ -48,13 +54,6 @@ def command(
     """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
     that looks like yours (`lookalike`).
     """
-    from reconciler.cli.sources import texts_here
-    from reconciler.pipeline.desired import load_service_of
-    from reconciler.pipeline.resolve import confirm_inferred as confirm
-    from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
-    from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
-    from reconciler.reports.report import Page
-
     if (adopt is not None) + not_created + restarted + confirm_inferred + bool(dismiss) != 1:
         raise click.UsageError(
             "give exactly one of --adopt ID, --not-created, --restarted, --confirm-inferred and --dismiss ID"

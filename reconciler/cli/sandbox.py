@@ -11,6 +11,7 @@ from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.signals import listening
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.extras import require_extra
+from reconciler.manifests.reading.compose import compose
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -131,8 +132,6 @@ def _script(file: Path) -> Any:
 
 def _read(file: Path) -> Any:
     """The one document in `file`. Raises ReconcilerError when it is neither YAML nor JSON."""
-    from reconciler.manifests.reading.compose import compose
-
     data = file.read_bytes()
     if file.suffix == ".json":  # the world of a sandbox may be larger than any manifest
         try:

@@ -8,6 +8,10 @@ from typing import Any
 import click
 
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.core.errors import ReconcilerError
+from reconciler.manifests.authoring.schema import json_schema
+from reconciler.pipeline.files import write_output
+from reconciler.reports.plan_schema import plan_schema
 
 
 @click.command("schema", short_help="Print the JSON Schema of manifests, or of plans.")
@@ -24,9 +28,6 @@ def command(of: str, out: Path | None) -> int:
     """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
     `plan -o json` prints, for policies and scripts.
     """
-    from reconciler.manifests.authoring.schema import json_schema
-    from reconciler.reports.plan_schema import plan_schema
-
     schema = plan_schema() if of == "plan" else json_schema()
     if out is None:
         click.echo(json.dumps(schema, ensure_ascii=False, indent=2))
@@ -38,9 +39,6 @@ def command(of: str, out: Path | None) -> int:
 
 def _write(out: Path, schema: dict[str, Any]) -> None:
     """Replace an earlier schema of ours, and nothing else. Raises ReconcilerError."""
-    from reconciler.core.errors import ReconcilerError
-    from reconciler.pipeline.files import write_output
-
     try:
         if os.path.lexists(out) and not _is_ours(out, schema["title"]):
             raise ReconcilerError(f"{out} exists and is not a reconcile schema", help="name another file")

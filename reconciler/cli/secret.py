@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -16,14 +15,18 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import blocking
+from reconciler.cli.sources import settings_here
 from reconciler.core import advice
 from reconciler.core.advice import spell
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
+from reconciler.pipeline.open import secret_sources
+from reconciler.pipeline.secret import Fingerprinted, fingerprints
+from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted, write_identity
+from reconciler.pipeline.settings import project_root
 from reconciler.reports.report import Page
-
-if TYPE_CHECKING:
-    from reconciler.pipeline.secret import Fingerprinted
+from reconciler.secrets import age
+from reconciler.secrets.text import MAX_BYTES, as_value
 
 _WORDS = {
     "same": "same",
@@ -67,10 +70,6 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     is not part of it. Recipients are those of `secrets.age_recipients` in reconcile.yaml, or of --to.
     A FILE that exists is replaced only if it is encrypted with age already.
     """
-    from reconciler.cli.sources import settings_here
-    from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted
-    from reconciler.secrets import age
-
     if context.args:  # click would repeat them
         raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
@@ -100,10 +99,6 @@ def keygen(file: Path) -> int:
     The identity decrypts: keep it out of git, and provide it where plan and apply run. The recipient is
     public: it encrypts.
     """
-    from reconciler.pipeline.secret_files import write_identity
-    from reconciler.pipeline.settings import project_root
-    from reconciler.secrets import age
-
     identity, recipient = age.generate()
     text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
     write_identity(file, text)
@@ -130,9 +125,6 @@ def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
     1 when a source is not readable.
     """
-    from reconciler.pipeline.open import secret_sources
-    from reconciler.pipeline.secret import fingerprints
-
     desired = chosen.load_desired()
     sources = secret_sources(chosen.config, (*desired.resources, *desired.policies))
     shown: Sequence[Fingerprinted] = chosen.use(
@@ -150,7 +142,7 @@ def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE
 
 
-def _document(each: "Fingerprinted") -> dict[str, str | None]:
+def _document(each: Fingerprinted) -> dict[str, str | None]:
     return {
         "address": str(each.address),
         "fingerprint": each.fingerprint,
@@ -160,9 +152,6 @@ def _document(each: "Fingerprinted") -> dict[str, str | None]:
 
 def _read_value() -> bytes:
     """What is to be encrypted. Raises ReconcilerError when no source could give it back as a value."""
-    from reconciler.core.errors import SecretUnavailable
-    from reconciler.secrets.text import MAX_BYTES, as_value
-
     with blocking():
         if sys.stdin.isatty():
             value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()

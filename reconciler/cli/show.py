@@ -1,7 +1,5 @@
 """`reconcile show`: one resource as the platform and the record have it."""
 
-from typing import TYPE_CHECKING
-
 import click
 from msgspec.structs import replace
 
@@ -10,11 +8,14 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.cli.sources import texts_here
+from reconciler.core.context import Context
+from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address
-
-if TYPE_CHECKING:
-    from reconciler.core.context import Context
-    from reconciler.pipeline.show import Shown
+from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.desired import load_service_of, origin_here
+from reconciler.pipeline.show import Shown, look_at
+from reconciler.reports.records import object_page
 
 
 @click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 @reports_failures
 def command(address: Address, chosen: ChosenState) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
-    from reconciler.cli.sources import texts_here
-    from reconciler.core.errors import ManifestError
-    from reconciler.pipeline.declared import Desired
-    from reconciler.pipeline.desired import load_service_of, origin_here
-    from reconciler.pipeline.show import look_at
-    from reconciler.reports.records import object_page
-
     config = chosen.config
 
     def manifests() -> Desired:
@@ -39,7 +33,7 @@ def command(address: Address, chosen: ChosenState) -> int:
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
-    async def work() -> "tuple[Shown, Context]":
+    async def work() -> tuple[Shown, Context]:
         policies = load_service_of(address, config, texts_here(), chosen.reporter)
         async with chosen.project(policies=policies) as project:
             shown = await look_at(project, address, manifests)

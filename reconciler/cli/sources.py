@@ -4,7 +4,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,11 +12,10 @@ from reconciler.cli.context import ROOT, SETTINGS, TEXTS, UNTRUSTED
 from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
-
-if TYPE_CHECKING:  # models take long to import, and `--help` and completion need none
-    from reconciler.pipeline.settings import ProjectSettings
-    from reconciler.pipeline.source_texts import SourceTexts
-    from reconciler.reports.places import Places
+from reconciler.pipeline.desired import environments_at
+from reconciler.pipeline.settings import ProjectSettings, find_settings, project_root
+from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.reports.places import NOWHERE, Places, places_of
 
 
 def settings_here(
@@ -26,7 +25,7 @@ def settings_here(
     untrusted: str | None = None,
     sandbox: bool = False,
     manifests_only: bool = False,
-) -> "ProjectSettings":
+) -> ProjectSettings:
     """The settings of the project around the working directory, for the environment `env`.
 
     `sandbox`: with the state of the embedded sandbox. `manifests_only`: neither a platform nor a state is
@@ -36,8 +35,6 @@ def settings_here(
     environment; at a git revision `ref` there may be others. Also for a verb without that option, while the
     variable says that the files are somebody else's.
     """
-    from reconciler.pipeline.settings import find_settings
-
     try:
         here = Path.cwd()
     except FileNotFoundError:
@@ -60,16 +57,12 @@ def settings_here(
     return config.in_sandbox() if sandbox else config
 
 
-def _environments(config: "ProjectSettings", ref: str | None) -> list[str]:
-    from reconciler.pipeline.desired import environments_at
-
+def _environments(config: ProjectSettings, ref: str | None) -> list[str]:
     return environments_at(config, ref)
 
 
-def texts_here() -> "SourceTexts":
+def texts_here() -> SourceTexts:
     """The texts of this command line: its verb reads them, and the messages about them show their lines."""
-    from reconciler.pipeline.source_texts import SourceTexts
-
     meta = _meta()
     if TEXTS not in meta:
         meta[TEXTS] = SourceTexts(_root_here() or Path(), _read_stdin)
@@ -77,10 +70,8 @@ def texts_here() -> "SourceTexts":
     return texts
 
 
-def places_here() -> "Places":
+def places_here() -> Places:
     """Where the project's files are in their repository, as far as anything says."""
-    from reconciler.reports.places import NOWHERE, places_of
-
     root = _root_here()
     return places_of(root.absolute(), os.environ) if root is not None else NOWHERE
 
@@ -92,8 +83,6 @@ def _meta() -> dict[str, Any]:
 
 def _root_here() -> Path | None:
     """The project's; None where no file of it can be read."""
-    from reconciler.pipeline.settings import project_root
-
     try:
         root: Path = _meta().get(ROOT) or project_root(Path.cwd())
     except (OSError, ReconcilerError):

@@ -4,8 +4,8 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import anyio
 import click
 
 from reconciler.cli.options import of_this_run
@@ -13,16 +13,12 @@ from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
 from reconciler.reports.visible import visible
-
-if TYPE_CHECKING:
-    from reconciler.state.spooling import Spooling
+from reconciler.state.spooling import Spooling
 
 
 @asynccontextmanager
-async def collected(left: list[bytes], store: "Spooling") -> AsyncIterator[None]:
+async def collected(left: list[bytes], store: Spooling) -> AsyncIterator[None]:
     """After the block, `left` holds what is spooled beside `store`."""
-    import anyio
-
     try:
         yield
     finally:

@@ -12,7 +12,15 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.core import advice
+from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, owed_work
+from reconciler.kinds import find_kinds
+from reconciler.pipeline.identity import set_platform as record_platform
+from reconciler.pipeline.records import claim, move
+from reconciler.pipeline.records import forget as forget_record
+from reconciler.pipeline.settings import check_address
+from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.planning.decide import recorded_twice
 from reconciler.reports.records import moved_page, record_page, records_page
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
@@ -33,9 +41,6 @@ for verb in state_upkeep.VERBS:
 @reports_failures
 def list_records(chosen: ChosenState) -> int:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
-    from reconciler.kinds import find_kinds
-    from reconciler.planning.decide import recorded_twice
-
     state = chosen.load()
     doubts = tuple(recorded_twice(find_kinds(), state.records))
     page = records_page(state, doubts, options.of_this_run())
@@ -50,8 +55,6 @@ def list_records(chosen: ChosenState) -> int:
 @reports_failures
 def show(address: Address, chosen: ChosenState) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
-    from reconciler.pipeline.unrecorded import not_recorded
-
     records = chosen.load().records
     record = records.get(address)
     if record is None:
@@ -73,8 +76,6 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
-    from reconciler.pipeline.records import move
-
     moved = chosen.use(lambda store: move(store, source, target, chosen.actor()))
     emit(moved_page(source, moved))
     return DONE
@@ -94,11 +95,6 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
 @reports_failures
 def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenState) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
-    from reconciler.core.errors import ReconcilerError
-    from reconciler.pipeline.records import claim
-    from reconciler.pipeline.records import forget as forget_record
-    from reconciler.pipeline.unrecorded import not_recorded
-
     if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     actor = chosen.actor()
@@ -129,9 +125,6 @@ def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenStat
 @reports_failures
 def set_platform(url: str, chosen: ChosenState) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
-    from reconciler.pipeline.identity import set_platform as record_platform
-    from reconciler.pipeline.settings import check_address
-
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
     check_address(url)

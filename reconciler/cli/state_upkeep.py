@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
@@ -13,8 +13,20 @@ from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
+from reconciler.core.clock import SystemClock
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
+from reconciler.core.state_url import is_shared, shown_url
+from reconciler.pipeline.attribution import holder
+from reconciler.pipeline.identity import NEW_IGNORED, create_state
+from reconciler.pipeline.migrate import Migrated, opened, side
+from reconciler.pipeline.migrate import migrate as move_state
+from reconciler.pipeline.older import older_objects
+from reconciler.pipeline.private import require_own_place
+from reconciler.pipeline.rekey import Rekeyed
+from reconciler.pipeline.rekey import rekey as rekey_state
+from reconciler.pipeline.store import store_of
 from reconciler.reports.records import (
     migrated_page,
     pin_lines,
@@ -23,12 +35,10 @@ from reconciler.reports.records import (
     state_doctor_page,
 )
 from reconciler.reports.report import Page
-from reconciler.state import maintenance_of
+from reconciler.state import copies, files_of, has_files, maintenance_of, prove
+from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
-
-if TYPE_CHECKING:
-    from reconciler.core.diagnostics import Diagnostic
 
 
 @click.command("init")
@@ -43,8 +53,6 @@ if TYPE_CHECKING:
 @reports_failures
 def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
-    from reconciler.pipeline.identity import NEW_IGNORED, create_state
-
     if new:
         click.echo(f"warning: {NEW_IGNORED}", err=True)
     environment, taken = chosen.config.env, False
@@ -80,11 +88,10 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
     return DONE
 
 
-def _older_objects(chosen: ChosenState) -> "Sequence[Diagnostic]":
+def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
     """What the platform shows that is older than the state; nothing where nobody can look."""
-    from reconciler.pipeline.older import older_objects
 
-    async def look() -> "Sequence[Diagnostic]":
+    async def look() -> Sequence[Diagnostic]:
         async with chosen.project((), desired.policies) as project:
             return await older_objects(project, desired.by_address)
 
@@ -121,14 +128,6 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
     state that an older program wrote to the version of this one, where it is.
     """
-    from reconciler.core.state_url import is_shared, shown_url
-    from reconciler.pipeline.attribution import holder
-    from reconciler.pipeline.migrate import Migrated, opened, side
-    from reconciler.pipeline.migrate import migrate as move_state
-    from reconciler.pipeline.private import require_own_place
-    from reconciler.pipeline.store import store_of
-    from reconciler.state.chain import state_head
-
     if url is None:
         return _migrate_here(chosen)
     if chosen.sandbox:
@@ -160,7 +159,6 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
 
 def _migrate_here(chosen: ChosenState) -> int:
     """A shared state is migrated by the next command that writes."""
-    from reconciler.state import files_of, has_files
 
     async def work(store: Spooling) -> bool:
         return has_files(store) and await files_of(store).migrate()
@@ -189,12 +187,6 @@ def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
     Your own identity must open it afterwards, too.
     All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
     """
-    from reconciler.pipeline.migrate import opened
-    from reconciler.pipeline.private import require_own_place
-    from reconciler.pipeline.rekey import Rekeyed
-    from reconciler.pipeline.rekey import rekey as rekey_state
-    from reconciler.pipeline.store import store_of
-
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
     actor = chosen.actor(run="")
@@ -230,7 +222,6 @@ def doctor(chosen: ChosenState) -> int:
 
     A shared store gets 4 writers that make 20 changes each, in a place of their own.
     """
-    from reconciler.state import prove
 
     async def work(store: Spooling) -> tuple[State, bool]:
         proven, state = await prove(store), await store.load()
@@ -251,8 +242,6 @@ def doctor(chosen: ChosenState) -> int:
 @reports_failures
 def ingest(file: Path, chosen: ChosenState) -> int:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
-    from reconciler.core.errors import ReconcilerError
-    from reconciler.pipeline.attribution import holder
 
     async def work(store: Spooling) -> int:
         return await store.ingest(lines, holder(), timeout_s=chosen.lock_timeout)
@@ -276,9 +265,6 @@ def ingest(file: Path, chosen: ChosenState) -> int:
 @reports_failures
 def backup(file: Path | None, chosen: ChosenState) -> int:
     """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
-    from reconciler.core.clock import SystemClock
-    from reconciler.state import copies
-
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
@@ -296,10 +282,6 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
 
     A shared state comes back to a place that holds none.
     """
-    from reconciler.core.clock import SystemClock
-    from reconciler.core.state_url import is_shared
-    from reconciler.state import copies
-
     if file is None:
         chosen.use(copies.require_backup, existing=False, pinned=False)
     if not auto_approve:

@@ -7,7 +7,13 @@ import click
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, reports
+from reconciler.cli.sources import settings_here, texts_here
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import has_errors
+from reconciler.pipeline.desired import environments_at
+from reconciler.pipeline.settings import refuse_unknown_environment
+from reconciler.pipeline.validate import validate
+from reconciler.reports.report import ValidationReport
 
 
 @click.command("validate", short_help="Check manifests without asking the platform.")
@@ -27,13 +33,6 @@ def command(
 
     With --changed-since, all of them are checked, and what differs is listed.
     """
-    from reconciler.cli.sources import settings_here, texts_here
-    from reconciler.core.context import BASE
-    from reconciler.pipeline.desired import environments_at
-    from reconciler.pipeline.settings import refuse_unknown_environment
-    from reconciler.pipeline.validate import validate
-    from reconciler.reports.report import ValidationReport
-
     config = settings_here(env or BASE, ref=ref, untrusted=untrusted, manifests_only=True)
     names = [env] if env else [BASE, *environments_at(config, ref)]
     default = config.settings.default_environment

@@ -1,11 +1,17 @@
 """`reconcile verify`: whether a bundle is what was written, offline."""
 
+import os
 from pathlib import Path
 
 import click
 
 from reconciler.cli.failures import DONE, FAILED, reports_failures
 from reconciler.cli.output import emit, output
+from reconciler.core.errors import ReconcilerError
+from reconciler.evidence.archive import MOST_BYTES, Damaged
+from reconciler.evidence.page import damaged_page, verified_page
+from reconciler.evidence.verify import verify
+from reconciler.pipeline.files import read_file
 
 
 @click.command("verify", short_help="Verify the evidence of one run, offline.")
@@ -26,18 +32,10 @@ def command(file: Path, head: str, allowed_signers: Path | None) -> int:
     apply printed that head; with --allowed-signers, that the approvals are theirs. Exits 1 if any part is not
     what was written, and names it.
     """
-    import os
-
-    from reconciler.core.errors import ReconcilerError
-    from reconciler.evidence.archive import MOST_BYTES, Damaged
-    from reconciler.evidence.page import damaged_page, verified_page
-    from reconciler.evidence.verify import verify
-
     if not file.is_file():
         raise ReconcilerError(f"{file} is not a file")
     if file.stat().st_size > MOST_BYTES:
         raise ReconcilerError(f"{file} is larger than {MOST_BYTES >> 20} MiB: no bundle is")
-    from reconciler.pipeline.files import read_file
 
     signers = read_file(allowed_signers) if allowed_signers is not None else None
     try:

@@ -215,7 +215,7 @@ def test_nothing_is_restored_while_somebody_applies(
 
 def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project, app: str) -> None:
     known = applied.json("state", "list").json["records"]
-    damage(applied, "UPDATE records SET body = replace(body, ':10', ':11')")
+    damage(applied, "UPDATE records SET body = replace(body, 'size_gb\":10', 'size_gb\":11')")
     for verb in (["plan"], ["state", "list"], ["apply", "--auto-approve"]):
         refused = applied.run(*verb, code=1)
         assert f"the record of Volume/{app}/data is not what was written" in refused.err
