@@ -13,7 +13,7 @@ from reconciler.state.contents import Contents, Row
 from reconciler.state.encryption.contents import rewritten
 from reconciler.state.encryption.store import Encrypting
 from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.store import Event, Store
+from reconciler.state.store import Event
 from tests.state.encryption.doubles import ANA, BEN
 from tests.state.moving import filled
 from tests.state.worlds import DATA, SimulatedClock, entry, record
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 LOGS = Address("Volume", "logs", "shop")
 
 
-async def written(clock: SimulatedClock) -> tuple[MemoryState, Store]:
+async def written(clock: SimulatedClock) -> tuple[MemoryState, Encrypting]:
     known = MemoryState(clock)
     store = Encrypting(MemoryStore(known), ANA.alone)
     await store.create()
@@ -112,6 +112,15 @@ async def test_a_piece_in_the_place_of_another_is_refused_as_damage(
     store = await forged(known, change)
     with pytest.raises(StoreError, match="the encrypted state is damaged"):
         await store.export()
+
+
+async def test_a_row_with_an_event_that_nobody_knows_is_refused_as_damage(clock: SimulatedClock) -> None:
+    known, store = await written(clock)
+    contents = await MemoryStore(known).export()
+    run, _, *rest = contents.rows[0].columns
+    row = replace(contents.rows[0], columns=(run, "done", *rest))
+    with pytest.raises(StoreError, match="the encrypted state is damaged: a journal entry"):
+        await store.plain(dataclasses.replace(contents, rows=(row, *contents.rows[1:])))
 
 
 async def test_an_older_version_of_a_record_is_found(clock: SimulatedClock) -> None:
