@@ -62,7 +62,7 @@ class Process:
 class TwinStore(Spooling):
     """The process's handle on a state in memory, which takes every commit: nothing is ever spooled."""
 
-    load, journal, lease = Passing.load, Passing.journal, Passing.lease
+    load, journal, lease, release = Passing.load, Passing.journal, Passing.lease, Passing.release
 
     def __init__(self, inner: MemoryStore, process: Process) -> None:
         Passing.__init__(self, inner)
