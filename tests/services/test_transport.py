@@ -221,10 +221,20 @@ async def test_a_body_whose_encoding_is_broken_is_lost(body: bytes, encoding: st
             await get(server.url)
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
-    async with serving(answer(b"", "302 Found", location="/elsewhere")) as server:
+@pytest.mark.parametrize("location", ["/elsewhere", "http://[", "https://xn--a", "//\t"])
+async def test_a_redirect_is_an_answer_and_is_not_followed(location: str) -> None:
+    async with serving(answer(b"", "302 Found", location=location)) as server:
         got = await get(server.url)
-    assert (got.status, len(server.requests)) == (302, 1)
+    assert (got.status, got.headers["location"], len(server.requests)) == (302, location.strip(), 1)
+
+
+async def test_no_cookie_is_kept() -> None:
+    async with serving(answer(set_cookie="a=b; Path=/")) as server:
+        transport = await connected(server.url)
+        got = await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
+        await transport.aclose()
+    assert got.headers["set-cookie"] == "a=b; Path=/"
+    assert "cookie" not in "".join(server.requests).lower()
 
 
 async def test_requests_one_after_another_share_a_connection() -> None:
