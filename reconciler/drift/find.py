@@ -40,6 +40,8 @@ from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 from reconciler.state.store import State
 
+NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
+
 
 class Drifted(Struct, frozen=True):
     """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere).
@@ -211,7 +213,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
             *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
-            *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
+            *(Diagnostic(NOT_COMPARED, Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
         unchanged=compared - len(changes),
         outside=len(outside),

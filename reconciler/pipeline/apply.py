@@ -145,7 +145,10 @@ async def _plan_and_run(
     if has_files(project.store):
         await files_of(project.store).migrate()
     project.sources.runs_programs = True
-    plan, before = await _settled_plan(project, desired, state, approved_deletes)
+    wanted = approved_deletes
+    if reviewed is not None:  # whether these are approved is judged below
+        wanted = {*wanted, *map(str, reviewed.deletes)}
+    plan, before = await _settled_plan(project, desired, state, wanted)
     state = await project.store.load()
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)

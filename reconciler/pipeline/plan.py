@@ -46,14 +46,14 @@ async def make_plan(
     *,
     undecided: Mapping[Address, str] | None = None,
     with_exec: bool = False,
-    approved_deletes: Collection[str] = (),
+    approved_deletes: Collection[str] | None = None,
 ) -> Plan:
     """What apply would do.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
-    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
-    has come in their place is another object.
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: see
+    `PlanRequest`.
     """
     project.sources.runs_programs = with_exec or undecided is not None
     state, holders = await load_with_holders(project.store)
@@ -106,11 +106,14 @@ async def make_plan(
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
     declared = desired.by_address
+    doubtful = planner.lookalikes.found or planner.lookalikes.unread()
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     found = (*desired.diagnostics, *followed.diagnostics, *problems)
     plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
+    if doubtful:  # another object may be the one of a lost reply
+        plan = replace(plan, bindings=tuple(each for each in plan.bindings if not each.confirms))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []

@@ -99,14 +99,14 @@ def recorded_twice(
 
 
 def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnostic:
-    """Said until a person confirms it: the id was found by evidence, after the answer was lost."""
+    """Said until two looks or a person confirm it: the id was found by evidence, after a lost answer."""
     adopt = command("resolve", record.address, "--adopt", record.id)
     return warning(
         "inferred-id",
         f"`{record.address}`: id {record.id} was inferred after a lost reply; "
-        "deletion is blocked until you confirm it",
+        "it is not deleted before two later applies have seen it unchanged, or you confirm it",
         span,
-        help=f"look at the object; if it is yours, run `{adopt}`",
+        help=f"to confirm it now, look at the object; if it is yours, run `{adopt}`",
         advice=(adopt,),
     )
 

@@ -7,7 +7,7 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
-from reconciler.kinds.base import Kind, value_at
+from reconciler.kinds.base import REPLACED, Kind, value_at
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
 
@@ -93,6 +93,13 @@ def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, A
     known = record.applied if record is not None else {}
     new = {each.path: value_at(live, each.path) for each in kind.watched if each.is_recorded}
     return {path: value for path, value in new.items() if value is not None and path not in known}
+
+
+def is_as_recorded(kind: Kind, record: StateRecord, live: Any) -> bool:
+    """Whether `live` equals `record` in all that it holds, also in the moment when it was made."""
+    made = record.applied.get(REPLACED.path)
+    same = made is not None and is_same(made, value_at(live, REPLACED.path))
+    return same and not moved_fields(kind, record, None, live)
 
 
 def warnings_of(
