@@ -29,9 +29,10 @@ from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.older import Older
-from reconciler.pipeline.plan import concerned_scopes, no_record_of
+from reconciler.pipeline.plan import concerned_scopes
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.pipeline.unrecorded import no_record_of
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.ids import bad_object, bad_records

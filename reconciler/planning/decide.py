@@ -21,7 +21,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
-from reconciler.planning.drift import moved_fields, shown_state
+from reconciler.planning.drift import accepting, moved_fields, shown_state
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
@@ -151,12 +151,10 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(f"; `{each.path}` changed: {each.before} -> {each.after}" for each in moved)
     if keeps:
-        accept = command("drift", "--accept", subject.address)
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
-        if not moved:
-            return Moves(Action.RETAIN, reason=reason)
-        reason += f"; `{accept}` records what is there"
-        return Moves(Action.RETAIN, reason=reason, advice=(accept,))
+        advice = accepting(kind, record, moved) if moved else ()
+        reason += "".join(f"; `{each}` records what is there" for each in advice)
+        return Moves(Action.RETAIN, reason=reason, advice=advice)
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(

@@ -153,7 +153,7 @@ class Deciding:
         builder = self._builder
         rank = {address: position for position, address in enumerate(resources)}
         builder.sort(lambda address: (rank.get(address, len(rank)), str(address)))
-        self._hold(dict.fromkeys(unreadable, "its secret value cannot be read here"))
+        held = self._hold(dict.fromkeys(unreadable, "its secret value cannot be read here"))
         self._find_renames()
         references = {
             address: [to.address for to in resources[address].references]
@@ -191,6 +191,7 @@ class Deciding:
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
             outside=len(outside),
+            unread=tuple(held),
         )
 
     # --- one subject ---
@@ -313,8 +314,8 @@ class Deciding:
         kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
-    def _hold(self, held: dict[Address, str]) -> None:
-        """Refuse what a question is about, and what needs that; all else goes on."""
+    def _hold(self, held: dict[Address, str]) -> Collection[Address]:
+        """Refuse what a question is about, and what needs that; all else goes on. Returns both."""
         resources = self._subjects.resources
         planned = [resources[each] for each in self._builder.steps if each in resources]
         for resource in referenced_first(planned):
@@ -322,6 +323,7 @@ class Deciding:
             if needed is not None:
                 held.setdefault(resource.address, f"needs {needed}, about which nothing is done")
         self._builder.withdraw(held)
+        return held
 
     def _find_renames(self) -> None:
         """Also of what left and the plan is not about: else it would be created a second time."""

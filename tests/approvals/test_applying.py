@@ -148,6 +148,14 @@ async def test_one_of_two_is_not_enough_nor_is_an_approved_delete(
     assert stage.line.mutations == []
 
 
+async def test_where_people_are_asked_no_option_is_offered_instead(stage: Stage, ana: Person) -> None:
+    project = watched(stage, ana)
+    plan = await planned(stage, project)
+    with pytest.raises(Refused) as refused:
+        await run(project, plan)
+    assert codes(refused.value) == ["approval-needed"]
+
+
 async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: Stage, ana: Person) -> None:
     project = watched(stage, ana)
     await planned(stage, project)

@@ -140,8 +140,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a state that was put back goes unnoticed",
         MARKED,
         MARKS,
-        "if mark.missing_in(state) and mark.place != self._place:",
-        "if False:",
+        "if missing := mark.missing_in(state, self._place):",
+        "if missing := 0:",
     ),
     _tested(
         "a copy is compared with what was seen at its own place only",
@@ -154,8 +154,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "another history of the same length goes unnoticed",
         f"{MARKED}::test_another_history_of_the_same_length_is_noticed",
         MARKS,
-        "if mark.place == self._place and mark.contradicts(state):",
-        "if False:",
+        "bool(hash) and found.get(scope) == length and state.heads.get(scope) != hash",
+        "False",
     ),
     _tested(
         "a state is made where a mark tells of another one",
