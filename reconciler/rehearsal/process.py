@@ -10,8 +10,8 @@ from msgspec import Struct
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.faults import COURSES, Course
 from reconciler.rehearsal.matrix import NONE
-from reconciler.state.memory import MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease
 
