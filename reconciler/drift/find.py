@@ -29,9 +29,10 @@ from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.older import Older
-from reconciler.pipeline.plan import concerned_scopes, no_record_of
+from reconciler.pipeline.plan import concerned_scopes
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.pipeline.unrecorded import no_record_of
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.ids import bad_object, bad_records
@@ -39,6 +40,8 @@ from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 from reconciler.state.store import State
+
+NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
 
 
 class Drifted(Struct, frozen=True):
@@ -211,7 +214,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
             *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
-            *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
+            *(Diagnostic(NOT_COMPARED, Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
         unchanged=compared - len(changes),
         outside=len(outside),

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, Secr
 from reconciler.execution.executor import Executor
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
-from reconciler.execution.open_intents import describe, load_with_holders, parse_intent, settle_open
+from reconciler.execution.open_intents import describe, load_with_holders, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
@@ -33,7 +32,7 @@ from reconciler.pipeline.create_approvals import (
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, needed_by
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -45,9 +44,8 @@ from reconciler.pipeline.preconditions import (
     refuse_while_unknown,
     still_there,
     takes_over,
-    unreadable_sources,
 )
-from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.project import Project, read_all, settle_left
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
@@ -145,7 +143,10 @@ async def _plan_and_run(
     if has_files(project.store) and await files_of(project.store).migrate():
         state = await project.store.load()
     project.sources.runs_programs = True
-    plan, state = await _settled_plan(project, desired, state, approved_deletes)
+    wanted = approved_deletes
+    if reviewed is not None:  # whether these are approved is judged below
+        wanted = {*wanted, *map(str, reviewed.deletes)}
+    plan, state = await _settled_plan(project, desired, state, wanted)
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)
         if any(each.code == PLAN_MOVED for each in plan.diagnostics):
@@ -200,17 +201,7 @@ async def _settled_plan(
     for again in reversed(range(PLANS_AFTER_WAITING)):
         scopes = {parse_intent(opened).scope for opened in state.open_intents}
         holders = await project.store.holders(scopes) if scopes else {}
-        undecided = await settle_open(
-            project.store,
-            state,
-            services=project.services,
-            clock=project.clock,
-            reporter=project.reporter,
-            limits=project.limits,
-            holder=project.holder,
-            timeout_s=project.lock_timeout_s,
-            concerned=partial(concerned_scopes, desired, holders=holders),
-        )
+        undecided = await settle_left(project, state, partial(concerned_scopes, desired, holders=holders))
         found = await load_with_holders(project.store)
         plan = await make_plan(
             project, desired, undecided=undecided, approved_deletes=approved_deletes, found=found
@@ -244,9 +235,11 @@ async def refuse_unless_runnable(
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
+    asked = needed_by(project, plan, state, desired.by_address)
+    waiting = {address for each in asked for address in each.addresses}
     uncovered = [
-        *_unapproved_deletes(plan, approved_deletes),
-        *unapproved_creates(creates, approved_creates, plan.context.word),
+        *_unapproved_deletes(plan, approved_deletes, waiting),
+        *unapproved_creates({*creates} - waiting, approved_creates, plan.context.word),
     ]
     known = {*desired.by_address, *state.records}
     unapproved = [
@@ -260,7 +253,10 @@ async def refuse_unless_runnable(
     return judged
 
 
-def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
+def _unapproved_deletes(
+    plan: Plan, approved_deletes: Collection[str], waiting: Collection[Address]
+) -> list[Diagnostic]:
+    """`waiting`: for people, whose approval is this one, too."""
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
@@ -273,7 +269,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
         for address in plan.deletes
-        if str(address) not in approved_deletes
+        if str(address) not in approved_deletes and address not in waiting
     ]
 
 
@@ -337,11 +333,6 @@ async def _run_under(
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
     await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    if project.sources.prepare(_secrets_of(plan)):
-        await checkpoint()  # where a signal that ended a program is acted upon
-    unreadable = unreadable_sources(project, plan)
-    if unreadable:
-        raise Refused("values that the calls need cannot be read here; nothing was changed", unreadable)
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:
@@ -437,8 +428,3 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 def _must_be_asked(intent: Intent, result: Result) -> bool:
     """Not about what the next run repeats, nor about what it looks for and this one did not."""
     return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
-
-
-def _secrets_of(plan: Plan) -> list[SecretRef]:
-    values = [value for step in plan.steps for value in (step.call.body or {}).values()]
-    return [value for value in values if isinstance(value, SecretRef)]

@@ -1,6 +1,5 @@
 """Marks of what was seen of a state, where an older copy of it does not reach."""
 
-import copy
 import shutil
 import stat
 from collections.abc import Callable
@@ -12,10 +11,10 @@ from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
@@ -24,6 +23,10 @@ from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
+
+
+def copied_memory(state: MemoryState) -> MemoryState:
+    return MemoryState(state.clock, objects=dict(state.objects), writes=state.writes)
 
 
 def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
@@ -50,14 +53,14 @@ class Kept:
     def copy(self) -> object:
         if self.kind == "file":
             return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
-        return copied(self.bucket) if self.kind == "objects" else copy.deepcopy(self.memory)
+        return copied(self.bucket) if self.kind == "objects" else copied_memory(self.memory)
 
     def put_back(self, kept: object) -> None:
         if isinstance(kept, Path):
             shutil.rmtree(self.folder / "project")
             shutil.copytree(kept, self.folder / "project")
         elif isinstance(kept, MemoryState):
-            self.memory = copy.deepcopy(kept)
+            self.memory = copied_memory(kept)
         else:
             self.bucket = kept  # type: ignore[assignment]
 
