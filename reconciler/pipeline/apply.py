@@ -17,7 +17,7 @@ from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, Secr
 from reconciler.execution.executor import Executor
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
-from reconciler.execution.open_intents import describe, parse_intent
+from reconciler.execution.open_intents import describe, load_with_holders, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
@@ -140,14 +140,13 @@ async def _plan_and_run(
     given: Given,
 ) -> Applied:
     state = await require_state(project)
-    if has_files(project.store):
-        await files_of(project.store).migrate()
+    if has_files(project.store) and await files_of(project.store).migrate():
+        state = await project.store.load()
     project.sources.runs_programs = True
     wanted = approved_deletes
     if reviewed is not None:  # whether these are approved is judged below
         wanted = {*wanted, *map(str, reviewed.deletes)}
-    plan, before = await _settled_plan(project, desired, state, wanted)
-    state = await project.store.load()
+    plan, state = await _settled_plan(project, desired, state, wanted)
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)
         if any(each.code == PLAN_MOVED for each in plan.diagnostics):
@@ -158,7 +157,7 @@ async def _plan_and_run(
     if judged.counting:
         approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
-    terms = Terms(project.authority, desired.by_address, state.records, plan)
+    terms = Terms(project.authority, desired.by_address, state, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -170,7 +169,7 @@ async def _plan_and_run(
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         writes = plan.moves or forgets or judged.counting  # an approval is used up
         if not recorded_bindings(plan, desired.by_address) and not writes:
-            await remember_ended(project, desired, terms, state, ())
+            await remember_ended(project, desired, terms)
             return Applied(plan, owed=plan.owed, budget=project.budget)
     try:
         applied = await run_plan(
@@ -183,18 +182,18 @@ async def _plan_and_run(
         )
     except Moved:
         now = (await project.store.load()).heads
-        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        changed = sorted(scope for scope in now if now[scope] != state.heads.get(scope))
         if changed:
             raise Overtaken(changed[-1]) from None
         raise
-    await remember_ended(project, desired, terms, state, applied.results)
+    await remember_ended(project, desired, terms, applied.results)
     return applied
 
 
 async def _settled_plan(
     project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
 ) -> tuple[Plan, State]:
-    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
+    """A plan that knows what became of the calls before it, and the state it knows. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -203,16 +202,18 @@ async def _settled_plan(
         scopes = {parse_intent(opened).scope for opened in state.open_intents}
         holders = await project.store.holders(scopes) if scopes else {}
         undecided = await settle_left(project, state, partial(concerned_scopes, desired, holders=holders))
-        before = await project.store.load() if state.open_intents or state.spooled else state
-        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
+        found = await load_with_holders(project.store)
+        plan = await make_plan(
+            project, desired, undecided=undecided, approved_deletes=approved_deletes, found=found
+        )
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan, before
+            return plan, found[0]
         if not again:
             for held in holders.values():
                 raise held
             raise Moved("other runs send calls while this one plans", under_way)
-        state = await project.store.load()
+        state = found[0]
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -346,7 +347,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
-    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, lease)
+    await remember_begun(project, Terms(project.authority, resources, state, plan), lease)
     await use_up_answers(project, plan, state, lease)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)

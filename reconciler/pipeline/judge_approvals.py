@@ -109,7 +109,7 @@ def needed_by(
 def _asked(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> tuple[InForce, Sequence[Needed]]:
-    found = Terms(project.authority, resources, state.records, plan).in_force(state)
+    found = Terms(project.authority, resources, state, plan).in_force()
     sizes = _Sizes(plan, state, resources)
     return found, needed(found.said.rules, plan, project.environment or BASE, sizes)
 

@@ -47,8 +47,9 @@ async def make_plan(
     undecided: Mapping[Address, Settlement] | None = None,
     with_exec: bool = False,
     approved_deletes: Collection[str] | None = None,
+    found: tuple[State, Mapping[str, Locked]] | None = None,
 ) -> Plan:
-    """What apply would do.
+    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
@@ -56,7 +57,7 @@ async def make_plan(
     `PlanRequest`.
     """
     project.sources.runs_programs = with_exec or undecided is not None
-    state, holders = await load_with_holders(project.store)
+    state, holders = found or await load_with_holders(project.store)
     desired = focused(desired, state.records)
     records, questions = await overlay(
         state,
@@ -111,9 +112,9 @@ async def make_plan(
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    found = (*desired.diagnostics, *followed.diagnostics, *problems)
+    problems = [*desired.diagnostics, *followed.diagnostics, *problems, *unsigned.values()]
     held = [*unread, *unsigned] if undecided is not None else ()
-    plan = planner.finish(fingerprints, (*found, *unsigned.values()), held)
+    plan = planner.finish(fingerprints, problems, held)
     if doubtful:  # another object may be the one of a lost reply
         plan = replace(plan, bindings=tuple(each for each in plan.bindings if not each.confirms))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
