@@ -11,11 +11,12 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
+from reconciler.state.objects.bucket import Taken
 from reconciler.state.passing import Passing
-from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.sqlite import records
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import Event, Store
+from reconciler.state.store import Event, State, Store
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
@@ -108,3 +109,13 @@ def test_only_a_file_has_files(tmp_path: Path) -> None:
         files_of(memory)
     with pytest.raises(StoreError, match="cannot be moved"):
         movable_of(Passing(memory))
+
+
+async def test_the_place_in_memory_takes_what_fits_what_is_there(clock: SimulatedClock) -> None:
+    assert MemoryStore(holding_state(State("", {}, (), frozenset()), b"", clock)).state.lineage == ""
+    bucket = MemoryBucket(MemoryState(clock))
+    tag = bucket.create("key", b"one")
+    for tag_of_another in ("", "another"):
+        with pytest.raises(Taken):
+            bucket.replace("key", b"two", tag_of_another)
+    assert bucket.replace("key", b"two", tag) != tag

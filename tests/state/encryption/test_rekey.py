@@ -267,9 +267,13 @@ async def test_a_run_from_before_can_neither_write_nor_read_wrongly(
 ) -> None:
     for way, (first, second) in WAYS.items():
         known = MemoryState(clock)
-        old = (await filled(Encrypting(MemoryStore(known), first))).store
+        old = Encrypting(MemoryStore(known), first)
+        await filled(old)
         await rekeyed(MemoryStore(known), second, tmp_path, clock)
-        with pytest.raises(StoreError, match="during this run"):
+        with pytest.raises(StoreError, match="was replaced by another one during this run"):
+            await old.load()
+        old.inner = MemoryStore(known)  # a place that does not notice
+        with pytest.raises(StoreError, match="was given another key during this run"):
             await old.load()
         assert way
 

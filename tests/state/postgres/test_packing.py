@@ -170,7 +170,8 @@ async def test_a_packed_state_moves_with_its_heads(
     assert (await between.load()).heads == (await there.load()).heads
     await back.import_(await between.export())
     await grow(back, range(30, 31))  # which packs what it has got
-    assert (await back.journal())[:-4] == await there.journal()
+    before = {repr(each) for each in await there.journal()}  # scopes keep no common order
+    assert {repr(each) for each in (await back.journal())[:-4]} == before
     assert (await back.load()).plans_run == (await there.load()).plans_run | {"p30"}
     await back.verify()
 
