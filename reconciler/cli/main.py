@@ -38,7 +38,7 @@ _VERBS = {
     "completion": "print the script for a shell's completion",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
-    "extension": "look at extensions: show, sso",
+    "extension": "sign in to an extension: sso",
 }
 
 
