@@ -20,7 +20,7 @@ EXTENSION = AddressType("Extension")
 @click.group(
     "extension",
     cls=Group,
-    moved={"show": "reconcile show ADDRESS"},
+    moved={"show": "show ADDRESS"},
     short_help="Sign in to an extension: sso.",
 )
 def command() -> None:

@@ -59,7 +59,8 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args and args[0] in self._moved:
-            raise click.UsageError(f"`{ctx.command_path} {args[0]}` is `{self._moved[args[0]]}` now")
+            old = " ".join([*ctx.command_path.split()[1:], args[0]])
+            raise click.UsageError(f"`{old}` is `{self._moved[args[0]]}` now")
         if args and args[0] not in names and not args[0].startswith("-"):
             from reconciler.core.nearest import did_you_mean
 

@@ -171,7 +171,7 @@ def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> 
 
 def test_the_old_word_for_a_key_says_the_new_one(verb: Run) -> None:
     ran = verb("secret", "keygen", "key.txt")
-    assert (ran.code, ran.err) == (64, "Error: `reconcile secret keygen` is `age-keygen -o FILE` now\n")
+    assert (ran.code, ran.err) == (64, "Error: `secret keygen` is `age-keygen -o FILE` now\n")
 
 
 # --- fingerprint ---

@@ -19,7 +19,7 @@ def test_show_tells_costs_as_far_as_the_provider_does(scene: Scene) -> None:
 
 def test_the_old_word_says_the_new_one(scene: Scene) -> None:
     refused = scene.run("extension", "show", scene.address, code=64)
-    assert refused.err == "Error: `reconcile extension show` is `reconcile show ADDRESS` now\n"
+    assert refused.err == "Error: `extension show` is `show ADDRESS` now\n"
 
 
 def test_sso_prints_the_address_without_a_terminal(scene: Scene) -> None:
