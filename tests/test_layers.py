@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"core", "services.direct", "services.received", "services.transport", "services.signing"})
+CORE = frozenset({"core", "services.wire", "services.transport", "services.signing"})
 LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
@@ -46,8 +46,8 @@ HOUSES = {SANDBOX, KIT, CHECK}
 DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
 
 HOMES = {
-    "httpx": {"services.transport"},
-    "httptools": {"services.direct"},
+    "httpx": {"services.transport", "services.wire"},
+    "httptools": {"services.wire"},
     "yaml": {"manifests"},
     "sqlite3": {"state", KIT, SANDBOX},
     "psycopg": {"state", KIT},

@@ -19,7 +19,7 @@ from reconciler.pipeline.identity import set_platform as record_platform
 from reconciler.pipeline.records import claim, move
 from reconciler.pipeline.records import forget as forget_record
 from reconciler.pipeline.settings import check_address
-from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.pipeline.unrecorded import no_record_of, not_recorded
 from reconciler.planning.decide import recorded_twice
 from reconciler.reports.records import moved_page, record_page, records_page
 from reconciler.reports.report import Page
@@ -42,7 +42,8 @@ for verb in state_upkeep.VERBS:
 def list_records(chosen: ChosenState) -> int:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
     state = chosen.load()
-    doubts = tuple(recorded_twice(find_kinds(), state.records))
+    doubts = [*recorded_twice(find_kinds(), state.records)]
+    doubts += (no_record_of(entry, (), ()) for entry in state.unclaimed)
     page = records_page(state, doubts, options.of_this_run())
     emit(replace(page, context=chosen.context(state)))
     return DONE

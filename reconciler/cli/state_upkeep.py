@@ -27,6 +27,8 @@ from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.rekey import Rekeyed
 from reconciler.pipeline.rekey import rekey as rekey_state
 from reconciler.pipeline.store import store_of
+from reconciler.reports.advice import advise
+from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.records import (
     migrated_page,
     pin_lines,
@@ -79,12 +81,13 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not chosen.sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
-    older = _older_objects(chosen) if created and not chosen.sandbox else []
+    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), options.of_this_run())
     text += "".join(
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
-    more = {"taken_over": taken} if take_over else {}
-    emit(Page(document={"state": place, "lineage": lineage, "created": created, **more}, text=text))
+    document = {"state": place, "lineage": lineage, "created": created}
+    document |= {"diagnostics": diagnostic_documents(older), **({"taken_over": taken} if take_over else {})}
+    emit(Page(document=document, text=text))
     return DONE
 
 

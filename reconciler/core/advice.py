@@ -68,7 +68,7 @@ class Command(NamedTuple):
 
     @property
     def _verb_length(self) -> int:
-        return 2 if self.words[0] in _GROUPS else 1
+        return 2 if not _GROUPS.isdisjoint(self.words[:1]) else 1  # a saved plan may hold no word at all
 
 
 def command(*words: object) -> Command:

@@ -341,7 +341,7 @@ class Binding(Saved, frozen=True):
     """What the record stores about the resource besides its fields; written with the first outcome.
 
     `applied` is for a change that sends nothing (an adoption, a live object that already equals).
-    `settles`: earlier obligations are not owed any more.
+    `settles`: earlier obligations are not owed any more. `confirms`: its id is not inferred any more.
     """
 
     address: Address
@@ -351,6 +351,7 @@ class Binding(Saved, frozen=True):
     id: str | None = None
     applied: Mapping[str, Any] = field(default_factory=dict)
     settles: bool = False
+    confirms: bool = False
 
 
 class Move(Saved, frozen=True):

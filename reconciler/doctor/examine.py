@@ -24,7 +24,7 @@ from reconciler.doctor.state import (
     some,
     unread,
 )
-from reconciler.drift.find import Drift, find_drift
+from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
 from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.older import older_objects
@@ -188,6 +188,7 @@ def check_objects(drift: Drift) -> Check:
     """What `drift` says of all that is recorded."""
     plan, left, see = drift.plan, len(drift.without_manifest), command("drift")
     verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
+    verdict = "; ".join([verdict, *(each.message for each in plan.diagnostics if each.code == NOT_COMPARED)])
     told = [str(change.address) for change in plan.changes]
     told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]
     if told:

@@ -6,7 +6,7 @@ names, the record takes the value.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource, StateRecord
-from reconciler.core.nearest import did_you_mean
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.drift.find import Drift, Drifted
 from reconciler.drift.sharing import Environments, patch, shared_values
@@ -30,6 +29,7 @@ from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept,
 from reconciler.manifests.writing.write import scalar
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.planning.drift import drift_of
 
 
@@ -46,9 +46,13 @@ def accept(
     all files as they were, when one cannot be written.
     """
     plan = drift.plan
-    unknown = _unknown(desired, addresses, drift.without_manifest)
+    known = {*desired.by_address, *drift.without_manifest}
+    if unknown := [address for address in addresses if address not in known]:
+        raise not_recorded(unknown[0], known)
     chosen = [change for change in plan.changes if not addresses or change.address in addresses]
     errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    if addresses and all(address in drift.drifted for address in addresses):
+        errors = [each for each in errors if each.code != "unreadable"]  # these were read
     if errors and (chosen or addresses):
         raise Refused(
             "not every object could be read, so nothing was accepted; no file was changed",
@@ -56,7 +60,7 @@ def accept(
             help="see the errors; or give the PATHs of manifests whose objects can all be read",
         )
     edits: list[Edit] = []
-    refused: list[Refusal] = [Refusal(address, "", why) for address, why in unknown.items()]
+    refused: list[Refusal] = []
     records: list[StateRecord] = []
     for change in chosen:
         found = drift.drifted[change.address]
@@ -117,24 +121,6 @@ async def keep_records(project: Project, records: Collection[StateRecord]) -> No
 
 def _order(refusal: Refusal) -> tuple[str, str]:
     return str(refusal.address), refusal.path
-
-
-def _unknown(
-    desired: Desired, addresses: Collection[Address], without_manifest: Collection[Address]
-) -> Mapping[Address, Diagnostic]:
-    declared = {resource.address for resource in desired.resources} | set(without_manifest)
-    names = [str(address) for address in declared] if set(addresses) - declared else []
-    drift = command("drift")
-    return {
-        address: cannot_accept(
-            f"no manifest given declares `{address}`, and no record that was compared has this address",
-            None,
-            did_you_mean(str(address), names) or f"`{drift}` lists what has drifted",
-            (drift,),
-        )
-        for address in addresses
-        if address not in declared
-    }
 
 
 def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> Iterator[Diagnostic]:

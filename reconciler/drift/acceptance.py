@@ -25,7 +25,7 @@ class Accepted(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """One value that cannot be written, and where a person has to edit. `path`: "" for all of the address."""
+    """One value that cannot be written, and where a person has to edit."""
 
     address: Address
     path: str

@@ -26,12 +26,13 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
-from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.older import Older
-from reconciler.pipeline.plan import concerned_scopes, no_record_of
+from reconciler.pipeline.plan import concerned_scopes
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.pipeline.unrecorded import no_record_of
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.ids import bad_object, bad_records
@@ -39,6 +40,8 @@ from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.planning.unread import Unread
 from reconciler.state.store import State
+
+NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
 
 
 class Drifted(Struct, frozen=True):
@@ -211,7 +214,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
             *older.told(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
-            *(Diagnostic("not-compared", Severity.INFO, told.format(n)) for told, n in unseen.items()),
+            *(Diagnostic(NOT_COMPARED, Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
         unchanged=compared - len(changes),
         outside=len(outside),
@@ -265,20 +268,7 @@ async def _unrecorded(
         if address not in records and _is_made(kinds[address.kind], resource, project)
     ]
     if missing and not any(address in records for address in declared):
-        beginning = await _first_apply(project, missing)
-        if beginning is not None:
-            return [beginning]
-        listed = command("state", "list")
-        return [
-            error(
-                "nothing-recorded",
-                f"{len(missing)} declared, nothing recorded: nothing was compared",
-                help=f"check that this is the state of these manifests (`{listed}`): a new runner, a wiped "
-                "disk or another path has an empty one; an apply records everything that it creates and "
-                "adopts",
-                advice=(listed,),
-            )
-        ]
+        return [await _nothing_recorded(project, missing)]
     return [
         Diagnostic(
             "not-recorded",
@@ -290,21 +280,26 @@ async def _unrecorded(
     ]
 
 
-async def _first_apply(project: Project, missing: Sequence[Resource]) -> Diagnostic | None:
-    """What to say where somebody is at work on what is in no record yet."""
-    kinds = find_kinds()
-    scopes = {kinds[each.address.kind].scope(each.spec, each.address) for each in missing}
-    holders = await project.store.holders(scopes)
-    if not holders:
-        return None
-    scope, held = min(holders.items())
-    drift = command("drift")
+async def _nothing_recorded(project: Project, missing: Sequence[Resource]) -> Diagnostic:
+    """Says who is at work on what is declared: a first apply. Else, the state may be the wrong one."""
+    nothing = f"{len(missing)} declared, nothing recorded"
+    holders = await project.store.holders(declared_scopes(missing))
+    if holders:
+        (scope, held), drift = min(holders.items()), command("drift")
+        return error(
+            IN_FLIGHT,
+            f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s{held.doubt}: "
+            f"{nothing} yet, and nothing was compared",
+            help=f"when that apply is done, run `{drift}` again",
+            advice=(drift,),
+        )
+    listed = command("state", "list")
     return error(
-        IN_FLIGHT,
-        f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s{held.doubt}: "
-        f"{len(missing)} declared, nothing recorded yet, and nothing was compared",
-        help=f"when that apply is done, run `{drift}` again",
-        advice=(drift,),
+        "nothing-recorded",
+        f"{nothing}: nothing was compared",
+        help=f"check that this is the state of these manifests (`{listed}`): a new runner, a wiped disk or "
+        "another path has an empty one; an apply records everything that it creates and adopts",
+        advice=(listed,),
     )
 
 

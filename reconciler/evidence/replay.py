@@ -40,7 +40,7 @@ from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import Answer
-from reconciler.state.memory import MemoryStore
+from reconciler.state.places.memory import MemoryStore
 from reconciler.state.store import Event, JournalEntry, Lease
 
 _URL = "https://replay.invalid"  # no request goes out

@@ -43,10 +43,10 @@ async def settle_open(
     holder: str,
     timeout_s: float,
     concerned: Callable[[State], Collection[str]],
-) -> Mapping[Address, str]:
+) -> Mapping[Address, Settlement]:
     """Close every open intent that evidence can close, under the leases of their scopes.
 
-    Returns the reasons why the others stay open, by address.
+    Returns why the others stay open, by address.
 
     Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
     `state`: as of a moment ago, which tells whether there is anything to do.
@@ -54,7 +54,7 @@ async def settle_open(
     """
     left = {parse_intent(opened).scope for opened in state.open_intents} | state.spooled
     scopes = left & set(concerned(state))
-    undecided: dict[Address, str] = {}
+    undecided: dict[Address, Settlement] = {}
     if not scopes:
         return undecided
     async with leased(store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
@@ -70,7 +70,7 @@ async def settle_open(
                 continue
             assert opened.address is not None
             if settlement.kind == "undecided":
-                undecided[opened.address] = settlement.why
+                undecided[opened.address] = settlement
             await _close(recorder, opened, intent, settlement)
     return undecided
 
@@ -115,7 +115,7 @@ async def overlay(
     limits: Limits,
     concerned: Collection[str],
     holders: Mapping[str, Locked] | None = None,
-    undecided: Mapping[Address, str] | None = None,
+    undecided: Mapping[Address, Settlement] | None = None,
 ) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
     """The records as they would be once open intents are settled, and what cannot be settled yet.
 
@@ -142,37 +142,43 @@ async def overlay(
             if opened.address not in undecided:
                 questions[opened.address] = _begun_since(opened, intent)
                 continue
-            settlement = Settlement("undecided", why=undecided[opened.address])
+            settlement = undecided[opened.address]
         elif intent.if_unknown == "find" and intent.find is not None:
             tracked = frozenset(record.id for record in records.values())
             settlement = await look(intent, services.read, services, tracked.copy, limits)
             if left_of_window(intent, opened.at, clock, services, limits.settle_s):
-                settlement = Settlement(
-                    "undecided", why="its effect may still appear; the next apply waits for it"
-                )
+                why = "its effect may still appear; the next apply waits for it"
+                settlement = Settlement("undecided", why=why, unread=True)
         if settlement.kind == "landed":
             record = records.get(opened.address)
             made = intent.settled_record(opened.address, record, settlement.id, opened.at)
             if made is not None:
                 records[opened.address] = made
         elif settlement.kind == "undecided":
-            questions[opened.address] = describe(opened, intent, settlement.why)
+            questions[opened.address] = describe(opened, intent, settlement.why, later=settlement.unread)
     return records, questions
 
 
-def describe(opened: JournalEntry, intent: Intent, why: str) -> Diagnostic:
-    """The question to a person: what was sent when, and the two answers."""
+def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = False) -> Diagnostic:
+    """The question to a person: what was sent when, and the two answers.
+
+    `later`: an apply may still find the answer. Where it looked in vain, something shows an object that may
+    be of this call: only `--force` says that it is not.
+    """
     name = intent.applied.get("name", opened.address.name if opened.address else "")
     region = intent.applied.get("region")
     where = f" in {region}" if region else ""
     address = opened.address if opened.address is not None else "ADDRESS"
-    ways = tuple(command("resolve", address, *answer) for answer in (("--adopt", "ID"), ("--not-created",)))
+    force = ("--force",) if intent.if_unknown == "find" else ()
+    answers = (("--adopt", "ID"), ("--not-created", *force))
+    ways = [command("resolve", address, *answer) for answer in answers] if not later else [command("apply")]
+    typed = "\n  ".join(map(str, ways))
     return error(
         UNKNOWN_OUTCOME,
         f"the outcome of {intent.method} {intent.path} for `{opened.address}` is unknown "
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
-        help=f"look on the platform, then run one of\n  {ways[0]}\n  {ways[1]}",
-        advice=ways,
+        help=f"look on the platform, then run one of\n  {typed}" if not later else f"`{typed}` finds out",
+        advice=tuple(ways),
     )
 
 

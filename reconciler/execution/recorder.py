@@ -46,6 +46,7 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
             source=binding.source,
             applied={**record.applied, **binding.applied},
             obligations=() if binding.settles else record.obligations,
+            inferred=record.inferred and not binding.confirms,
         )
     if binding.id is None:
         return None
@@ -166,7 +167,7 @@ class Recorder:
         self._keep(await parts.commit(self._store, self._lease), gone)
 
     def _without_calls(self, plan: Plan) -> Mapping[str, Mapping[str, Sequence[str]]]:
-        """By scope, the addresses whose records come or go without a call of their own."""
+        """By scope, the addresses whose records come, go, or are confirmed without a call of their own."""
         noted: dict[str, dict[str, list[str]]] = {}
         scopes = {each.address: each.scope for each in plan.bindings}
         scopes |= {address: record.scope for address, record in self.records.items()}
@@ -175,6 +176,9 @@ class Recorder:
                 if action in change.actions and change.address in scopes:
                     of_scope = noted.setdefault(scopes[change.address], {})
                     of_scope.setdefault(name, []).append(str(change.address))
+        for binding in plan.bindings:
+            if binding.confirms:
+                noted.setdefault(binding.scope, {}).setdefault("confirmed", []).append(str(binding.address))
         return noted
 
     def _in_every_scope(self, event: Event, data: Callable[[str], Mapping[str, Any]]) -> Parts:

@@ -251,7 +251,7 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
 def _if_new(old: StateRecord, forget: Command) -> str:
     """How to say that what came is not `old`."""
     address, leaves = old.address, old.lifecycle.deletion is Deletion.DELETE
-    delete = f"pass --approve-delete {address.quoted}, " if leaves else ""
+    delete = f"pass --approve-delete {address.quoted}, sign the plan that deletes it, " if leaves else ""
     return f"{delete}apply the manifests of its app without it first, or run `{forget}`"
 
 

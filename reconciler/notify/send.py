@@ -47,7 +47,7 @@ async def _send(
         url = parse_url(hook.url or _value(sources, hook.url_from))
         key = parse_key(_value(sources, hook.secret_from)) if hook.secret_from is not None else None
         id = f"msg_{uuid.uuid4().hex}"
-        transport = HttpTransport(origin_of(url), lines=1, max_body=_MOST_ANSWER)
+        transport = HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)
         try:
             await deliver(
                 transport,

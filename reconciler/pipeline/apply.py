@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
-from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, Secr
 from reconciler.execution.executor import Executor
 from reconciler.execution.intents import Intent
 from reconciler.execution.leasing import leased
-from reconciler.execution.open_intents import describe, parse_intent, settle_open
+from reconciler.execution.open_intents import describe, load_with_holders, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
@@ -33,7 +32,7 @@ from reconciler.pipeline.create_approvals import (
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
-from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge
+from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, needed_by
 from reconciler.pipeline.plan import concerned_scopes, make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
@@ -45,9 +44,8 @@ from reconciler.pipeline.preconditions import (
     refuse_while_unknown,
     still_there,
     takes_over,
-    unreadable_sources,
 )
-from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.project import Project, read_all, settle_left
 from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
@@ -142,11 +140,13 @@ async def _plan_and_run(
     given: Given,
 ) -> Applied:
     state = await require_state(project)
-    if has_files(project.store):
-        await files_of(project.store).migrate()
+    if has_files(project.store) and await files_of(project.store).migrate():
+        state = await project.store.load()
     project.sources.runs_programs = True
-    plan, before = await _settled_plan(project, desired, state, approved_deletes)
-    state = await project.store.load()
+    wanted = approved_deletes
+    if reviewed is not None:  # whether these are approved is judged below
+        wanted = {*wanted, *map(str, reviewed.deletes)}
+    plan, state = await _settled_plan(project, desired, state, wanted)
     if reviewed is not None:
         plan = as_reviewed(reviewed, plan, desired.by_address)
         if any(each.code == PLAN_MOVED for each in plan.diagnostics):
@@ -157,7 +157,7 @@ async def _plan_and_run(
     if judged.counting:
         approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
-    terms = Terms(project.authority, desired.by_address, state.records, plan)
+    terms = Terms(project.authority, desired.by_address, state, plan)
     if plan.steps or any(change.action is Action.ADOPT for change in plan.changes):
         approved = approve(plan)
         if not isinstance(approved, bool):  # an `async def` answers with a coroutine, which is true
@@ -169,7 +169,7 @@ async def _plan_and_run(
         forgets = any(change.action is Action.FORGET for change in plan.changes)
         writes = plan.moves or forgets or judged.counting  # an approval is used up
         if not recorded_bindings(plan, desired.by_address) and not writes:
-            await remember_ended(project, desired, terms, state, ())
+            await remember_ended(project, desired, terms)
             return Applied(plan, owed=plan.owed, budget=project.budget)
     try:
         applied = await run_plan(
@@ -182,18 +182,18 @@ async def _plan_and_run(
         )
     except Moved:
         now = (await project.store.load()).heads
-        changed = sorted(scope for scope in now if now[scope] != before.heads.get(scope))
+        changed = sorted(scope for scope in now if now[scope] != state.heads.get(scope))
         if changed:
             raise Overtaken(changed[-1]) from None
         raise
-    await remember_ended(project, desired, terms, state, applied.results)
+    await remember_ended(project, desired, terms, applied.results)
     return applied
 
 
 async def _settled_plan(
     project: Project, desired: Desired, state: State, approved_deletes: Collection[str]
 ) -> tuple[Plan, State]:
-    """A plan that knows what became of the calls before it, and the state before it. `state`: as it stands.
+    """A plan that knows what became of the calls before it, and the state it knows. `state`: as it stands.
 
     Where another run sends one meanwhile, that is waited for, or settled, like what was open before: else
     the plan would leave it out. Raises Locked, as `settle_open`.
@@ -201,27 +201,19 @@ async def _settled_plan(
     for again in reversed(range(PLANS_AFTER_WAITING)):
         scopes = {parse_intent(opened).scope for opened in state.open_intents}
         holders = await project.store.holders(scopes) if scopes else {}
-        undecided = await settle_open(
-            project.store,
-            state,
-            services=project.services,
-            clock=project.clock,
-            reporter=project.reporter,
-            limits=project.limits,
-            holder=project.holder,
-            timeout_s=project.lock_timeout_s,
-            concerned=partial(concerned_scopes, desired, holders=holders),
+        undecided = await settle_left(project, state, partial(concerned_scopes, desired, holders=holders))
+        found = await load_with_holders(project.store)
+        plan = await make_plan(
+            project, desired, undecided=undecided, approved_deletes=approved_deletes, found=found
         )
-        before = await project.store.load() if state.open_intents or state.spooled else state
-        plan = await make_plan(project, desired, undecided=undecided, approved_deletes=approved_deletes)
         under_way = [each for each in plan.diagnostics if each.code == IN_FLIGHT]
         if not under_way:
-            return plan, before
+            return plan, found[0]
         if not again:
             for held in holders.values():
                 raise held
             raise Moved("other runs send calls while this one plans", under_way)
-        state = await project.store.load()
+        state = found[0]
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -243,9 +235,11 @@ async def refuse_unless_runnable(
     """
     creates = creates_to_approve(project, plan, state, desired.by_address)
     judged = await judge(project, plan, state, desired.by_address, given)
+    asked = needed_by(project, plan, state, desired.by_address)
+    waiting = {address for each in asked for address in each.addresses}
     uncovered = [
-        *_unapproved_deletes(plan, approved_deletes),
-        *unapproved_creates(creates, approved_creates, plan.context.word),
+        *_unapproved_deletes(plan, approved_deletes, waiting),
+        *unapproved_creates({*creates} - waiting, approved_creates, plan.context.word),
     ]
     known = {*desired.by_address, *state.records}
     unapproved = [
@@ -259,7 +253,10 @@ async def refuse_unless_runnable(
     return judged
 
 
-def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[Diagnostic]:
+def _unapproved_deletes(
+    plan: Plan, approved_deletes: Collection[str], waiting: Collection[Address]
+) -> list[Diagnostic]:
+    """`waiting`: for people, whose approval is this one, too."""
     if isinstance(approved_deletes, str):
         raise TypeError("`approved_deletes` must be a collection of addresses, not one text")
     planned = {change.address: change for change in plan.changes}
@@ -272,7 +269,7 @@ def _unapproved_deletes(plan: Plan, approved_deletes: Collection[str]) -> list[D
             help=f"if this is intended, pass --approve-delete {address.quoted}",
         )
         for address in plan.deletes
-        if str(address) not in approved_deletes
+        if str(address) not in approved_deletes and address not in waiting
     ]
 
 
@@ -336,11 +333,6 @@ async def _run_under(
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"})
     await read_all(project, reads_again(plan), observed.__setitem__)
     refuse_moved(plan, state, observed)
-    if project.sources.prepare(_secrets_of(plan)):
-        await checkpoint()  # where a signal that ended a program is acted upon
-    unreadable = unreadable_sources(project, plan)
-    if unreadable:
-        raise Refused("values that the calls need cannot be read here; nothing was changed", unreadable)
     for source, read in plan.inputs:
         record = state.records.get(Address.parse(source))
         for item in observed[read].objects:
@@ -355,7 +347,7 @@ async def _run_under(
         return secrets[ref]
 
     await remember_platform(project, lease, state)
-    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, lease)
+    await remember_begun(project, Terms(project.authority, resources, state, plan), lease)
     await use_up_answers(project, plan, state, lease)
     run = project.new_id()
     recorder = Recorder(project.store, lease, run, project.clock, recorded, by=project.by)
@@ -436,8 +428,3 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 def _must_be_asked(intent: Intent, result: Result) -> bool:
     """Not about what the next run repeats, nor about what it looks for and this one did not."""
     return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
-
-
-def _secrets_of(plan: Plan) -> list[SecretRef]:
-    values = [value for step in plan.steps for value in (step.call.body or {}).values()]
-    return [value for value in values if isinstance(value, SecretRef)]

@@ -9,7 +9,7 @@ from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.manifests.validation.references import nearest_address
-from reconciler.state.runs import Decision, History, PastRun, history_of
+from reconciler.state.runs import NOTED, Decision, History, PastRun, history_of
 from reconciler.state.store import Event, JournalEntry, Store
 
 _MOST_NAMED = 5  # of the runs that an abbreviation fits
@@ -95,7 +95,7 @@ def _is(asked: Address, address: Address) -> bool:
 
 def _about(run: PastRun, names: Collection[Address]) -> bool:
     addresses = {each.address for each in run.calls} | {each.address for each in run.decisions}
-    texts = {*run.addresses("adopted"), *run.addresses("forgotten")}
+    texts = {address for name in NOTED for address in run.addresses(name)}
     return not addresses.isdisjoint(names) or not texts.isdisjoint(map(str, names))
 
 

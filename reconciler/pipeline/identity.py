@@ -28,7 +28,8 @@ def state_missing(
 
     `traces`: as of `State`.
     """
-    ways = command("state", "restore", "FILE"), command("state", "migrate", "URL"), command("state", "init")
+    move = command("state", "migrate", place, "--state", "URL")
+    ways = command("state", "restore", "FILE"), move, command("state", "init")
     report = error if refused else warning
     was = f"there was a state: {', '.join(traces)} still exists;" if traces else "if there was a state,"
     return report(

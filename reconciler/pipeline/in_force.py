@@ -1,10 +1,11 @@
 """Which approval rules, signers and objectives count in a run, and what the state remembers of them.
 
-Those of the last apply count together with the run's own. What is stricter now is remembered before the first
+Those of the last apply count together with the run's own. All that counts is remembered before the first
 call; what is looser, at the end of a run that went through all: one that dies, fails, or is about a part
 leaves nothing looser behind.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from reconciler.core.steps import Loosened, Move, Plan, Result
 from reconciler.pipeline.authority import APPROVALS, Authority, Said
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.project import Project
-from reconciler.pipeline.remember import Content, recall, remember, stricter
+from reconciler.pipeline.remember import Content, recall, remember
 from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.state.store import Lease, State
 
@@ -44,28 +45,28 @@ class InForce(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """What a run asks for. `resources`: what its manifests declare; `records`: as it found them.
+    """What a run asks for. `resources`: what its manifests declare; `state`: what it is planned by.
 
-    The state remembers `rules`, each scope's with their signers, and `ages`, each address's in hours.
+    The state remembers `rules`: as JSON, what each set of rules and signers says, with the scopes that are
+    held to it. And `ages`, those of the objectives, by address and in hours.
     """
 
     authority: Authority
     resources: Mapping[Address, Resource]
-    records: Mapping[Address, StateRecord]
+    state: State
     plan: Plan
 
     @property
-    def scopes(self) -> Collection[str]:
+    def scopes(self) -> set[str]:
         """Where the manifests declare anything, or the plan acts."""
-        acts = {self.records[each].scope for each in touched(self.plan) if each in self.records}
+        records = self.state.records
+        acts = {records[each].scope for each in touched(self.plan) if each in records}
         return declared_scopes(self.resources.values()) | acts
 
-    def in_force(self, state: State) -> InForce:
+    def in_force(self) -> InForce:
         """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
-        now, remembered = self.authority.now, recall(state, APPROVALS)
-        rules = remembered.get("rules", {})
-        known = [_read(rules[each]) for each in self.scopes if each in rules] if rules else []
-        before = Said.of(*known, self.authority.before)
+        now, remembered = self.authority.now, recall(self.state, APPROVALS)
+        before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
         loosened = tuple(each for each in before.rules if not any(other.covers(each) for other in now.rules))
         said = Said.of(Said(loosened, before.signers), now)
         if self.authority.outside is not None:
@@ -73,34 +74,39 @@ class Terms(Struct, frozen=True):
         return InForce(said, loosened)
 
     def begun(self, before: Content) -> Content:
-        """What the state remembers while this runs: all of `before`, and what is stricter now."""
+        """What the state remembers while this runs: all that counts in it, for all that it is about."""
         said = Said.of(self.authority.before, self.authority.now)
-        content = _written(said)
-        return _content(
-            stricter(
-                before.get("rules", {}), dict.fromkeys(self.scopes, content) if content else {}, _united
-            ),
-            stricter(before.get("ages", {}), self._ages(said), min),
-        )
-
-    def ended(self, before: Content, whole: Collection[str], records: Collection[StateRecord]) -> Content:
-        """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
-        now = self.authority.now
-        others = {each.scope for each in records}.difference(whole)
-        left = {str(each.address) for each in records if each.address not in self.resources}
         rules, ages = before.get("rules", {}), before.get("ages", {})
+        if counting := {*self._held_to(before), *_written(said)}:
+            scopes = self.scopes
+            rules = {**rules, **{each: sorted(scopes.union(rules.get(each, ()))) for each in counting}}
+        return _content(rules, ages | {each: min(age, ages.get(each, age)) for each, age in self._ages(said)})
+
+    def ended(self, before: Content, whole: set[str], records: Collection[StateRecord]) -> Content:
+        """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
+        now, others = self.authority.now, {each.scope for each in records} - whole
+        rules = {each: others.intersection(scopes) for each, scopes in before.get("rules", {}).items()}
+        rules |= {each: whole.union(rules.get(each, ())) for each in _written(now)}
+        left = {str(each.address) for each in records if each.address not in self.resources}
+        ages = {each: age for each, age in before.get("ages", {}).items() if each in left}
         return _content(
-            {each: rules[each] for each in rules if each in others}
-            | (dict.fromkeys(whole, content) if (content := _written(now)) else {}),
-            {each: ages[each] for each in ages if each in left} | self._ages(now),
+            {each: sorted(scopes) for each, scopes in rules.items() if scopes}, ages | dict(self._ages(now))
         )
 
-    def _ages(self, said: Said) -> dict[str, Any]:
+    def _held_to(self, remembered: Content) -> Collection[str]:
+        """What is remembered of the scopes of this run; all, where it is about new scopes only."""
+        rules: Content = remembered.get("rules", {})
+        scopes = self.scopes if rules else set()
+        if scopes.isdisjoint(each.scope for each in self.state.records.values()):
+            return rules.keys()
+        return [each for each, held in rules.items() if not scopes.isdisjoint(held)]
+
+    def _ages(self, said: Said) -> Iterator[tuple[str, Any]]:
         """How old the newest snapshots may be; nothing where no rule asks about that."""
-        if not any(rule.when.lowers == _AGE for rule in said.rules):
-            return {}
-        known = {str(each): found.objectives.get(_AGE) for each, found in self.resources.items()}
-        return {each: age for each, age in known.items() if age is not None}
+        if any(rule.when.lowers == _AGE for rule in said.rules):
+            for address, resource in self.resources.items():
+                if (age := resource.objectives.get(_AGE)) is not None:
+                    yield str(address), age
 
 
 def loosened_ages(
@@ -116,31 +122,31 @@ def loosened_ages(
                 yield Loosened(address, _AGE, before, after)
 
 
-async def remember_begun(project: Project, terms: Terms, state: State, held: Lease) -> None:
+async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
     """Before the first call: what is stricter in this run holds for the next one, too."""
-    await _remember(project, state, terms.begun, held)
+    await _remember(project, terms.state, terms.begun, held)
 
 
 async def remember_ended(
-    project: Project, desired: Desired, terms: Terms, judged: State, results: Sequence[Result]
+    project: Project, desired: Desired, terms: Terms, results: Sequence[Result] = ()
 ) -> None:
     """At the end: the next run begins with what this one's revision says, as far as this one was about it.
 
-    `judged`: the state that it was judged by. Nothing gets looser where somebody has made it stricter since.
+    Nothing gets looser where somebody has made it stricter since this run was planned.
     """
-    if not recall(judged, APPROVALS) and not terms.begun({}):
+    planned = terms.begun(recall(terms.state, APPROVALS))
+    if not planned:
         return
     is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
     is_part = is_part or any(each.code == NOT_IN_PLAN for each in terms.plan.diagnostics)
 
     def ended(before: Content) -> Content:
         begun = terms.begun(before)
-        if not begun or is_part or begun != terms.begun(recall(judged, APPROVALS)):
+        if is_part or begun != planned:
             return begun
-        records = state.records.values()
-        left = [each for each in records if each.address not in terms.resources]
+        left = [each for each in state.records.values() if each.address not in terms.resources]
         others = {each.scope for each in left if not desired.selected(each)}
-        return terms.ended(begun, declared_scopes(desired.resources) - others, records)
+        return terms.ended(begun, declared_scopes(desired.resources) - others, state.records.values())
 
     try:
         state = await project.store.load()
@@ -165,19 +171,16 @@ def _content(rules: Content, ages: Content) -> Content:
     return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
 
 
-def _written(said: Said) -> Content:
-    """`said` as JSON; {} where it says nothing."""
+def _written(said: Said) -> Collection[str]:
+    """What is `said`, as one JSON; nothing where it says nothing."""
     if not said.rules and not any(each.text for each in said.signers):
-        return {}
+        return ()
     rules = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in said.rules]
-    return {"rules": rules, "signers": [each.text for each in said.signers]}
+    return (json.dumps({"rules": rules, "signers": [each.text for each in said.signers]}),)
 
 
-def _united(one: Content, other: Content) -> Content:
-    return {name: [*one[name], *(each for each in other[name] if each not in one[name])] for name in one}
-
-
-def _read(content: Content) -> Said:
+def _read(written: str) -> Said:
+    content = json.loads(written)
     try:
         rules = [Rule.model_validate(each) for each in content["rules"]]
     except ValidationError:

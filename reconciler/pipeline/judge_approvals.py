@@ -12,7 +12,7 @@ from reconciler.approvals.judging import About, in_force, why_dead
 from reconciler.approvals.people import people
 from reconciler.approvals.rules import Needed, needed
 from reconciler.approvals.statement import Approval, parse_approval
-from reconciler.core.advice import Command, command
+from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
 from reconciler.core.model import Address, Resource
@@ -24,6 +24,11 @@ from reconciler.pipeline.project import Project
 from reconciler.state.store import State
 
 _SIZES = ("size_gb", "disk_size_gb")
+_STEPS = (
+    command("plan", "--rehearse", "--out", "FILE"),
+    command("approve", "FILE", "--reason", "TEXT"),
+    command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
+)
 
 
 class Given(Struct, frozen=True):
@@ -104,7 +109,7 @@ def needed_by(
 def _asked(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> tuple[InForce, Sequence[Needed]]:
-    found = Terms(project.authority, resources, state.records, plan).in_force(state)
+    found = Terms(project.authority, resources, state, plan).in_force()
     sizes = _Sizes(plan, state, resources)
     return found, needed(found.said.rules, plan, project.environment or BASE, sizes)
 
@@ -151,28 +156,19 @@ def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagn
     listed = [f"`{each}`" for each in asked.addresses[:3]]
     more = len(asked.addresses) - len(listed)
     what = ", ".join(listed) + (f" and {more} more" if more else "")
-    steps = commands()
     people = (
         counted(asked.rule.people, "person")
         if asked.rule.people == 1
         else f"{asked.rule.people} different people"
     )
-    typed = "`, `".join(map(str, steps))
+    typed = "`, `".join(map(str, _STEPS))
     found: Diagnostic = report(
         APPROVAL_NEEDED,
         f"the rule {asked.rule} asks for the approval of {people} for {what}{why}",
         help=f"{first}type `{typed}`",
-        advice=steps,
+        advice=_STEPS,
     )
     return found
-
-
-def commands() -> tuple[Command, ...]:
-    return (
-        command("plan", "--rehearse", "--out", "FILE"),
-        command("approve", "FILE", "--reason", "TEXT"),
-        command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
-    )
 
 
 def _unknown(why: str) -> Diagnostic:

@@ -4,9 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity
@@ -16,7 +14,7 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import Read
 from reconciler.core.wire import parse_time
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import Importable, listed
+from reconciler.kinds.roles import Importable
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.remember import recall, remember
@@ -27,8 +25,8 @@ _KNOWN = "older"  # what the state remembers: ids of older objects that a person
 ALL = "all"  # in the place of an id: whatever is older
 
 
-class _List(Struct):
-    """One list. `wanted`: what the manifests declare of the objects that it shows."""
+class _List(NamedTuple):
+    """What one list shows. `wanted`: what the manifests declare of it."""
 
     kind: Importable
     place: str
@@ -53,17 +51,19 @@ class Older:
     def lists(self) -> Mapping[Read, _List]:
         """Those of all places where something is declared or recorded."""
         found: dict[Read, _List] = {}
-        for resource in self._resources.values():
-            kind = _kind(resource.address)
-            read = listed(kind, resource, self._capabilities, self._resources) if kind is not None else None
-            if kind is not None and read is not None:
-                place = kind.place(resource, self._resources)
-                found.setdefault(read, _List(kind, place, [])).wanted.append(resource)
-        for address, record in self._state.records.items():
-            kind, place = _kind(address), record.scope.removeprefix("org/")
-            read = kind.listing(place, self._capabilities) if kind is not None else None
-            if kind is not None and read is not None:
-                found.setdefault(read, _List(kind, place, []))
+        for address in {**self._resources, **self._state.records}:
+            kind = find_kinds().get(address.kind)
+            data = kind.role(Importable) if kind is not None else None
+            if data is None or not data.id_form or data.import_when_asked:
+                continue  # others make and replace it, as machines and secrets
+            resource, record = self._resources.get(address), self._state.records.get(address)
+            place = data.place(resource, self._resources) if resource is not None else ""
+            if not place and record is not None:
+                place = record.scope.removeprefix("org/")
+            read = data.listing(place, self._capabilities) if place else None
+            if read is not None:
+                wanted = found.setdefault(read, _List(data, place, [])).wanted
+                wanted += [resource] if resource is not None else []
         return found
 
     def look(self, read: Read, observation: Observation) -> None:
@@ -74,14 +74,11 @@ class Older:
         about = self.lists.get(read) if older else None
         if about is None:
             return
+        kind, place, wanted = about
+        matches = [kind.match(resource.spec, resource.address) for resource in wanted]
         unknown = Lookup(older)
-        claimed = {
-            item.id
-            for resource in about.wanted
-            for item in unknown.possible(dict(about.kind.match(resource.spec, resource.address) or {}))
-        }
-        left = [item.id for item in older if item.id not in claimed]
-        self.found.update(f"{about.kind.name}/{about.place}/{id}" for id in left)
+        claimed = {item.id for match in matches if match for item in unknown.possible(match)}
+        self.found |= {f"{kind.name}/{place}/{each.id}" for each in older if each.id not in claimed}
 
     def _is_older(self, item: Any, made_at: datetime) -> bool:
         if item.id in self._known or not getattr(item, "present", False):
@@ -106,13 +103,6 @@ class Older:
                 addresses=tuple(sorted(self.found)),
             )
         ]
-
-
-def _kind(address: Address) -> Importable | None:
-    """The kind of what holds data; None for what others make and replace, as machines and secrets."""
-    kind = find_kinds().get(address.kind)
-    found = kind.role(Importable) if kind is not None else None
-    return found if found is not None and found.id_form and not found.import_when_asked else None
 
 
 async def older_objects(project: Project, resources: Mapping[Address, Resource]) -> list[Diagnostic]:

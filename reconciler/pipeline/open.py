@@ -135,7 +135,7 @@ async def open_platform(
     """
     execution = config.settings.execution
     with _base_url(config, options) as base_url:
-        transport = HttpTransport(base_url, lines=execution.concurrency + execution.read_concurrency)
+        transport = HttpTransport(base_url, connections=execution.concurrency + execution.read_concurrency)
         try:
             yield (
                 platform_client(

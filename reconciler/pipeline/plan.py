@@ -7,16 +7,16 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from reconciler.core.advice import command
-from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
+from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
 from reconciler.core.errors import Locked, SecretUnavailable
-from reconciler.core.model import Action, Address, Observation, Resource, StateRecord
+from reconciler.core.model import Action, Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import Ask, OutputRef, Plan, Read
 from reconciler.execution.open_intents import load_with_holders, overlay, parse_intent
 from reconciler.execution.outputs import Outputs
+from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
-from reconciler.kinds.roles import SendsSecret
+from reconciler.kinds.roles import OnService, SendsSecret, service_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.create_approvals import creates_to_approve, with_reasons
@@ -27,6 +27,7 @@ from reconciler.pipeline.in_force import loosened_ages
 from reconciler.pipeline.older import Older
 from reconciler.pipeline.project import Project, read_all
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.pipeline.unrecorded import no_record_of
 from reconciler.planning.lookalikes import lookalike_warnings, without_told
 from reconciler.planning.planner import Planner
 from reconciler.planning.request import PlanRequest
@@ -34,9 +35,8 @@ from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.planning.siblings import Siblings
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import providers_of
-from reconciler.state.store import LOST_ROWS, JournalEntry, State
+from reconciler.state.store import State
 
-PROVIDE_HELP = "provide it where apply runs"
 NOTHING_KNOWN = "the objects that were created before are not known, and this plan cannot be applied"
 
 
@@ -44,19 +44,20 @@ async def make_plan(
     project: Project,
     desired: Desired,
     *,
-    undecided: Mapping[Address, str] | None = None,
+    undecided: Mapping[Address, Settlement] | None = None,
     with_exec: bool = False,
-    approved_deletes: Collection[str] = (),
+    approved_deletes: Collection[str] | None = None,
+    found: tuple[State, Mapping[str, Locked]] | None = None,
 ) -> Plan:
-    """What apply would do.
+    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
-    programs that give secret values are run; an apply always runs them. `approved_deletes`: addresses; what
-    has come in their place is another object.
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: see
+    `PlanRequest`.
     """
     project.sources.runs_programs = with_exec or undecided is not None
-    state, holders = await load_with_holders(project.store)
+    state, holders = found or await load_with_holders(project.store)
     desired = focused(desired, state.records)
     records, questions = await overlay(
         state,
@@ -72,6 +73,7 @@ async def make_plan(
     records = followed.records
     wanted = declared_in_focus(desired)
     takes_over = any(resource.address not in records for resource in wanted)
+    unsigned = _unsigned_by(project, desired.by_address, records) if undecided is not None else {}
     planner = Planner(
         PlanRequest(
             id=project.new_id(),
@@ -80,7 +82,7 @@ async def make_plan(
             resources=desired.resources,
             records=records,
             capabilities=project.capabilities,
-            undecided={**questions, **followed.refused},
+            undecided={**questions, **followed.refused, **unsigned},
             focus=desired.focus,
             elsewhere=look_elsewhere(desired, records),
             siblings=await project.siblings() if takes_over else Siblings(),
@@ -106,11 +108,15 @@ async def make_plan(
     beside = without_told(planner.lookalikes.found, told)
     problems += planner.lookalikes.unread()
     declared = desired.by_address
+    doubtful = planner.lookalikes.found or planner.lookalikes.unread()
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
-    found = (*desired.diagnostics, *followed.diagnostics, *problems)
-    plan = planner.finish(fingerprints, found, unread if undecided is not None else ())
+    problems = [*desired.diagnostics, *followed.diagnostics, *problems, *unsigned.values()]
+    held = [*unread, *unsigned] if undecided is not None else ()
+    plan = planner.finish(fingerprints, problems, held)
+    if doubtful:  # another object may be the one of a lost reply
+        plan = replace(plan, bindings=tuple(each for each in plan.bindings if not each.confirms))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []
@@ -130,7 +136,7 @@ async def make_plan(
         providers={name: known[name].base_url for name in providers_of(plan) if name in known},
         moves=followed.moves,
         manifests=desired.manifests,
-        unread=tuple(unread),
+        unread=plan.unread or tuple(unread),
     )
 
 
@@ -172,34 +178,6 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     return [resource.address for resource in about if str(resource.address) not in changed]
 
 
-def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
-    """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
-
-    `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
-    whose object no list can show.
-    """
-    id = entry.data["unclaimed"]
-    forget = command("state", "forget", "--unclaimed", id)
-    if id == LOST_ROWS:
-        made = [f"`{address}`" for address in sorted(asks)]
-        report, code = (error, UNKNOWN_OUTCOME) if made else (warning, "state-incomplete")
-        return report(
-            code,
-            f"{', '.join(made) or 'an object that no list shows'} may already have been created: "
-            f"{entry.data['because']}",
-            help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
-            advice=(forget,),
-        )
-    again = entry.address in makes
-    report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
-    return report(
-        code,
-        f"{id}, created by a call for `{entry.address}`, has no record: {entry.data['because']}",
-        help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
-        advice=(forget,),
-    )
-
-
 def concerned_scopes(
     desired: Desired, state: State, holders: Mapping[str, Locked] = MappingProxyType({})
 ) -> frozenset[str]:
@@ -225,6 +203,37 @@ def concerned_scopes(
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
+
+
+def _unreadable(what: str, missing: SecretUnavailable, span: Span | None = None) -> Diagnostic:
+    return error(
+        "secret-source",
+        f"{what} cannot be read here: {missing.message}",
+        span,
+        help=missing.help or "provide it where apply runs",
+        advice=missing.advice,
+    )
+
+
+def _unsigned_by(
+    project: Project, declared: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> Mapping[Address, Diagnostic]:
+    """By address, the error that its provider's signing secret gives no value here."""
+    kinds = {name: kind for name, kind in find_kinds().items() if kind.role(OnService) is not None}
+    found: dict[Address, Diagnostic] = {}
+    for address in {**declared, **records} if project.providers else ():
+        is_kept = address not in declared and records[address].lifecycle.deletion is Deletion.RETAIN
+        if address.kind not in kinds or is_kept:
+            continue
+        spec = declared[address].spec if address in declared else None
+        provider = service_of(kinds[address.kind], spec, records.get(address))
+        try:
+            if provider in project.providers:
+                project.providers[provider].check()
+        except SecretUnavailable as missing:
+            what = f"`{address}`: the signing secret of ExtensionProvider/{provider}"
+            found[address] = _unreadable(what, missing)
+    return found
 
 
 async def _fingerprint_secrets(
@@ -267,15 +276,9 @@ async def _fingerprint_secrets(
         try:
             value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
-            report = error if need_secrets else warning
-            problem = report(
-                "secret-source",
-                f"`{resource.address}`: the source cannot be read here: {missing.message}",
-                resource.span("spec", "value_from"),
-                help=missing.help or PROVIDE_HELP,
-                advice=missing.advice,
-            )
-            problems.append(problem)
+            span = resource.span("spec", "value_from")
+            problem = _unreadable(f"`{resource.address}`: the source", missing, span)
+            problems.append(problem if need_secrets else as_warning(problem))
             unread.append(resource.address)
             continue
         if resource.address in records and not not_yet:

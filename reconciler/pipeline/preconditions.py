@@ -5,20 +5,17 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.errors import Locked, Refused, SecretUnavailable, named
+from reconciler.core.errors import Locked, Refused, named
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation, StateRecord
-from reconciler.core.steps import Move, Plan, Read, SecretRef
+from reconciler.core.steps import Move, Plan, Read
 from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.plan import PROVIDE_HELP
-from reconciler.pipeline.project import Project
 from reconciler.planning.fingerprint import digest_now
 from reconciler.planning.siblings import Siblings
 from reconciler.planning.unread import Unread
-from reconciler.services.registry import providers_of
 from reconciler.state.store import State
 
 _ANEW = "make a new plan and review it"
@@ -58,7 +55,7 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
     touched |= {binding.address for binding in plan.bindings if not only_left(binding)}
     _refuse_moves_of_open_calls(plan, state)
     unknown = [
-        describe(opened, intent, "it was sent after this plan was made")
+        describe(opened, intent, "it was sent after this plan was made", later=True)
         for opened in state.open_intents
         if opened.address in touched and (intent := parse_intent(opened)).if_unknown != "repeat"
     ]
@@ -123,32 +120,6 @@ def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
                 help=f"run `{apply}` without a saved plan, which settles it first",
                 advice=(apply,),
             )
-
-
-def unreadable_sources(project: Project, plan: Plan) -> list[Diagnostic]:
-    """The secret sources that give no value here: found before the first call, not in the middle."""
-    problems = []
-    for name in providers_of(plan):
-        try:
-            project.services.of(name).check()
-        except SecretUnavailable as missing:
-            problem = f"the signing secret of ExtensionProvider/{name} cannot be read here: {missing.message}"
-            problems.append(_unreadable(problem, missing))
-    for step in plan.steps:
-        if step.for_each is not None:
-            continue
-        for value in (step.call.body or {}).values():
-            if isinstance(value, SecretRef):
-                try:
-                    project.sources.value(value, lambda ref: "not known yet")
-                except SecretUnavailable as missing:
-                    problem = f"`{step.address}`: the source cannot be read here: {missing.message}"
-                    problems.append(_unreadable(problem, missing))
-    return problems
-
-
-def _unreadable(problem: str, missing: SecretUnavailable) -> Diagnostic:
-    return error("secret-source", problem, help=missing.help or PROVIDE_HELP, advice=missing.advice)
 
 
 def reads_again(plan: Plan) -> list[Read]:

@@ -1,6 +1,6 @@
 """What every verb that asks the platform works with: the doors to the outside."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
@@ -10,6 +10,8 @@ from reconciler.core.model import Address, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.limits import Limits
+from reconciler.execution.open_intents import settle_open
+from reconciler.execution.settling import Settlement
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.authority import NO_RULES, Authority
 from reconciler.pipeline.context import make_context
@@ -20,6 +22,7 @@ from reconciler.services.client import Client
 from reconciler.services.observe import observe
 from reconciler.services.registry import Services
 from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
 
 
 async def _no_siblings() -> Siblings:
@@ -73,6 +76,23 @@ class Project:
     def context(self, origin: Origin, lineage: str) -> Context:
         """What a report about manifests of this origin, made now with the state `lineage`, is about."""
         return make_context(self.environment, self.address, self.state_url, origin, lineage, self.clock.now())
+
+
+async def settle_left(
+    project: Project, state: State, concerned: Callable[[State], Collection[str]]
+) -> Mapping[Address, Settlement]:
+    """See `settle_open`."""
+    return await settle_open(
+        project.store,
+        state,
+        services=project.services,
+        clock=project.clock,
+        reporter=project.reporter,
+        limits=project.limits,
+        holder=project.holder,
+        timeout_s=project.lock_timeout_s,
+        concerned=concerned,
+    )
 
 
 async def read_all(

@@ -21,11 +21,6 @@ def recall(state: State, name: str) -> Content:
     return found.applied if found is not None else _NOTHING
 
 
-def stricter(before: Content, now: Content, unite: Callable[[Any, Any], Any]) -> Content:
-    """By key, what counts while `now` takes the place of `before`: both, so that nothing gets looser yet."""
-    return {**before, **{key: unite(before[key], now[key]) if key in before else now[key] for key in now}}
-
-
 async def remember(
     store: Store,
     actor: Actor,

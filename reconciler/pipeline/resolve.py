@@ -1,11 +1,13 @@
 """What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
+from reconciler.core.clock import sleep_telling
 from reconciler.core.errors import PlatformError, ReconcilerError
 from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
@@ -20,7 +22,7 @@ from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of,
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.create_approvals import NOT_CREATED
 from reconciler.pipeline.identity import require_state
-from reconciler.pipeline.project import Project
+from reconciler.pipeline.project import Project, settle_left
 from reconciler.pipeline.remember import remember
 from reconciler.pipeline.unrecorded import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
@@ -72,19 +74,21 @@ async def _approve_next_create(project: Project, intent: Intent, address: Addres
 
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
-    """Raises ReconcilerError while the call may still take effect, or something shows that it may have."""
-    _refuse_within_window(project, opened, intent)
+    """Wait while the call may still take effect. Raises ReconcilerError where an object may be of it."""
+    await _window_over(project, opened, intent)
     look = intent if intent.find is not None else _with_a_list(project, opened, intent)
     if look is None or look.find is None:
         return
-    try:
-        observation = await project.services.read(look.find)
-    except PlatformError as failure:
-        raise ReconcilerError(
-            f"cannot check that nothing was created: {failure.message}",
-            help=f"run this again when the platform answers; if you are sure, {_FORCE}",
-        ) from failure
-    _refuse_within_window(project, opened, intent)  # by the platform's clock, too
+    waited_s = 1.0
+    while waited_s:
+        try:
+            observation = await project.services.read(look.find)
+        except PlatformError as failure:
+            raise ReconcilerError(
+                f"cannot check that nothing was created: {failure.message}",
+                help=f"run this again when the platform answers; if you are sure, {_FORCE}",
+            ) from failure
+        waited_s = await _window_over(project, opened, intent)  # by the platform's clock, too
     tracked = {record.id for record in state.records.values()}
     found = [item.id for item in candidates(look, observation.objects, tracked)]
     if found:
@@ -97,15 +101,15 @@ async def _must_be_over(project: Project, state: State, opened: JournalEntry, in
         )
 
 
-def _refuse_within_window(project: Project, opened: JournalEntry, intent: Intent) -> None:
-    settle_s = project.limits.settle_s
-    left_s = left_of_window(intent, opened.at, project.clock, project.services, settle_s)
-    if left_s:
-        raise ReconcilerError(
-            f"the call for `{opened.address}` was sent {settle_s - left_s:.0f} s ago, and may "
-            f"still take effect for {left_s:.0f} s",
-            help=f"run this again after that; if you are sure, {_FORCE}",
-        )
+async def _window_over(project: Project, opened: JournalEntry, intent: Intent) -> float:
+    """Wait until the call can no longer take effect. Returns how many seconds that took."""
+    assert opened.address is not None
+    left_s = left_of_window(intent, opened.at, project.clock, project.services, project.limits.settle_s)
+    tell = partial(project.reporter.settling, opened.address)
+    tell(left_s)
+    await sleep_telling(project.clock, left_s, tell)
+    tell(0.0)
+    return left_s
 
 
 def _with_a_list(project: Project, opened: JournalEntry, intent: Intent) -> Intent | None:
@@ -226,7 +230,7 @@ async def settle_restarts(
     project: Project, addresses: Collection[Address], *, machine: str | None = None
 ) -> Mapping[Address, str]:
     """A person restarted what holds `addresses`, or `machine`: nothing is owed by them any more."""
-    records = (await require_state(project)).records
+    records = (await _settled(project, addresses)).records
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
@@ -240,6 +244,17 @@ async def settle_restarts(
         async with project.actor().leased(project.store, [record.scope]) as lease:
             await _note(project, lease, replace(record, obligations=()), "restarted")
     return {record.address: "the restart is recorded as done" for record in chosen}
+
+
+async def _settled(project: Project, addresses: Collection[Address]) -> State:
+    """The state, once the open calls of `addresses` that may owe a restart are settled as an apply does."""
+    state = await require_state(project)
+    intents = [parse_intent(opened) for opened in state.open_intents if opened.address in addresses]
+    scopes = {intent.scope for intent in intents if intent.owes}
+    if not scopes:
+        return state
+    await settle_left(project, state, lambda _: scopes)
+    return await project.store.load()
 
 
 async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:

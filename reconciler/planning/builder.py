@@ -11,7 +11,7 @@ from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
-from reconciler.planning.drift import first_seen
+from reconciler.planning.drift import first_seen, is_as_recorded
 from reconciler.planning.fingerprint import digest_object
 from reconciler.planning.ignores import ignored_fields
 
@@ -98,10 +98,12 @@ class PlanBuilder:
             )
         if moves.steps:
             self.steps[address] = moves.steps
-        if any(step.mutates for step in moves.steps) or moves.action is Action.ADOPT or moves.settles:
+        confirms = resource is not None and _is_confirmed(kind, subject, moves)
+        relies = moves.action is Action.ADOPT or moves.settles or confirms
+        if relies or any(step.mutates for step in moves.steps):
             self._expect(kind, subject, moves.action, read, candidates)
         if resource is not None and moves.action is not Action.REFUSED:
-            self._bind(kind, subject, moves)
+            self._bind(kind, subject, moves, confirms=confirms)
         if moves.settles:
             self.settled.add(address)
 
@@ -130,7 +132,7 @@ class PlanBuilder:
             expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
         self.expectations.append(expected)
 
-    def _bind(self, kind: Kind, subject: Subject, moves: Moves) -> None:
+    def _bind(self, kind: Kind, subject: Subject, moves: Moves, *, confirms: bool) -> None:
         """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
         resource, record = subject.resource, subject.record
         assert resource is not None
@@ -152,6 +154,9 @@ class PlanBuilder:
             and not record.applied.get(LEFT)
             and all(name in record.applied and record.applied[name] == managed[name] for name in managed)
         ):
+            if confirms:
+                own = (record.address, record.scope, record.lifecycle, record.source)
+                self.bindings.append(Binding(*own, confirms=True))
             return
         self.bindings.append(
             Binding(
@@ -164,6 +169,17 @@ class PlanBuilder:
                 moves.settles,
             )
         )
+
+
+def _is_confirmed(kind: Kind, subject: Subject, moves: Moves) -> bool:
+    """Whether this is the second look that shows an inferred object, and shows the same as the first one.
+
+    The first one has recorded when it was made. See `reconcile explain inferred-id`.
+    """
+    record, live = subject.record, subject.live
+    if record is None or not record.inferred or live is None or not live.present:
+        return False
+    return moves.action is Action.NOOP and not moves.steps and is_as_recorded(kind, record, live)
 
 
 def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:

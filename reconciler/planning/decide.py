@@ -21,7 +21,7 @@ from reconciler.core.model import (
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
-from reconciler.planning.drift import moved_fields, shown_state
+from reconciler.planning.drift import accepting, moved_fields, shown_state
 from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
@@ -99,14 +99,14 @@ def recorded_twice(
 
 
 def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnostic:
-    """Said until a person confirms it: the id was found by evidence, after the answer was lost."""
+    """Said until two looks or a person confirm it: the id was found by evidence, after a lost answer."""
     adopt = command("resolve", record.address, "--adopt", record.id)
     return warning(
         "inferred-id",
         f"`{record.address}`: id {record.id} was inferred after a lost reply; "
-        "deletion is blocked until you confirm it",
+        "it is not deleted before two later applies have seen it unchanged, or you confirm it",
         span,
-        help=f"look at the object; if it is yours, run `{adopt}`",
+        help=f"to confirm it now, look at the object; if it is yours, run `{adopt}`",
         advice=(adopt,),
     )
 
@@ -151,12 +151,10 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(f"; `{each.path}` changed: {each.before} -> {each.after}" for each in moved)
     if keeps:
-        accept = command("drift", "--accept", subject.address)
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
-        if not moved:
-            return Moves(Action.RETAIN, reason=reason)
-        reason += f"; `{accept}` records what is there"
-        return Moves(Action.RETAIN, reason=reason, advice=(accept,))
+        advice = accepting(kind, record, moved) if moved else ()
+        reason += "".join(f"; `{each}` records what is there" for each in advice)
+        return Moves(Action.RETAIN, reason=reason, advice=advice)
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(

@@ -11,6 +11,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
 from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
+from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import taken_secrets
@@ -50,6 +51,7 @@ class Deciding:
         self.unread = Unread()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
+        self._gone: set[Address] = set()  # what left the manifests, and cannot have got another name
         self._takes_over = False  # whether the plan takes an object that no record of ours has
         self._last: dict[Address, Seen] = {}  # resources that are decided in `finish`
         self.live: dict[Address, Any] = {}
@@ -122,6 +124,7 @@ class Deciding:
         if not self._subjects.in_focus(address):
             self._take_unplanned(seen)
         elif subject.resource is None:
+            self._note_gone(seen)
             left = decide_left(seen.kind, subject, listed=seen.listed, now=self._request.context.at)
             self._add(seen, left)
         elif not seen.listed or holds_secrets(seen.kind):
@@ -150,7 +153,7 @@ class Deciding:
         builder = self._builder
         rank = {address: position for position, address in enumerate(resources)}
         builder.sort(lambda address: (rank.get(address, len(rank)), str(address)))
-        self._hold(dict.fromkeys(unreadable, "its secret value cannot be read here"))
+        held = self._hold(dict.fromkeys(unreadable, "its secret value cannot be read here"))
         self._find_renames()
         references = {
             address: [to.address for to in resources[address].references]
@@ -188,6 +191,7 @@ class Deciding:
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
             outside=len(outside),
+            unread=tuple(held),
         )
 
     # --- one subject ---
@@ -273,6 +277,14 @@ class Deciding:
         if counts:
             self._missing.append(record)
 
+    def _note_gone(self, seen: Seen) -> None:
+        """Of what has just left, only what is shown as destroyed: a list may lack what is there."""
+        record, live = seen.subject.record, seen.subject.live
+        assert record is not None
+        unshown = seen.listed and not may_be_invisible(record, self._request.context.at)
+        if (unshown and record.applied.get(LEFT)) if live is None else not live.present:
+            self._gone.add(record.address)
+
     # --- all of them ---
 
     def _fingerprint(self, resource: Resource, fingerprints: Fingerprints) -> str | None:
@@ -302,8 +314,8 @@ class Deciding:
         kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
-    def _hold(self, held: dict[Address, str]) -> None:
-        """Refuse what a question is about, and what needs that; all else goes on."""
+    def _hold(self, held: dict[Address, str]) -> Collection[Address]:
+        """Refuse what a question is about, and what needs that; all else goes on. Returns both."""
         resources = self._subjects.resources
         planned = [resources[each] for each in self._builder.steps if each in resources]
         for resource in referenced_first(planned):
@@ -311,6 +323,7 @@ class Deciding:
             if needed is not None:
                 held.setdefault(resource.address, f"needs {needed}, about which nothing is done")
         self._builder.withdraw(held)
+        return held
 
     def _find_renames(self) -> None:
         """Also of what left and the plan is not about: else it would be created a second time."""
@@ -318,21 +331,21 @@ class Deciding:
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
         away = request.elsewhere.not_given | unclear
-        deleted = {
-            each
-            for each in bound
-            if str(each) in request.approved_deletes and builder.action_of(each) is Action.DELETE
-        }
+        deleted = {each for each in bound if builder.action_of(each) is Action.DELETE}
+        approved = request.approved_deletes
+        answered = {each for each in deleted if approved is not None and str(each) in approved}
         left = [
-            *(each for each in bound if each not in deleted),
+            *(each for each in bound if each not in answered | self._gone),
             *(each.address for each in self._subjects.beside if each.address not in away),
         ]
         resources, elsewhere = self._subjects.resources, request.elsewhere
         renames = list(
             find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         )
-        told = [each for rename in renames if not rename.kept for each in rename.reasons.items()]
-        self._hold(dict(told))
+        # Who approves a delete of a plan that is only looked at answers the question, too.
+        open_to = deleted if approved is None else set()
+        held = [each for each in renames if not each.kept and open_to.isdisjoint(each.reasons)]
+        self._hold({address: why for each in held for address, why in each.reasons.items()})
         for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:

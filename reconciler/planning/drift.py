@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.advice import command
+from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.model import Action, Change, Effect, FieldChange, Resource, StateRecord, weightiest_first
 from reconciler.core.wire import parse_time
-from reconciler.kinds.base import Kind, value_at
+from reconciler.kinds.base import REPLACED, Kind, value_at
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
 from reconciler.planning.ignores import split_ignored
 
+_MOVED = "changed on the platform, not by us"
 UNMANAGED = "changed on the platform; no manifest says what it should be"  # the reason of what is not managed
 
 _ACTION_OF = {Effect.GROW: Action.EXTEND, Effect.IN_PLACE: Action.UPDATE, Effect.WRITE_ONLY: Action.SET}
@@ -47,18 +48,25 @@ def change_of(
     Nothing puts them back where no manifest names the object.
     """
     if resource is None:
-        accept = command("drift", "--accept", record.address)
-        reason = f"changed on the platform, not by us; no manifest names it: `{accept}` records what is there"
+        advice, reason = accepting(kind, record, fields), f"{_MOVED}; no manifest names it"
+        reason += "".join(f": `{each}` records what is there" for each in advice)
         return Change(
-            record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=(accept,)
+            record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=advice
         )
     actions = {_undoing(kind, change) for change in fields}
     action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
     missed = [each for each in fields if each.path in _objectives(kind)]
-    reasons = ["changed on the platform, not by us"] if len(missed) < len(fields) else []
+    reasons = [_MOVED] if len(missed) < len(fields) else []
     reasons += [f"the objective `{each.path}: {each.before}` is missed" for each in missed]
     reason = "; ".join(reasons)
     return Change(record.address, action, tuple(fields), reason=reason, id=record.id, also=tuple(also))
+
+
+def accepting(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> tuple[Command, ...]:
+    """The command that records `fields` as they are; () where one of them is never right."""
+    never = {each.path for each in kind.watched if not each.is_recorded}
+    found = (command("drift", "--accept", record.address),)
+    return () if any(each.path in never for each in fields) else found
 
 
 def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:
@@ -93,6 +101,13 @@ def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, A
     known = record.applied if record is not None else {}
     new = {each.path: value_at(live, each.path) for each in kind.watched if each.is_recorded}
     return {path: value for path, value in new.items() if value is not None and path not in known}
+
+
+def is_as_recorded(kind: Kind, record: StateRecord, live: Any) -> bool:
+    """Whether `live` equals `record` in all that it holds, also in the moment when it was made."""
+    made = record.applied.get(REPLACED.path)
+    same = made is not None and is_same(made, value_at(live, REPLACED.path))
+    return same and not moved_fields(kind, record, None, live)
 
 
 def warnings_of(

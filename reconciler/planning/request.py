@@ -20,7 +20,8 @@ class PlanRequest(Struct, frozen=True):
     `undecided`: addresses about which nothing may be decided, and why, such as a call of unknown outcome.
     `focus`: the only addresses that the plan is about; None for all. What they refer to is read as well.
     `siblings`: what other environments have recorded, where the plan may take anything over.
-    `approved_deletes`: addresses of objects that a person wants deleted, whatever has come in their place.
+    `approved_deletes`: addresses of objects that a person wants deleted, whatever has come in their place;
+    None for a plan that is only looked at, or signed: then people decide about all of its deletes.
     """
 
     id: str
@@ -33,4 +34,4 @@ class PlanRequest(Struct, frozen=True):
     focus: Collection[Address] | None = None
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     siblings: Siblings = field(default_factory=Siblings)
-    approved_deletes: Collection[str] = ()
+    approved_deletes: Collection[str] | None = ()

@@ -61,6 +61,7 @@ class Unchanged:
             or resource.adopt_id not in (None, record.id)
             or resource.objectives
             or record.obligations
+            or record.inferred
             or record.lifecycle != resource.lifecycle
             or record.source != resource.file
             or applied.get(LEFT)

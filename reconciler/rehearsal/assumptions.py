@@ -29,8 +29,6 @@ ASSUMED: Mapping[str, str] = {
     "suspending_s": "a machine is suspended within ten seconds",
     "zones_per_region": "a region has five zones",
 }
-# What depends on the same behaviour, or comes with it.
-_NAMED_BY = {"nulls": "attached_none", "retry_after": "rate_limit", "zones_used_up": "zones_per_region"}
 
 
 class Noting(dict[str, Any]):
@@ -49,8 +47,3 @@ def assumptions(asked: Collection[str], known: Collection[str] = ()) -> tuple[As
     """Those behind the switches that were `asked` for, without those whose setting is `known`."""
     named = set(asked) - set(known)
     return tuple(Assumption(name, says) for name, says in ASSUMED.items() if name in named)
-
-
-def covered(assumption: str) -> frozenset[str]:
-    """The switches that an assumption speaks for."""
-    return frozenset({assumption, *(name for name, by in _NAMED_BY.items() if by == assumption)})

@@ -10,8 +10,8 @@ from msgspec import Struct
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.faults import COURSES, Course
 from reconciler.rehearsal.matrix import NONE
-from reconciler.state.memory import MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease
 
@@ -62,7 +62,7 @@ class Process:
 class TwinStore(Spooling):
     """The process's handle on a state in memory, which takes every commit: nothing is ever spooled."""
 
-    load, journal, lease = Passing.load, Passing.journal, Passing.lease
+    load, journal, lease, release = Passing.load, Passing.journal, Passing.lease, Passing.release
 
     def __init__(self, inner: MemoryStore, process: Process) -> None:
         Passing.__init__(self, inner)

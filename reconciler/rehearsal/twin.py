@@ -25,7 +25,8 @@ from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
 from reconciler.services.machines.service import platform_client
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryStore, holding_state
+from reconciler.state.store import State
 
 T = TypeVar("T")
 
@@ -98,14 +99,9 @@ class Twin:
         serials: dict[str, int] = {}
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
-        self.memory = MemoryState(
-            _Clock(self.timeline),
-            randomness=self._rng.randbytes,
-            lineage=original.lineage,
-            key=KEY,
-            records=dict(original.records),
-            serials=serials,
-        )
+        state = State(original.lineage, original.records, (), frozenset(), serials=serials)
+        self.memory = holding_state(state, KEY, _Clock(self.timeline))
+        self.memory.randomness = self._rng.randbytes
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry `work` out on the twin's time."""
@@ -118,12 +114,11 @@ class Twin:
     @property
     def records(self) -> Mapping[Address, StateRecord]:
         """What the state holds now."""
-        return self.memory.records
+        return MemoryStore(self.memory).state.records
 
     def free(self) -> None:
         """Give back what a process that is gone has held, as an operating system does."""
-        for holding in self.memory.holdings.values():
-            holding.handle = None
+        self.memory.held.clear()
 
     def close(self) -> None:
         self.timeline.close()

@@ -39,7 +39,7 @@ _SEVERITIES: dict[OutcomeWord, Severity] = {
     "pending": Severity.WARNING,
     "skipped": Severity.WARNING,
 }
-_REMARKS = ("power-unknown",)  # true in every run, and nothing has to be done about it
+_REMARKS = ("inferred-id",)  # nothing has to be done about it
 _NUMBER = re.compile(r"\d+")
 
 

@@ -11,7 +11,7 @@ from reconciler.reports.decisions import decided
 from reconciler.reports.documents import owed_words
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
-from reconciler.state.runs import Decision, History, PastCall, PastRun
+from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
 
 SHORT = 8  # characters of a run's id, or a revision
 _WORDS = {"not-converged": "not converged", "cut-off": "cut off"}
@@ -57,8 +57,7 @@ def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, runni
         "plan": began.plan and f"{began.plan}{began.resources and f' of resources {began.resources}'}",
         "scopes": ", ".join(filter(None, run.scopes)),
         "changes": _counts(run.changes),
-        "adopted": ", ".join(run.addresses("adopted")),
-        "forgotten": ", ".join(run.addresses("forgotten")),
+        **{name: ", ".join(run.addresses(name)) for name in NOTED},
     }
     lines = [f"run {run.id}", *(f"  {name + ':':<13}{value}" for name, value in facts.items() if value)]
     lines += ["", f"{counted(len(run.calls), 'call')}{':' if run.calls else ''}"]
@@ -146,8 +145,7 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
         "scopes": run.scopes,
         "changes": dict(run.changes),
         "outcomes": dict(run.outcomes),
-        "adopted": list(run.addresses("adopted")),
-        "forgotten": list(run.addresses("forgotten")),
+        **{name: list(run.addresses(name)) for name in NOTED},
         "owed": [dict(each) for each in run.owed],
     }
     if names:

@@ -12,10 +12,10 @@ from reconciler.core.plural import counted
 from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import diagnostic_documents
 from reconciler.reports.report import Page
-from reconciler.reports.visible import visible, visible_lines
+from reconciler.reports.visible import visible
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
-from reconciler.state.store import LOST_ROWS, REMEMBERED, JournalEntry, Restored, State
+from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
 
@@ -44,24 +44,22 @@ def record_document(record: StateRecord) -> dict[str, Any]:
 
 
 def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) -> Page:
-    """One line a record: address, id, what is owed. `doubts`: about the records themselves."""
+    """One line a record: address, id, what is owed. `doubts`: about the records, and what is in none."""
     records, lines = state.records, []
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
         lines.append(f"{address}  {record.id}{'  inferred' if record.inferred else ''}{owed}")
-    found = [_unclaimed(entry) for entry in state.unclaimed]
     head, nothing = state_head(state.lineage, state.heads), "nothing is recorded yet\n"
-    notices = f"{'' if records else nothing}State head: {head}\n"
     return Page(
         document={
             "records": [record_document(record) for record in records.values()],
-            "unclaimed": found,
+            "unclaimed": [_unclaimed(entry) for entry in state.unclaimed],
             "platform": state.platform or None,
             "head": head,
             "diagnostics": diagnostic_documents(advise(doubts, run)),
         },
         text=_lines(lines),
-        notices=notices + "".join(_unclaimed_notice(item, run) for item in found),
+        notices=f"{'' if records else nothing}State head: {head}\n",
         diagnostics=tuple(doubts),
     )
 
@@ -73,18 +71,6 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
         "because": entry.data.get("because", ""),
         "at": entry.at.isoformat(),
     }
-
-
-def _unclaimed_notice(item: Mapping[str, str], run: RunOptions) -> str:
-    made = f", created by a call for {item['address']}, has no record" if item["address"] else ""
-    forget = command("state", "forget", "--unclaimed", item["id"]).with_options(run)
-    adopt = f"adopt it with `metadata.id: {item['id']}`, or delete it by hand and run"
-    text = (
-        f"unclaimed: {item['id']}{made}: {item['because']}\n"
-        f"  = help: {adopt if item['id'] != LOST_ROWS else 'once you have looked at the platform, run'}\n"
-        f"    {forget}\n"
-    )
-    return visible_lines(text)
 
 
 def pin_lines(place: str, lineage: str, environment: str) -> str:

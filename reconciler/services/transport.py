@@ -1,55 +1,29 @@
-"""One request, one answer: the seam to HTTP, and the only module that imports httpx.
-
-Plain requests go over lines without httpx's layers (`direct`), all else over httpx, by the same rules: each
-over a connection of its own.
+"""One request, one answer: the seam to HTTP. All requests go through httpx, over a `wire` of our own.
 
 Rules that hold for every request: https unless the host is loopback, no redirect
-followed, at most `MAX_BODY` bytes of decoded body, one deadline over everything,
-nothing retried. A failure is `NotSent` or `Lost`, never a guess.
-
-Each worker has a line of its own (an httpx transport with one connection): httpx's
-pool rescans all its connections at each request, which costs 10 times the request.
+followed, no cookie kept, at most `MAX_BODY` bytes of decoded body, one deadline over
+everything, nothing retried. A failure is `NotSent` or `Lost`, never a guess.
 """
 
 import ipaddress
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-import anyio
-
-from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused
-from reconciler.services.received import Body, lower_case
+from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
-
-    from reconciler.services.direct import Line
 
 # `import httpx` also loads its own command line, and with it rich: 50 ms that no command of ours needs.
 # httpx goes on without that module when it is not installed, which this looks like.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 MAX_BODY = 10 * 1024 * 1024
-MAX_LINES = 32
-
-# Servers close idle connections after 5 s (uvicorn) or later. One that closes just while we send
-# makes the outcome of a mutation unknown, so an idle connection is dropped well before that.
-IDLE_S = 2.0
-
-CLOSE_S = 5.0
-
-METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
-# A path and a query that go over the line as they are: httpx would write none of it in another way.
-PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-](?:[A-Za-z0-9._~:,@-]++|%[0-9A-F]{2})*+)++(?:\?[A-Za-z0-9._~:,&=-]+)?")
-
-T = TypeVar("T")
+MAX_CONNECTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +108,8 @@ def _checked(base_url: str) -> SplitResult:
     return parts
 
 
-def _proxy_of(origin: SplitResult) -> str | None:
-    """The proxy that the environment names for `origin`; loopback is never proxied."""
+def _proxy_of(origin: SplitResult) -> SplitResult | None:
+    """The proxy that the environment names for `origin`; loopback, and so http, is never proxied."""
     if is_loopback(origin.geturl()):
         return None
     from urllib.request import getproxies, proxy_bypass  # 10 ms, which no loopback command needs
@@ -146,174 +120,90 @@ def _proxy_of(origin: SplitResult) -> str | None:
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy:
         return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if urlsplit(proxy).scheme not in ("http", "https"):
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ReconcilerError(
             "the environment names a proxy of an unsupported kind",
             help="use an http:// or https:// proxy, or list the host in NO_PROXY",
         )
-    return proxy
+    return parts
 
 
 class HttpTransport:
-    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable.
-
-    `direct`: whether plain requests go without httpx; never through a proxy.
-    """
+    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable."""
 
     def __init__(
-        self, base_url: str, *, lines: int = MAX_LINES, max_body: int = MAX_BODY, direct: bool = True
+        self, base_url: str, *, connections: int = MAX_CONNECTIONS, max_body: int = MAX_BODY
     ) -> None:
         self._parts = parts = _checked(base_url)
         self._origin = f"{parts.scheme}://{parts.netloc}".lower()
         self._proxy = _proxy_of(parts)
-        self._through = f" through the proxy {host_and_port(self._proxy)}" if self._proxy else ""
+        self._connections = connections
         self._max_body = max_body
-        self._slots = anyio.Semaphore(lines, fast_acquire=True)
-        self._idle: list[httpx.AsyncHTTPTransport] = []
-        self._idle_direct: list[Line] = []
-        self._is_direct = direct and self._proxy is None and self._origin.isascii()
-        self._tls: ssl.SSLContext | None = None
+        self._client: httpx.AsyncClient | None = None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
     ) -> Answer:
+        import httpx  # 13 ms, which no command without requests needs
+
         if not f"{url}/".lower().startswith(f"{self._origin}/"):
             raise NotSent(f"a request to a service other than {self._origin} was not sent")
-        target = url[len(self._origin) :]
-        is_plain = self._is_direct and method in METHODS and PLAIN.fullmatch(target)
-        request = None if is_plain else _prepare(method, url, headers, body, deadline_s)
         try:
-            left_s = await self._slot(deadline_s)
-        except TimeoutError:
-            raise NotSent(_late(deadline_s)) from None
-        try:
-            if request is None:
-                with _borrowed(self._idle_direct, self._open_direct) as line:
-                    return Answer(*await line.request(method, target, headers, body, left_s))
-            with anyio.fail_after(left_s), _borrowed(self._idle, self._open) as way:
-                return await _exchange(way, request, self._max_body, self._through)
-        except TimeoutError:
-            raise Lost(_late(deadline_s)) from None
-        finally:
-            self._slots.release()
-
-    async def _slot(self, within_s: float) -> float:
-        """Take one, and return what is left of `within_s` seconds. Raises TimeoutError."""
-        if self._slots.value:  # as a rule: a cancel scope costs more than the rest
-            self._slots.acquire_nowait()
-            return within_s
-        began_s = anyio.current_time()
-        with anyio.fail_after(within_s):
-            await self._slots.acquire()
-        return within_s - (anyio.current_time() - began_s)
+            request = httpx.Request(
+                method,
+                url,
+                headers={**headers, "accept-encoding": "identity"},
+                content=body,
+                extensions={"timeout": {"read": deadline_s}},
+            )
+        except httpx.InvalidURL as error:
+            raise NotSent(f"not a valid address: {error}") from None
+        except UnicodeError:  # of a header, which is not shown: it may be the token; or of the host
+            raise NotSent("the request is not valid") from None
+        if self._client is None:
+            self._client = self._open()
+        response = await self._client.send(request, stream=True)
+        content = b"".join([piece async for piece in response.aiter_raw()])
+        decoded = _decoded(content, response.headers.get("content-encoding", ""), self._max_body)
+        return Answer(response.status_code, response.headers, decoded)
 
     async def aclose(self) -> None:
         """Close all connections; no request may be under way."""
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            while lines := self._idle_direct or self._idle:
-                await lines.pop().aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
-    def _open_direct(self) -> "Line":
-        from reconciler.services.direct import Line
+    def _open(self) -> "httpx.AsyncClient":
+        from reconciler.services.wire import Client, Wire
 
-        return Line(self._parts, self._encryption(), idle_s=IDLE_S, max_body=self._max_body)
-
-    def _open(self) -> "httpx.AsyncHTTPTransport":
-        import ssl
-
-        import httpx
-
-        verify = self._encryption() or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # None is kept: what a server sends behind an answer, httpx would take for the next one.
-        one = httpx.Limits(max_connections=1, max_keepalive_connections=0)
-        return httpx.AsyncHTTPTransport(verify=verify, proxy=self._proxy, limits=one)
-
-    def _encryption(self) -> "ssl.SSLContext | None":
-        """The same for all lines; None for http."""
-        if self._tls is None and self._origin.startswith("https:"):
-            self._tls = _tls_context()  # reading the certificates takes 20 ms
-        return self._tls
+        wire = Wire(self._parts, self._proxy, connections=self._connections, max_body=self._max_body)
+        return Client(wire)
 
 
-def _tls_context() -> "ssl.SSLContext":
-    """Raises ReconcilerError that names the variable of the environment that is wrong."""
-    import ssl
+def _decoded(content: bytes, encoding: str, limit: int) -> bytes:
+    """The body of an answer. Raises Lost where its encoding is unknown or broken, TooLarge beyond `limit`.
 
-    import httpx
-
-    try:
-        context = httpx.create_ssl_context()
-    except OSError as failure:  # only that of the log has a file name
-        variable = "SSLKEYLOGFILE" if failure.filename else "SSL_CERT_FILE"
-        reason = "it holds no certificate" if isinstance(failure, ssl.SSLError) else failure.strerror
-    else:
-        if context.cert_store_stats()["x509"] or ssl.get_default_verify_paths().capath:
-            return context
-        variable, reason = "SSL_CERT_DIR", "there is no such directory"
-    raise ReconcilerError(
-        f"the environment variable {variable} cannot be used: {reason}", help=f"correct or unset {variable}"
-    )
-
-
-@contextmanager
-def _borrowed(idle: list[T], open_one: Callable[[], T]) -> Iterator[T]:
-    # Last in, first out: few connections are kept busy, so few go stale.
-    line = idle.pop() if idle else open_one()
-    try:
-        yield line
-    finally:
-        idle.append(line)
-
-
-def _prepare(
-    method: str, url: str, headers: Mapping[str, str], body: bytes | None, deadline_s: float
-) -> "httpx.Request":
-    import httpx
-
-    # Connecting takes at most two of these (TCP, TLS), so it times out as "not sent" before the
-    # deadline strikes as "lost". The other waits end with the deadline alone.
-    timeouts = {"connect": deadline_s / 3, "read": None, "write": None, "pool": None}
-    try:
-        return httpx.Request(
-            method,
-            url,
-            headers={**headers, "accept-encoding": "identity"},
-            content=body,
-            extensions={"timeout": timeouts},
-        )
-    except httpx.InvalidURL as error:
-        raise NotSent(f"not a valid address: {error}") from None
-
-
-async def _exchange(
-    line: "httpx.AsyncHTTPTransport", request: "httpx.Request", max_body: int, through: str
-) -> Answer:
-    import httpx
-
-    # `from None`: an httpx error carries the request, and so the token and the body.
-    try:
-        response = await line.handle_async_request(request)
-        try:
-            headers = lower_case(response.headers.raw)
-            body = Body(headers.get("content-encoding", ""), max_body)
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            async for piece in response.stream:
-                body.add(piece)
-            return Answer(response.status_code, headers, body.whole())
-        finally:
-            await response.aclose()
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-        raise NotSent(f"cannot connect{through}: {_words(error)}") from None
-    except httpx.LocalProtocolError:  # its words repeat the header, which may be the token
-        raise Lost("the connection failed before the answer was complete: the request is not valid") from None
-    except (httpx.TransportError, OSError) as error:  # OSError: TLS errors after the handshake come raw
-        raise Lost(f"the connection failed before the answer was complete: {_words(error)}") from None
-
-
-def _late(deadline_s: float) -> str:
-    return f"no complete answer within {deadline_s:g} s"
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    Some servers compress although asked for identity, so gzip and deflate are read, and never
+    past the limit: a few kilobytes may unpack to gigabytes.
+    """
+    match encoding.strip().lower():
+        case "" | "identity":
+            body = content
+        case "gzip" | "x-gzip" | "deflate":
+            unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tells gzip and zlib apart itself
+            try:
+                body = unzip.decompress(content, limit + 1)
+            except zlib.error:
+                raise Lost("the answer's compression is broken") from None
+            if content and len(body) <= limit and (unzip.unused_data or not unzip.eof):
+                raise Lost("the answer's compression is broken")
+        case _:
+            raise Lost("the answer has an encoding that was not requested")
+    if len(body) > limit:
+        raise TooLarge(f"the answer is larger than {limit} bytes")
+    return body

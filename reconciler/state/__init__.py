@@ -146,10 +146,7 @@ async def prove(store: Store) -> bool:
     backend = store
     while isinstance(backend, Passing):
         backend = backend.inner
-    if not isinstance(backend, Provable):
-        return False
-    await backend.probe()
-    return True
+    return isinstance(backend, Provable) and await backend.probe()
 
 
 def _unspooled(store: Store) -> Store:

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 T = TypeVar("T")
 Serve = Callable[[Sequence[T]], Awaitable[None]]
@@ -50,10 +51,14 @@ class Batching(Generic[T]):
             batch.told.set()
 
 
-def in_thread(work: Callable[[Sequence[T]], None]) -> Serve[T]:
-    """`work`, which blocks, in a worker thread."""
+def in_thread(work: Callable[[Sequence[T]], None], *, is_quick: bool = False) -> Serve[T]:
+    """`work`, which blocks, in a worker thread; `is_quick`: here."""
 
     async def serve(batch: Sequence[T]) -> None:
-        await to_thread.run_sync(work, batch)
+        if is_quick:
+            await checkpoint()
+            work(batch)
+        else:
+            await to_thread.run_sync(work, batch)
 
     return serve

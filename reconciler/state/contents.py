@@ -73,10 +73,10 @@ class Contents:
 class Provable(Protocol):
     """A backend on a store that may not keep its word."""
 
-    async def probe(self) -> None:
+    async def probe(self) -> bool:
         """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
 
-        Raises StoreError that says which promise the store broke.
+        False where that needs no proof. Raises StoreError that says which promise the store broke.
         """
         ...
 

@@ -14,7 +14,7 @@ from reconciler.state.contents import verify, with_entry
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite import files
 from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store, nobody_knows
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
@@ -55,27 +55,21 @@ async def require_backup(store: Store) -> None:
 
 async def bring_back(store: Spooling, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
     """As `restore`. Without a `file`, an older copy of the state becomes the newest one, as it is."""
+    done = Restored("", None, "", 0, (), "", "kept")
     lost = await store.lost() if file is None else ""
+    if not lost:
+        done = await restore(store, file, environment, clock, by)
+        lost = "" if done.lost else await store.lost()
     if lost:
-        return await _go_on(store, lost, clock, by)
-    done = await restore(store, file, environment, clock, by)
-    lost = "" if done.lost else await store.lost()
-    if lost:
-        return replace(done, lost=(await _go_on(store, lost, clock, by)).lost)
+        lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
+        done = replace(done, lost=lost)
+        lease = await store.inner.lease([WHOLE_STATE], by)
+        try:
+            await store.inner.commit(lease, [_note(lost, by, "", clock)])
+        finally:
+            await store.inner.release(lease)
     await store.accept()
     return done
-
-
-async def _go_on(store: Spooling, lost: str, clock: Clock, by: str) -> Restored:
-    """`lost`: what the state lacks."""
-    lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
-    lease = await store.inner.lease([WHOLE_STATE], by)
-    try:
-        await store.inner.commit(lease, [_note(lost, by, "", clock)])
-    finally:
-        await store.inner.release(lease)
-    await store.accept()
-    return Restored("", None, "", 0, (), lost, "kept")
 
 
 async def restore(store: Store, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
@@ -87,8 +81,7 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     if has_files(store):
         if file is not None:
             files.read_key(files.key_path(file))  # that of an encrypted state does not go into a file
-        rows_seen = store.rows_seen if isinstance(store, Spooling) else nobody_knows
-        return await files_of(store).restore(file, by=by, rows_seen=rows_seen)
+        return await files_of(store).restore(file, by=by)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
     source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, sealed=True)

@@ -19,7 +19,7 @@ from reconciler.core.diagnostics import error
 from reconciler.core.errors import Diagnosed, StoreError
 from reconciler.core.plural import counted
 from reconciler.state.durable import make_private
-from reconciler.state.store import WHOLE_STATE, State
+from reconciler.state.store import WHOLE_STATE, State, refuse_beside_traces
 
 Ends = Mapping[str, tuple[int, str]]  # by scope: how many journal entries, and the newest one's hash
 
@@ -46,16 +46,19 @@ class Mark(Struct, frozen=True):
     place: str
     ends: Ends
 
-    def missing_in(self, state: State) -> int:
-        return sum(max(0, length - state.lengths.get(scope, 0)) for scope, (length, _) in self.ends.items())
+    def missing_in(self, state: State, place: str) -> int:
+        """How many entries the state at `place` lacks. An end that is another one than before counts as one.
 
-    def contradicts(self, state: State) -> bool:
-        """Whether a journal as long as it was ends otherwise. A rekey, which changes all, adds an entry."""
+        A rekey or a move, after which all ends are others, adds an entry to the whole state or changes place.
+        """
+        found = state.lengths
+        lacking = sum(max(0, length - found.get(scope, 0)) for scope, (length, _) in self.ends.items())
         begin = 0, ""
-        if self.ends.get(WHOLE_STATE, begin)[0] != state.lengths.get(WHOLE_STATE, 0):
-            return False
-        return any(
-            hash and state.lengths.get(scope) == length and state.heads.get(scope) != hash
+        comparable = place == self.place and self.ends.get(WHOLE_STATE, begin)[0] == found.get(WHOLE_STATE, 0)
+        if lacking or not comparable:
+            return lacking
+        return sum(
+            bool(hash) and found.get(scope) == length and state.heads.get(scope) != hash
             for scope, (length, hash) in self.ends.items()
         )
 
@@ -76,6 +79,7 @@ class Marks:
         self._read_only = read_only
         self._lineage = ""
         self._lengths: dict[str, int] = {}
+        self._changed: set[str] = set()
 
     def of(self, lineage: str) -> Sequence[Mark]:
         """What was seen of this state, at any place."""
@@ -88,34 +92,16 @@ class Marks:
 
     def refuse_new(self) -> None:
         """Raises StoreError where a state was at this place."""
-        if traces := self.here():
-            restore = command("state", "restore", "FILE")
-            raise StoreError(
-                f"there was a state {self._place}: {traces[0]} still exists",
-                help=f"restore it with `{restore}`; to start without it, move away "
-                f"{', '.join(map(str, traces))}",
-                advice=(restore,),
-            )
+        refuse_beside_traces(self._place, self.here())
 
     def lost(self, state: State, seen: Sequence[Mark]) -> str:
         """Which changes that were `seen` this state lacks, in words; "" for none."""
         for mark in seen:
-            missing = counted(mark.missing_in(state), "committed change")
-            if mark.missing_in(state) and mark.place != self._place:
-                return (
-                    f"a copy of this state at {mark.place} has newer changes: {self._place} lacks {missing} "
-                    f"({mark.file} counts them)"
-                )
-            if mark.missing_in(state):
-                return (
-                    f"the state {self._place} is older than what was seen of it: it lacks {missing} "
-                    f"({mark.file} counts them)"
-                )
-            if mark.place == self._place and mark.contradicts(state):
-                return (
-                    f"the newest change of the state {self._place} is not the one that was stored "
-                    f"({mark.file} names another one)"
-                )
+            if missing := mark.missing_in(state, self._place):
+                what = f"a copy of this state at {mark.place} has newer changes: {self._place}"
+                if mark.place == self._place:
+                    what = f"the state {self._place} is older than what was seen of it: it"
+                return f"{what} lacks {counted(missing, 'committed change')} ({mark.file} counts them)"
         return ""
 
     def keep(self, state: State, seen: Sequence[Mark]) -> None:
@@ -133,10 +119,19 @@ class Marks:
             self._write(ends)
 
     def committed(self, scope: str, entries: int) -> None:
-        """Mark a change of the state that was kept last."""
-        if self._lineage:
-            self._lengths[scope] = self._lengths.get(scope, 0) + entries
+        """Count a change of the state that was kept last. The first of a scope is marked at once."""
+        if not self._lineage:
+            return
+        self._lengths[scope] = self._lengths.get(scope, 0) + entries
+        if scope not in self._changed:
+            self._changed.add(scope)
             self._append(self._file, {scope: (self._lengths[scope], "")})
+
+    def released(self) -> None:
+        """Mark all changes. A killed run does not come here, but its first one in each scope is marked."""
+        if self._changed:
+            self._append(self._file, {scope: (self._lengths[scope], "") for scope in self._changed})
+        self._changed.clear()
 
     def accept(self, state: State) -> None:
         """From now on this is the state at this place, and the newest of its lineage."""

@@ -5,6 +5,7 @@ not keep its scopes for ever: where it has not answered for `QUIET_S`, nothing i
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -43,7 +44,7 @@ def lasts_s(store: Store) -> float:
     """How long the lease of a process that died may last; 0 where it ends with the process."""
     while isinstance(store, Passing):
         store = store.inner
-    return store.lease_s if isinstance(store, Renewable) else 0.0
+    return store.lease_s if isinstance(store, Renewable) and store.lease_s < math.inf else 0.0
 
 
 class Renewal:
@@ -89,7 +90,7 @@ async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> As
     while isinstance(backend, Passing):
         lease = backend.below(lease)
         backend = backend.inner
-    if not isinstance(backend, Renewable):
+    if not isinstance(backend, Renewable) or not lasts_s(backend):
         yield
         return
     renewal = Renewal(lambda: backend.beat(lease), backend.lease_s / 3, _monotonic())

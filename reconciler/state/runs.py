@@ -13,6 +13,8 @@ from reconciler.state.store import Event, JournalEntry, Run
 Outcome = Literal["done", "failed", "unknown", "not-landed", "repeatable"]
 Ended = Literal["done", "not-converged", "interrupted", "running", "cut-off"]
 
+NOTED = ("adopted", "forgotten", "confirmed")  # what a run notes of records, without a call
+
 _OUTCOMES: Mapping[Event, Outcome] = {
     Event.DONE: "done",
     Event.PENDING: "done",  # the call succeeded; what is waited for is not there
@@ -112,7 +114,7 @@ class PastRun:
         return list({call.step: call for call in self.calls}.values())
 
     def addresses(self, name: str) -> Sequence[str]:
-        """What it noted as "adopted" or "forgotten"."""
+        """What it noted under `name`, one of NOTED."""
         return [str(each) for noted in self.noted.values() for each in _list(noted.get(name))]
 
     def ended(self, *, running: bool = False) -> Ended:

@@ -102,6 +102,11 @@ class Spooling(Passing):
             self._marks.committed(lease.scope, len(entries))
         return stored
 
+    async def release(self, lease: Lease) -> None:
+        await self.inner.release(lease)
+        if self._marks is not None:
+            self._marks.released()
+
     async def create(self) -> bool:
         if self._marks is not None and not (await self.inner.load()).lineage:
             self._marks.refuse_new()
@@ -114,11 +119,6 @@ class Spooling(Passing):
         except StoreError as failure:
             return failure.because if isinstance(failure, StateOlder) else ""
         return ""
-
-    def rows_seen(self, lineage: str) -> int | None:
-        """How many journal rows of a state were seen, at any place; None where nobody knows."""
-        seen = self._marks.of(lineage) if self._marks is not None else ()
-        return max((sum(length for length, _ in mark.ends.values()) for mark in seen), default=None)
 
     async def accept(self) -> None:
         """From now on this is the state at its place, and the newest of its lineage."""

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -130,6 +130,17 @@ def no_state(place: object) -> StoreError:
     )
 
 
+def refuse_beside_traces(place: object, traces: Sequence[object]) -> None:
+    """Raises StoreError where an older state has left something: it may be lost, and have to come back."""
+    if traces:
+        restore = command("state", "restore", "FILE")
+        raise StoreError(
+            f"there was a state {place}: {traces[0]} still exists",
+            help=f"restore it with `{restore}`; to start without it, move away {', '.join(map(str, traces))}",
+            advice=(restore,),
+        )
+
+
 def not_covered(scope: str, address: Address) -> StoreError:
     return StoreError(f"the lease does not cover {named(scope)}, the scope of {address}")
 
@@ -240,13 +251,6 @@ class Restored(Struct, frozen=True):
     reopened: tuple[Address, ...]
     lost: str
     key: Literal["kept", "restored", "new"]
-
-
-RowsSeen = Callable[[str], int | None]  # by lineage, how many journal rows of a state were seen
-
-
-def nobody_knows(lineage: str) -> None:
-    pass
 
 
 class Backups(Struct, frozen=True):
@@ -387,9 +391,7 @@ class Files(Protocol):
         """
         ...
 
-    async def restore(
-        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
-    ) -> Restored:
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
         """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
 
         The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the

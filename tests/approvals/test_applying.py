@@ -85,6 +85,26 @@ async def test_a_signed_approval_covers_the_creates_that_no_list_shows(stage: St
     assert set(outcomes(done).values()) == {"done"}
 
 
+async def test_a_signed_delete_says_that_what_came_is_another_object(stage: Stage, ana: Person) -> None:
+    project = watched(stage, ana, rules=())
+    await stage.apply(volume(rest=DELETED))
+    desired = Desired(loaded(stage, volume("files")))
+    plan = await make_plan(project, desired)
+    assert [each.code for each in plan.diagnostics] == ["renamed"]
+    assert list(map(str, plan.deletes)) == ["Volume/shop/data"]
+    stage.line.sent.clear()
+    for apply_it in (run_saved(project, desired, plan, ()), stage.apply(volume("files"))):
+        with pytest.raises(Refused) as refused:
+            await apply_it
+        assert codes(refused.value)[-1] in ("delete-not-approved", "renamed")
+    assert stage.line.mutations == []
+    given = Given((await approved(stage, plan, ana),), REHEARSAL.digest)
+    done = await run_saved(project, desired, plan, (), given=given)
+    assert set(outcomes(done).values()) == {"done"}
+    assert {"Volume/shop/files#create", "Volume/shop/data#delete"} < outcomes(done).keys()
+    assert done.plan.diagnostics == ()
+
+
 async def test_a_plan_says_which_approvals_its_apply_asks_for(stage: Stage, ana: Person, bob: Person) -> None:
     project = watched(stage, ana, bob)
     plan = await planned(stage, project)
@@ -126,6 +146,14 @@ async def test_one_of_two_is_not_enough_nor_is_an_approved_delete(
     assert codes(refused.value) == ["approval-needed"]
     assert "1 of 2 people approved it" in refused.value.diagnostics[-1].message
     assert stage.line.mutations == []
+
+
+async def test_where_people_are_asked_no_option_is_offered_instead(stage: Stage, ana: Person) -> None:
+    project = watched(stage, ana)
+    plan = await planned(stage, project)
+    with pytest.raises(Refused) as refused:
+        await run(project, plan)
+    assert codes(refused.value) == ["approval-needed"]
 
 
 async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: Stage, ana: Person) -> None:

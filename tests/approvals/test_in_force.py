@@ -1,5 +1,6 @@
 """What the state remembers of the last apply: stricter counts at once, looser from the next run on."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -165,12 +166,40 @@ async def test_another_apps_pipeline_neither_loosens_nor_is_held_to_what_counts_
     stage.call("POST", "/_sandbox/apps", {"name": "blog"})
     await applied(project(stage, TWO), stage, OLD, selected=of_shop)
     other = project(stage, [rule(action="extend")])
-    for _ in range(2):
-        done = await applied(other, stage, BLOG, selected=of_blog)
-        assert "rules-loosened" not in {each.code for each in done.plan.diagnostics}
+    await applied(other, stage, BLOG, selected=of_blog)
+    done = await applied(other, stage, BLOG, selected=of_blog)
+    assert "rules-loosened" not in {each.code for each in done.plan.diagnostics}
     assert await refused(project(stage), stage, NEW, selected=of_shop) == ["approval-needed"]
     grown = BLOG.replace("size_gb: 10", "size_gb: 20")
     assert await refused(project(stage), stage, grown, selected=of_blog) == ["approval-needed"]
+
+
+async def test_an_app_that_the_state_does_not_know_yet_is_held_to_all_that_it_remembers(stage: Stage) -> None:
+    stage.call("POST", "/_sandbox/apps", {"name": "blog"})
+    for rules in ((), [rule(action="create")]):
+        await applied(project(stage, rules), stage, OLD, selected=of_shop)
+    assert await refused(project(stage), stage, BLOG, selected=of_blog) == ["approval-needed"]
+
+
+async def test_what_held_a_new_app_holds_it_until_a_run_went_through(stage: Stage) -> None:
+    stage.call("POST", "/_sandbox/apps", {"name": "blog"})
+    await applied(project(stage, TWO), stage, OLD, selected=of_shop)
+    stage.fault(method="POST", path="*", action="status", status=422, times=1)
+    both = "".join(volume(name, rest=GONE) for name in ("posts", "pages")).replace("app: shop", "app: blog")
+    assert set(outcomes(await applied(project(stage), stage, both, selected=of_blog)).values()) == {
+        "done",
+        "failed",
+    }
+    assert await refused(project(stage), stage, "", selected=of_blog) == ["approval-needed"]
+
+
+async def test_what_many_apps_are_held_to_is_remembered_once(stage: Stage, ana: Person) -> None:
+    for app in (apps := [f"app{number}" for number in range(5)]):
+        stage.call("POST", "/_sandbox/apps", {"name": app})
+    manifests = "".join(volume().replace("app: shop", f"app: {app}") for app in apps)
+    await applied(project(stage, TWO, ana), stage, manifests)
+    remembered = str((await stage.store.load()).remembered["approvals"].applied)
+    assert remembered.count(ana.line().split()[-1]) == 1
 
 
 async def test_what_others_make_stricter_while_a_person_is_asked_counts(stage: Stage) -> None:
@@ -328,7 +357,8 @@ async def test_a_state_that_remembers_nothing_says_so_once(stage: Stage, ana: Pe
 
 
 async def test_a_rule_of_a_newer_version_is_not_left_out(stage: Stage) -> None:
-    written = {"rules": {"shop": {"rules": [{"when": {"moon": "full"}}], "signers": [""]}}}
+    moon = json.dumps({"rules": [{"when": {"moon": "full"}}], "signers": []})
+    written = {"rules": {moon: ["shop"]}}
     await applied(project(stage), stage, OLD)
     await remember(stage.store, project(stage).actor(), "approvals", lambda before: written)
     with pytest.raises(ReconcilerError, match="rule that this version does not know"):

@@ -172,7 +172,7 @@ def test_a_clock_that_is_off_is_told(calm: Project, real: Sandbox) -> None:
 
 
 def test_a_tampered_state_is_found_and_its_backup_named(calm: Project) -> None:
-    damage(calm, "UPDATE records SET body = replace(body, ':10', ':11')")
+    damage(calm, "UPDATE records SET body = replace(body, 'size_gb\":10', 'size_gb\":11')")
     found = checks(calm, code=1)
     assert found["state"]["outcome"] == "problem"
     assert "is damaged" in found["state"]["message"]

@@ -172,6 +172,10 @@ def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_the
         shutil.rmtree(project.root / ".reconcile")
         begun = project.run("state", "init").out
         note = "2 objects are older than this state and unknown to it: is an older state somewhere?"
+        another = project.json("state", "init", "--state", "sqlite:.reconcile/another.db").json
+        found = only(another["diagnostics"])
+        assert [each.rpartition("_")[2] for each in found["addresses"]] == ["one", "two"]
+        assert found["advice"][1]["argv"][3:5] == ["--state", "sqlite:.reconcile/another.db"]
         assert note in project.run("plan").err
         project.apply()
         diagnostics = project.json("plan").json["diagnostics"]

@@ -297,8 +297,9 @@ def test_one_value_that_cannot_be_written_keeps_all_files_as_they_are(stage: Sta
 def test_an_address_that_no_manifest_declares_is_refused_with_the_nearest(stage: Stage) -> None:
     file = stage.write(VOLUME)
     stage.moved = {str(DATA): {"size_gb": 20}}
-    done = stage.accept("Volume/shop/data", "Volume/shop/dta")
-    assert only_refusal(done).help == "did you mean `Volume/shop/data`?"
+    with pytest.raises(ReconcilerError, match="`Volume/shop/dta` is not recorded") as refused:
+        stage.accept("Volume/shop/data", "Volume/shop/dta")
+    assert refused.value.help == "did you mean `Volume/shop/data`?"
     assert file.read_text() == VOLUME
 
 

@@ -9,10 +9,10 @@ import pytest
 from reconciler.pipeline.apply import apply
 from reconciler.pipeline.declared import Desired
 from reconciler.services.transport import Answer
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from tests.execution.stage import Stage, loaded, outcomes, plan, volume
 from tests.execution.test_doubts import Notes
-from tests.state.doubles import made, spooling
+from tests.state.doubles import known_as, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -23,9 +23,9 @@ LEASE_S = 60
 @pytest.fixture
 def known(stage: Stage) -> MemoryState:
     """A state that the stage and others share. Each runner has a spool of its own."""
-    store = made(stage.time, lease_s=LEASE_S)
-    stage.store = spooling(store, stage.time, stage.root)
-    return store._state
+    known = known_as("lineage-1", bytes(32), stage.time, LEASE_S)
+    stage.store = spooling(MemoryStore(known), stage.time, stage.root)
+    return known
 
 
 async def as_another_runner(stage: Stage, known: MemoryState, folder: Path, manifests: str) -> dict[str, str]:

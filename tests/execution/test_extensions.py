@@ -2,14 +2,15 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
 
-from reconciler.core.errors import Lost
+from reconciler.cli.apply import exit_code
+from reconciler.core.errors import Lost, SecretUnavailable
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from reconciler.drift.find import find_drift
@@ -18,8 +19,10 @@ from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import Applied, PlanRefused, apply
 from reconciler.pipeline.create_approvals import Everything
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.records import forget
+from reconciler.pipeline.saved import run_saved
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
@@ -77,13 +80,19 @@ class Acme:
         """Nothing is open."""
 
 
-def project_with(stage: Stage, acme: Acme) -> Project:
+def missing() -> Sensitive:
+    raise SecretUnavailable("the environment variable `ACME` is not set")
+
+
+def project_with(
+    stage: Stage, acme: Acme, secret: Callable[[], Sensitive] = lambda: Sensitive("secret")
+) -> Project:
     nonces = count()
     client = provider_client(
         "acme",
         acme,
         "https://acme.example",
-        lambda: Sensitive("secret"),
+        secret,
         stage.time,
         new_nonce=lambda: str(next(nonces)),
         jitter=lambda: 1.0,
@@ -265,3 +274,32 @@ async def test_a_list_that_cannot_be_read_leaves_the_secrets_unset(stage: Stage)
     refused = await applied_with(stage, acme)
     assert outcomes(refused)["Extension/shop/db#secrets"] == "failed"
     assert "POST /v1/apps/shop/secrets/KEY" not in stage.line.mutations
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_a_signing_secret_that_is_missing_holds_only_what_needs_the_provider(
+    stage: Stage, recorded: bool
+) -> None:
+    if recorded:
+        await applied_with(stage, Acme(stage.time))
+    desired = Desired(loaded(stage, MANIFESTS + volume()))
+    plan = await make_plan(project_with(stage, Acme(stage.time)), desired)
+    applied = await run_saved(project_with(stage, Acme(stage.time), missing), desired, plan, ())
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}
+    problem, *others = applied.plan.diagnostics
+    assert (problem.code, [each.code for each in others]) == ("secret-source", ["not-in-plan"] * recorded)
+    assert f"`{EXTENSION}`: the signing secret of ExtensionProvider/acme" in problem.message
+    assert exit_code(applied) == 1
+
+
+async def test_what_needs_an_extension_waits_for_its_signing_secret_too(stage: Stage) -> None:
+    secret = (
+        "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: ID, app: shop}\n"
+        "spec: {value_from: {template: '${Extension/shop/db:id}'}}\n"
+    )
+    desired = Desired(loaded(stage, MANIFESTS + secret + volume()))
+    plan = await make_plan(project_with(stage, Acme(stage.time)), desired)
+    assert {str(each.address) for each in plan.changes} >= {"Secret/shop/ID"}
+    applied = await run_saved(project_with(stage, Acme(stage.time), missing), desired, plan, ())
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}
+    assert [each.code for each in applied.plan.diagnostics] == ["secret-source"]

@@ -15,6 +15,7 @@ from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.records import forget
+from reconciler.state.spooling import Spooling
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -284,13 +285,13 @@ async def test_a_run_that_died_while_an_apply_was_planning_is_settled_and_nobody
 ) -> None:
     planned = list[str]()
 
-    async def after_another(*arguments: Any, **more: Any) -> Plan:
+    async def after_another(store: Spooling) -> Any:
         planned.append("")
         if len(planned) == 1:
             await left_open(stage, volume(), "POST")
-        return await make_plan(*arguments, **more)
+        return await load_with_holders(store)
 
-    monkeypatch.setattr(pipeline, "make_plan", after_another)
+    monkeypatch.setattr(pipeline, "load_with_holders", after_another)
     await stage.apply(volume())
     assert [(await stage.record()).id] == [each["id"] for each in stage.volumes()]
     assert stage.line.mutations == ["POST"]
@@ -302,15 +303,15 @@ async def test_an_apply_that_another_one_overtook_while_it_planned_says_who_work
     other = list[str]()
     async with anyio.create_task_group() as group:
 
-        async def beside_another(*arguments: Any, **more: Any) -> Plan:
+        async def beside_another(store: Spooling) -> Any:
             if not other:
                 other.append("")
                 stage.line.hangs.add("POST")
                 group.start_soon(stage.apply, volume())
                 await stage.line.reached.wait()
-            return await make_plan(*arguments, **more)
+            return await load_with_holders(store)
 
-        monkeypatch.setattr(pipeline, "make_plan", beside_another)
+        monkeypatch.setattr(pipeline, "load_with_holders", beside_another)
         with pytest.raises(Locked):
             await stage.apply(volume())
         group.cancel_scope.cancel()

@@ -134,16 +134,6 @@ async def test_a_lost_answer_to_a_stop_is_settled_by_asking_again(
     assert (states(stage), await stage.open_steps()) == ({"m1": "stopped"}, [])
 
 
-async def test_the_plan_says_of_which_apply_the_last_thing_known_of_a_machine_is(stage: Stage) -> None:
-    make_machine(stage)
-    began_at = f"{stage.time.now():%Y-%m-%dT%H:%M:%SZ}"
-    await stage.apply(machine("suspended"))
-    stage.call("POST", "/_sandbox/machines/m1/destroy", {})
-    await stage.time.sleep(3600)
-    (again,) = (await plan(stage, machine("suspended"))).diagnostics
-    assert f"in the apply of {began_at}) left it suspended" in again.message
-
-
 @each_view
 @pytest.mark.parametrize("word", ["started", "running"])
 async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory(

@@ -10,12 +10,12 @@ from reconciler.core.steps import Move, Plan
 from reconciler.execution.recorder import Recorder
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.compare import LEFT
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.contexts import context
 from tests.execution.stage import START, Stage, cluster, left_open, outcomes, plan, volume
-from tests.state.doubles import made, spooling
+from tests.state.doubles import known_as, made, spooling
 
 pytestmark = pytest.mark.anyio
 
@@ -171,7 +171,7 @@ async def test_a_call_under_way_for_what_has_left_is_the_business_of_who_sends_i
 
 
 async def _made(stage: Stage, manifests: str) -> MemoryState:
-    known = MemoryState(stage.time, lineage="lineage-1", key=bytes(32))
+    known = known_as("lineage-1", bytes(32), stage.time)
     stage.store = spooling(MemoryStore(known), stage.time, stage.root)
     await stage.apply(manifests)
     return known

@@ -15,6 +15,7 @@ from reconciler.pipeline.apply import PlanRefused, run_plan
 from reconciler.pipeline.resolve import resolve_unknown
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
+from reconciler.state.runs import history_of
 from tests.execution.stage import SETTLE_S, START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import made, spooling
 
@@ -143,12 +144,45 @@ async def test_without_inferring_a_lost_create_that_left_no_trace_is_still_sent_
     assert len(stage.volumes()) == 1
 
 
-async def test_an_inferred_id_is_flagged_until_a_person_confirms_it(stage: Stage) -> None:
+async def warned(stage: Stage) -> list[str]:
+    return [item.code for item in (await stage.apply(volume())).plan.diagnostics]
+
+
+async def test_two_later_looks_that_agree_confirm_an_inferred_id(stage: Stage) -> None:
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
     first = await stage.apply(volume())
-    again = await stage.apply(volume())
     assert [item.code for item in first.notices] == ["inferred-id"]
-    assert [item.code for item in again.plan.diagnostics] == ["inferred-id"]
+    for _ in range(2):
+        assert (await stage.record()).inferred
+        await plan(stage, volume())  # which writes nothing
+        assert await warned(stage) == ["inferred-id"]
+    assert not (await stage.record()).inferred
+    version = (await stage.store.load()).version
+    assert await warned(stage) == []
+    assert (await stage.store.load()).version == version
+    (*_, run) = history_of(await stage.store.journal()).runs
+    assert run.addresses("confirmed") == ["Volume/shop/data"]
+
+
+@pytest.mark.parametrize("other", ["size_gb", "state", "a twin"])
+async def test_a_look_that_shows_anything_else_confirms_nothing(stage: Stage, other: str) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    await stage.apply(volume())
+    await stage.apply(volume())
+    if other == "a twin":
+        stage.make_volume()
+    else:
+        value = {"size_gb": 12, "state": "failed"}[other]
+        stage.call("PATCH", f"/_sandbox/world/volumes/{(await stage.record()).id}", {other: value})
+    await stage.apply(volume(spec="region: ams, size_gb: {min: 10, max: 20}"))
+    assert (await stage.record()).inferred
+    await stage.apply(volume(spec="region: ams, size_gb: {min: 10, max: 20}"))
+    assert (await stage.record()).inferred is (other != "size_gb")  # two that agree on the new size
+
+
+async def test_an_inferred_id_is_flagged_until_a_person_confirms_it(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    await stage.apply(volume())
     id = (await stage.record()).id
     await resolve_unknown(stage.project(), Address.parse("Volume/shop/data"), adopt=id)
     assert (await stage.apply(volume())).plan.diagnostics == ()
@@ -331,7 +365,7 @@ async def test_a_jump_of_our_clock_between_two_runs_shortens_no_window(
     began_s = stage.time.elapsed_s
     (question,) = (await plan(stage, volume())).diagnostics
     assert "its effect may still appear; the next apply waits for it" in question.message
-    with pytest.raises(ReconcilerError, match="may still take effect for"):
+    with pytest.raises(ReconcilerError, match="may have created"):
         await resolve_unknown(stage.project(), Address.parse("Volume/shop/data"), adopt=None)
     await stage.apply(volume())
     assert began_s + SETTLE_S - 2 <= stage.time.elapsed_s <= began_s + SETTLE_S + 20

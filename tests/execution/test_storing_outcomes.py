@@ -71,17 +71,18 @@ async def test_the_intent_of_a_call_that_only_a_person_can_settle_waits_for_the_
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.limit(concurrency=1)
-    commit = stage.store.commit
+    commit, seen = stage.store.commit, list[tuple[str, Event]]()
 
     async def slow(lease: Any, entries: Sequence[JournalEntry], *changes: Any) -> Any:
         if entries[0].event is Event.DONE:
             for _ in range(200):
                 await checkpoint()
-        return await commit(lease, entries, *changes)
+        stored = await commit(lease, entries, *changes)
+        seen.extend((each.step, each.event) for each in entries if each.event in (Event.INTENT, Event.DONE))
+        return stored
 
     monkeypatch.setattr(stage.store, "commit", slow)
     await stage.apply(volume() + cluster() + volume("more"))
-    seen = [event for event in await events(stage) if event[1] in (Event.INTENT, Event.DONE)]
     at = seen.index(("PostgresCluster/orders#create", Event.INTENT))
     sent = {step for step, event in seen[:at] if event is Event.INTENT}
     assert sent

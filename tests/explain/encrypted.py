@@ -12,7 +12,7 @@ from reconciler.core.errors import REKEYING, Diagnosed, StateMoved
 from reconciler.pipeline.encryption import encryption_of
 from reconciler.pipeline.settings import find_settings
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from tests.explain.projects import Act
 from tests.state.encryption.doubles import ANA, BEN
 

@@ -138,11 +138,11 @@ SHRINK = error("volume-shrink", "message")
 
 
 def test_the_gravest_diagnostic_is_the_one_that_is_pointed_to() -> None:
-    remark = Diagnostic("power-unknown", Severity.INFO, "message")
+    remark = Diagnostic("not-compared", Severity.INFO, "message")
     surprise = warning("unused-policy", "message")
     assert pointer([remark, surprise, SHRINK]) == "more about this error: reconcile explain volume-shrink\n"
     assert pointer([remark, surprise]) == "more about this warning: reconcile explain unused-policy\n"
-    assert pointer([remark]) == "more about this remark: reconcile explain power-unknown\n"
+    assert pointer([remark]) == "more about this remark: reconcile explain not-compared\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -11,7 +11,7 @@ from reconciler.core.model import Address
 from reconciler.core.steps import Move
 from reconciler.moves.carry_out import moved_entry
 from reconciler.pipeline.history import find_history, find_run
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry
 

@@ -203,7 +203,7 @@ def project_of(
     """What a verb works with; its files lie in `folder`."""
     clock = CaseClock(platform.now)
     return Project(
-        store=read_only(_state(case), clock, folder, case.get("at_work", {})),
+        store=read_only(state_of(case), clock, folder, case.get("at_work", {})),
         platform=platform_client(platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
         capabilities=frozenset(case.get("capabilities", ())),
         limits=Limits(),
@@ -229,8 +229,11 @@ def _provider(policy: Resource, platform: LivePlatform, clock: CaseClock) -> Cli
     )
 
 
-def _state(case: Mapping[str, Any]) -> State:
-    records = [_record(Address.parse(address), given) for address, given in case.get("records", {}).items()]
+def state_of(case: Mapping[str, Any], key: bytes = KEY) -> State:
+    """What the case says that is recorded and open. `key`: of the fingerprints."""
+    records = [
+        _record(Address.parse(address), given, key) for address, given in case.get("records", {}).items()
+    ]
     return State(
         "lineage-1",
         {record.address: record for record in records},
@@ -247,10 +250,10 @@ def _unclaimed(id: str, address: str) -> JournalEntry:
     return JournalEntry("run-0", Event.DECIDED, at, Address.parse(address), data=data)
 
 
-def _record(address: Address, given: Mapping[str, Any]) -> StateRecord:
+def _record(address: Address, given: Mapping[str, Any], key: bytes) -> StateRecord:
     applied = dict(given.get("applied", {}))
     if "value" in given:
-        applied["fingerprint"] = fingerprint(KEY, address, Sensitive(given["value"]))
+        applied["fingerprint"] = fingerprint(key, address, Sensitive(given["value"]))
     obligations = [
         Obligation(
             "restart",

@@ -1,8 +1,14 @@
 """What a plan writes into records beside the outcomes of calls."""
 
-from reconciler.core.model import Deletion
+import pytest
+
+from reconciler.core.model import Address, Deletion
 from reconciler.core.steps import Binding
+from reconciler.kinds import find_kinds
+from reconciler.planning.drift import is_as_recorded
+from reconciler.services.machines.wire.volume import Volume
 from tests.planning.plans import plan_of
+from tests.planning.worlds import record
 
 
 def binding_of(case: str) -> Binding:
@@ -69,3 +75,22 @@ def test_what_is_ignored_before_it_was_ever_recorded_is_recorded_as_it_is_wanted
 def test_what_is_watched_is_recorded_as_it_is_first_seen() -> None:
     name = "a_record_of_an_earlier_version_learns_which_object_it_is"
     assert binding_of(f"planning/watched/{name}").applied["created_at"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "agree"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000Z", True),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", False),
+        ("2026-01-01T00:00:00Z", None, False),
+        (None, "2026-01-01T00:00:00Z", False),  # nobody has looked yet
+        (None, None, False),
+    ],
+)
+def test_two_looks_agree_only_where_both_show_when_the_object_was_made(
+    then: str | None, now: str | None, agree: bool
+) -> None:
+    applied = {"size_gb": 10} | ({"created_at": then} if then else {})
+    known = record(Address("Volume", "data", "shop"), "vol_1", applied, inferred=True)
+    live = Volume.model_validate({"id": "vol_1", "state": "created", "size_gb": 10, "created_at": now})
+    assert is_as_recorded(find_kinds()["Volume"], known, live) is agree

@@ -162,8 +162,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "another app's pipeline forgets the rules",
         f"{FORCED}::test_another_apps_pipeline_neither_loosens_nor_is_held_to_what_counts_here",
         IN_FORCE,
-        "for each in rules if each in others}",
-        "for each in rules if False}",
+        "others.intersection(scopes) for each",
+        "set[str]() for each",
     ),
     _tested(
         "a run of which something failed loosens",
@@ -176,15 +176,14 @@ APPROVALS: tuple[Mutant, ...] = (
         "a new rule is remembered at the end of a run only",
         f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
         APPLY,
-        "    await remember_begun(project, Terms(project.authority, resources, recorded, plan), state, "
-        "lease)\n",
+        "    await remember_begun(project, Terms(project.authority, resources, state, plan), lease)\n",
         "",
     ),
     _tested(
         "a run that ends late loosens what others made stricter",
         f"{FORCED}::test_a_run_that_ends_late_does_not_loosen_what_others_made_stricter",
         IN_FORCE,
-        "is_part or begun != terms.begun(recall(judged, APPROVALS))",
+        "is_part or begun != planned",
         "is_part",
     ),
     _tested(
@@ -212,8 +211,22 @@ APPROVALS: tuple[Mutant, ...] = (
         "a part of the manifests forgets the objectives of the others",
         f"{FORCED}::test_a_part_of_the_manifests_forgets_no_objective_of_the_others",
         IN_FORCE,
-        "for each in ages if each in left}",
-        "for each in ages if False}",
+        "if each in left}",
+        "if False}",
+    ),
+    _tested(
+        "an app that the state does not know yet is held to nothing",
+        f"{FORCED}::test_an_app_that_the_state_does_not_know_yet_is_held_to_all_that_it_remembers",
+        IN_FORCE,
+        "            return rules.keys()\n",
+        "            return ()\n",
+    ),
+    _tested(
+        "what held a new app is forgotten where its run fails",
+        f"{FORCED}::test_what_held_a_new_app_holds_it_until_a_run_went_through",
+        IN_FORCE,
+        "{*self._held_to(before), *_written(said)}",
+        "{*_written(said)}",
     ),
     _tested(
         "git may be asked what runs a converter",

@@ -1,4 +1,5 @@
-"""Mutated manifests and answers: a sample of `python -m tests.reliability.fuzz`, and what failed once.
+"""Mutated manifests, mutated and hostile answers: a sample of `python -m tests.reliability.fuzz`, and what
+failed once.
 
 That the checks can fail is shown with planted defects, in this process only.
 """
@@ -9,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -27,16 +29,20 @@ from reconciler.services.client import Client
 from reconciler.services.machines import service
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.service import Service
-from tests.reliability.fuzz import campaign, manifests
+from reconciler.services.transport import HttpTransport
+from reconciler.services.wire import Http1Connection
+from tests.reliability.fuzz import answers, campaign, manifests
+from tests.reliability.fuzz.answers import REQUESTS
 from tests.reliability.fuzz.campaign import Report, run
 from tests.reliability.fuzz.mutation import Files
 from tests.reliability.fuzz.regressions import FOUND, decoded, encoded
-from tests.reliability.fuzz.subjects import MANIFESTS, RESPONSES
+from tests.reliability.fuzz.subjects import ANSWERS, MANIFESTS, RESPONSES
 from tests.reliability.responses import situations
 from tests.reliability.responses.scene import VALUE
 
 SAMPLE_OF_MANIFESTS = 3_000
 SAMPLE_OF_SEEDS = 400  # about 1,500 mutated answers
+SAMPLE_OF_CONNECTIONS = 100  # 1,000 hostile answers
 MOST_SEEDS = 150  # within which a planted defect is caught
 FIRST = 10_000_000  # far from where the command begins
 
@@ -68,6 +74,13 @@ def test_no_answer_brings_about_what_it_may_not() -> None:
     assert report.failures == []
     assert all(report.counts[f"in {name}"] > 0 for name in situations.SITUATIONS), report.counts
     assert all(report.counts[f"mutated, {kind}"] > 0 for kind in ("extra", "odd", "broken", "lying"))
+
+
+def test_no_hostile_answer_is_taken_for_another_requests() -> None:
+    report = run(ANSWERS, FIRST, SAMPLE_OF_CONNECTIONS, jobs=2)
+    assert report.failures == []
+    assert report.counts["hostile answers"] == SAMPLE_OF_CONNECTIONS * REQUESTS
+    assert all(report.counts[name] > 0 for name in ("directly", "through a proxy"))
 
 
 @pytest.mark.anyio
@@ -185,6 +198,38 @@ def test_a_planted_defect_of_loading_is_caught(
     report = run(MANIFESTS, FIRST, 250, jobs=1)
     assert any(says in problem for problem in told(report))
     assert all(decoded(failure.input) for failure in report.failures)
+
+
+def _httpx_own_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HttpTransport, "_open", lambda transport: httpx.AsyncClient())
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (_httpx_own_engine, "was taken for it"),
+        (
+            lambda patch: patch.setattr(Http1Connection, "is_usable", lambda connection: True),
+            "was taken for it",
+        ),
+        (
+            lambda patch: patch.setattr(Http1Connection, "on_message_begin", lambda connection: None),
+            "two in one segment",
+        ),
+    ],
+    ids=["httpx", "bytes before the next request", "two in one segment"],
+)
+def test_a_planted_defect_of_the_wire_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    monkeypatch.setattr(answers, "PATIENCE_S", 0.5)
+    problems: list[str] = []
+    for seed in range(MOST_SEEDS):
+        problems += told(run(ANSWERS, FIRST + seed, 1, jobs=1))
+        if any(says in problem for problem in problems):
+            return
+    raise AssertionError(f"not caught; other problems: {problems}")
 
 
 def test_an_input_that_takes_too_long_is_cut_off_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

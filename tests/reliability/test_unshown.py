@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.rehearsal import assumptions
 from reconciler.sandbox.switches import SWITCHES
-from tests.reliability.unshown import compared, planted, settings
+from tests.reliability.unshown import compared, covered, planted, settings
 
 SEEDS = range(8)
 
@@ -31,6 +31,6 @@ def test_planted_divergences_are_differences() -> None:
 
 
 def test_what_is_assumed_are_switches() -> None:
-    known = {switch for name in assumptions.ASSUMED for switch in assumptions.covered(name)}
+    known = {switch for name in assumptions.ASSUMED for switch in covered(name)}
     assert known <= set(SWITCHES)
     assert settings(3) == settings(3) != settings(4)

@@ -23,7 +23,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
-from reconciler.rehearsal.assumptions import assumptions, covered
+from reconciler.rehearsal.assumptions import assumptions
 from reconciler.rehearsal.cells import Played, play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.twin import Original
@@ -41,6 +41,13 @@ _NUMBERS: Mapping[str, tuple[float, ...]] = {
     "suspending_s": (10, 45),
     "zones_per_region": (5, 1, 2),
 }
+# What depends on the same behaviour as an assumption, or comes with it.
+_NAMED_BY = {"nulls": "attached_none", "retry_after": "rate_limit", "zones_used_up": "zones_per_region"}
+
+
+def covered(assumption: str) -> frozenset[str]:
+    """The switches that an assumption speaks for."""
+    return frozenset({assumption, *(name for name, by in _NAMED_BY.items() if by == assumption)})
 
 
 def settings(seed: int) -> dict[str, Any]:

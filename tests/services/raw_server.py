@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.streams.tls import TLSListener
+from anyio.streams.tls import TLSListener, TLSStream
 
 Behaviour = Callable[[ByteStream], Awaitable[None]]
 
@@ -64,6 +64,20 @@ def then_closes(first: Behaviour) -> Behaviour:
     async def behave(stream: ByteStream) -> None:
         await first(stream)
         await stream.aclose()
+
+    return behave
+
+
+def tunnels(tls: ssl.SSLContext, *behaviours: Behaviour) -> Behaviour:
+    """What a proxy does after CONNECT, and then the service: the n-th request meets the n-th behaviour."""
+
+    async def behave(stream: ByteStream) -> None:
+        await stream.send(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n")
+        inner = await TLSStream.wrap(stream, server_side=True, ssl_context=tls, standard_compatible=False)
+        for behaviour in behaviours:
+            await inner.receive()
+            await behaviour(inner)
+        await inner.receive()
 
     return behave
 

@@ -42,7 +42,7 @@ async def record(name: str, folder: Path) -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with (
             anyio.create_task_group() as tasks,
-            aclosing(HttpTransport(url, direct=False)) as transport,
+            aclosing(HttpTransport(url)) as transport,
         ):
             tasks.start_soon(server.serve, [listener])
             with TAPE.use_cassette(str(cassette), record_mode=RecordMode.ALL):

@@ -1,16 +1,21 @@
 """How cassettes are written and matched: scrubbed both ways, and free of anything that varies.
 
-vcrpy filters requests only, so the responses are scrubbed here too.
+vcrpy filters requests only, so the responses are scrubbed here too. Of httpx it knows only httpx's own
+transports, so the product's `Wire` is replaced here, below the client that every call goes through.
 """
 
 import json
 import re
 from typing import Any
 
+import httpx
 import vcr  # type: ignore[import-untyped]  # vcrpy has no types
 from vcr.request import Request  # type: ignore[import-untyped]
+from vcr.stubs.httpx_stubs import vcr_handle_async_request  # type: ignore[import-untyped]
 
 from reconciler.core.model import SENSITIVE
+from reconciler.services import wire
+from reconciler.services.wire import Wire
 
 BASE_URL = "http://localhost"
 
@@ -49,7 +54,17 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
     return {**response, "headers": headers, "body": body}
 
 
+class _TapedWire(Wire):
+    cassette: Any = None  # vcrpy makes a class of this one for each cassette
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        handle = vcr_handle_async_request(self.cassette, Wire.handle_async_request, httpx)
+        response: httpx.Response = await handle(self, request)
+        return response
+
+
 TAPE = vcr.VCR(
+    custom_patches=((wire, "Wire", _TapedWire),),
     record_mode=vcr.record_mode.RecordMode.NONE,
     match_on=("method", "scheme", "host", "port", "path", "query", "body"),
     before_record_request=_scrub_request,

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 async def replayed(name: str) -> Any:
     """The result of the call `name`, answered by its cassette, which must hold nothing else."""
     with TAPE.use_cassette(str(CASSETTES / f"{name}.yaml")) as cassette:
-        async with aclosing(HttpTransport(BASE_URL, direct=False)) as transport:
+        async with aclosing(HttpTransport(BASE_URL)) as transport:
             try:
                 return await CALLS[name](client(transport, BASE_URL))
             finally:

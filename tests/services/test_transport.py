@@ -3,19 +3,13 @@ import socket
 import tracemalloc
 import zlib
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
-import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError, TransportError
-from reconciler.services.direct import Line
-from reconciler.services.transport import MAX_BODY, METHODS, PLAIN, Answer, HttpTransport, is_loopback
-from tests.certificates import greeting
+from reconciler.services.transport import MAX_BODY, Answer, HttpTransport, is_loopback
+from tests.certificates import certified, greeting
 from tests.services.raw_server import (
     Behaviour,
     answer,
@@ -26,9 +20,10 @@ from tests.services.raw_server import (
     serving,
     stalls,
     then_closes,
+    tunnels,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("way")]
+pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
 
@@ -52,7 +47,7 @@ async def request(method: str, url: str, body: bytes | None, *, max_body: int = 
 
 async def connected(url: str) -> HttpTransport:
     """With one line, already connected: on a busy machine that may take longer than a short deadline."""
-    transport = HttpTransport(url, lines=1)
+    transport = HttpTransport(url, connections=1)
     await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
     return transport
 
@@ -107,6 +102,15 @@ async def test_a_refused_connection_is_not_sent(method: str, body: bytes | None)
 
 
 @EITHER
+@pytest.mark.parametrize("host", ["xn--a.example", "a..b", f"{'a' * 64}.example", "xn--\u00e4.example"])
+async def test_a_host_whose_name_cannot_be_written_is_not_sent(
+    method: str, body: bytes | None, host: str
+) -> None:
+    with pytest.raises(NotSent):
+        await request(method, f"https://{host}", body)
+
+
+@EITHER
 async def test_a_failed_tls_handshake_is_not_sent(method: str, body: bytes | None) -> None:
     async with serving(sends(b"this is not TLS")) as server:
         with pytest.raises(NotSent, match="cannot connect"):
@@ -154,7 +158,7 @@ async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent(
     method: str, body: bytes | None
 ) -> None:
     async with serving(stalls) as server:
-        transport = HttpTransport(server.url, lines=1)
+        transport = HttpTransport(server.url, connections=1)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stalled_request, transport, server.url)
             while not server.requests:
@@ -217,19 +221,29 @@ async def test_a_body_whose_encoding_is_broken_is_lost(body: bytes, encoding: st
             await get(server.url)
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
-    async with serving(answer(b"", "302 Found", location="/elsewhere")) as server:
+@pytest.mark.parametrize("location", ["/elsewhere", "http://[", "https://xn--a", "//\t"])
+async def test_a_redirect_is_an_answer_and_is_not_followed(location: str) -> None:
+    async with serving(answer(b"", "302 Found", location=location)) as server:
         got = await get(server.url)
-    assert (got.status, len(server.requests)) == (302, 1)
+    assert (got.status, got.headers["location"], len(server.requests)) == (302, location.strip(), 1)
 
 
-async def test_requests_one_after_another_share_a_connection(way: str) -> None:
+async def test_no_cookie_is_kept() -> None:
+    async with serving(answer(set_cookie="a=b; Path=/")) as server:
+        transport = await connected(server.url)
+        got = await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
+        await transport.aclose()
+    assert got.headers["set-cookie"] == "a=b; Path=/"
+    assert "cookie" not in "".join(server.requests).lower()
+
+
+async def test_requests_one_after_another_share_a_connection() -> None:
     async with serving(answer()) as server:
         transport = HttpTransport(server.url)
         for _ in range(3):
             await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
         await transport.aclose()
-    assert (len(server.requests), server.connections) == (3, 1 if way == "direct" else 3)
+    assert (len(server.requests), server.connections) == (3, 1)
 
 
 @pytest.mark.parametrize(("method", "body"), [("POST", b"{}"), ("GET", None)])
@@ -246,54 +260,6 @@ async def test_a_connection_that_the_server_closed_in_between_is_replaced(
             await anyio.wait_all_tasks_blocked()  # the server's close has arrived
         await transport.aclose()
     assert server.connections == 2
-
-
-async def test_plain_requests_and_they_alone_go_without_httpx(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    opened: list[HttpTransport] = []
-    opening = HttpTransport._open
-
-    def open_one(self: HttpTransport) -> Any:
-        opened.append(self)
-        return opening(self)
-
-    monkeypatch.setattr(HttpTransport, "_open", open_one)
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        ways = []
-        for method, path, body in [
-            ("GET", "/v1/apps/shop/volumes/vol_1?a=b", None),
-            ("GET", "/v1/a b", None),
-            ("POST", "/v1/../v2", None),
-            ("POST", "/v1", None),
-            ("PUT", "/v1", None),
-            ("DELETE", "/v1", None),
-            ("OPTIONS", "/v1", None),
-        ]:
-            await transport.request(
-                method, f"{server.url}{path}", headers={}, body=body, deadline_s=PATIENCE_S
-            )
-            ways.append(len(opened))
-            await transport.aclose()
-    is_direct = "direct" in request.node.name
-    assert ways == ([0, 1, 2, 2, 2, 2, 3] if is_direct else [1, 2, 3, 4, 5, 6, 7])
-
-
-@pytest.mark.parametrize("method", sorted(METHODS))
-@pytest.mark.parametrize("body", [None, b"", b"{}"], ids=["none", "empty", "some"])
-def test_httpx_would_tell_the_same_length(method: str, body: bytes | None) -> None:
-    written = httpx.Request(method, "http://127.0.0.1/v1", content=body).headers
-    line = Line(urlsplit("http://127.0.0.1"), None, idle_s=1, max_body=1)
-    _, *fields = line._head(method, "/v1", {}, len(body or b"")).decode().split("\r\n")
-    ours = dict(field.split(": ") for field in fields if field)
-    assert ours.get("content-length") == written.get("content-length")
-    assert "transfer-encoding" not in written
-
-
-@given(st.from_regex(PLAIN, fullmatch=True))
-def test_httpx_would_write_a_plain_address_in_the_same_way(target: str) -> None:
-    assert httpx.URL(f"https://platform.example{target}").raw_path == target.encode()
 
 
 @pytest.mark.parametrize(
@@ -357,7 +323,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 )
 async def test_an_answer_is_read_whole_however_it_is_sent(behaviour: Behaviour) -> None:
     async with serving(behaviour, answer(b"next")) as server:
-        transport = HttpTransport(server.url, lines=1)
+        transport = HttpTransport(server.url, connections=1)
         bodies = [
             (
                 await transport.request(
@@ -380,10 +346,9 @@ async def test_a_line_works_again_after_a_request_that_failed() -> None:
     assert got.body == b"ok"
 
 
-@pytest.mark.parametrize("way", ["direct"], indirect=True)
 async def test_parallel_requests_use_as_many_connections_as_allowed() -> None:
     async with serving(answer()) as server:
-        transport = HttpTransport(server.url, lines=4)
+        transport = HttpTransport(server.url, connections=4)
         async with anyio.create_task_group() as tasks:
             for _ in range(40):
                 tasks.start_soon(_stalled_request, transport, server.url)
@@ -405,36 +370,111 @@ async def test_the_environments_proxy_is_not_used_for_loopback(monkeypatch: pyte
         assert (await get(server.url)).status == 200
 
 
-async def test_other_services_are_reached_through_the_environments_proxy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def no_bypass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    async with serving(answer(b"", "403 Forbidden")) as proxy:
-        monkeypatch.setenv("https_proxy", proxy.url)
-        with pytest.raises(NotSent, match="403"):
-            await get("https://platform.example")
-    assert proxy.requests[0].startswith("CONNECT platform.example:443 ")
 
 
-async def test_a_proxy_that_cannot_be_reached_is_named_without_its_credentials(
-    monkeypatch: pytest.MonkeyPatch,
+NAMED = "https://platform.example"
+
+
+@pytest.mark.usefixtures("no_bypass")
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["http", "https"])
+async def test_an_answer_through_a_proxy_belongs_to_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_encrypted: bool
 ) -> None:
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    port = unused_port()
-    monkeypatch.setenv("https_proxy", f"http://user:hunter2@127.0.0.1:{port}")
-    with pytest.raises(NotSent, match=f"cannot connect through the proxy 127.0.0.1:{port}: ") as caught:
-        await get("https://platform.example")
+    """One tunnel for one request after another, until the service sends more than was asked for."""
+    authority, tls = certified("platform.example", tmp_path / "service")
+    proxys, proxy_tls = certified("localhost", tmp_path / "proxy")
+    (tmp_path / "both.pem").write_bytes(authority.read_bytes() + proxys.read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "both.pem"))
+    first = tunnels(tls, answer(b"1"), sends(WHOLE + WHOLE))
+    second = tunnels(tls, answer(b"3"), then_closes(sends(WHOLE[:-1])))
+    async with serving(first, second, tls=proxy_tls if is_encrypted else None) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url.replace("://", "://ana:p%40ss@"))
+        transport = HttpTransport(NAMED, connections=1)
+        bodies = []
+        for method, body in (("GET", None), ("POST", b"{}"), ("GET", None)):
+            got = await transport.request(method, f"{NAMED}/v1", headers={}, body=body, deadline_s=PATIENCE_S)
+            bodies.append(got.body)
+        with pytest.raises(Lost, match="the server closed it"):
+            await transport.request("POST", f"{NAMED}/v1", headers={}, body=b"{}", deadline_s=PATIENCE_S)
+        await transport.aclose()
+    assert bodies == [b"1", b"ok", b"3"]
+    fields = "host: platform.example:443\r\nproxy-authorization: Basic YW5hOnBAc3M=\r\n\r\n"
+    assert proxy.requests == 2 * [f"CONNECT platform.example:443 HTTP/1.1\r\n{fields}"]
+
+
+@pytest.mark.usefixtures("no_bypass")
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        (answer(b"no", "403 Forbidden"), "it answered 403"),
+        (answer(b"", "407 Proxy Authentication Required"), "it answered 407"),
+        (closes, "it closed the connection"),
+        (sends(b"SSH-2.0-OpenSSH\r\n\r\n"), "its answer to CONNECT is not valid"),
+        (sends(b"x" * 200_000), "its answer to CONNECT is not valid"),
+        (sends(b"HTTP/1.1 200 OK\r\n\r\nmore"), "its answer to CONNECT is not valid"),
+        (sends(b"HTTP/1.1 200 OK\r\n\r\n"), "SSL"),
+        (then_closes(sends(b"HTTP/1.1 200 OK\r\n\r\n")), ""),
+        (stalls, "no connection within"),
+    ],
+    ids=[
+        "refuses",
+        "asks who",
+        "closes",
+        "no HTTP",
+        "no end",
+        "more",
+        "no service",
+        "closes later",
+        "stalls",
+    ],
+)
+async def test_without_a_tunnel_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, told: str
+) -> None:
+    async with serving(behaviour) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url.replace("://", "://user:hunter2@"))
+        transport = HttpTransport(NAMED)
+        by = proxy.url.removeprefix("http://")
+        deadline_s = 0.3 if behaviour is stalls else PATIENCE_S
+        with pytest.raises(NotSent, match=f"^cannot connect through the proxy {by}: .*{told}") as caught:
+            await transport.request("POST", f"{NAMED}/v1", headers={}, body=b"{}", deadline_s=deadline_s)
+        await transport.aclose()
     assert "hunter2" not in caught.value.message
 
 
-def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1080")
+@pytest.mark.usefixtures("no_bypass")
+async def test_a_proxys_tunnel_to_another_service_gets_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, tls = certified("other.example", tmp_path / "tls")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    async with serving(tunnels(tls)) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.url)
+        with pytest.raises(NotSent, match="certificate verify failed"):
+            await get(NAMED)
+
+
+@pytest.mark.usefixtures("no_bypass")
+async def test_a_proxy_that_cannot_be_reached_is_named_without_its_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = unused_port()
+    monkeypatch.setenv("https_proxy", f"http://user:hunter2@127.0.0.1:{port}")
+    with pytest.raises(NotSent, match=f"cannot connect through the proxy 127.0.0.1:{port}: ") as caught:
+        await get(NAMED)
+    assert "hunter2" not in caught.value.message
+
+
+@pytest.mark.usefixtures("no_bypass")
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1080", "http://h:x", "http://", "http://[::1"])
+def test_a_proxy_of_an_unsupported_kind_is_refused(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("https_proxy", proxy)
     with pytest.raises(ReconcilerError, match="unsupported kind"):
-        HttpTransport("https://platform.example")
+        HttpTransport(NAMED)
 
 
 async def test_a_request_for_another_service_is_not_sent() -> None:

@@ -1,7 +1,9 @@
 """Stores for tests of what uses one: a state made on purpose, in memory, behind wrappers that misbehave."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -11,18 +13,31 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
-from reconciler.state.memory import Holding, MemoryState, MemoryStore
+from reconciler.state.objects import root as roots
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.root import Root
 from reconciler.state.passing import Passing
-from reconciler.state.rules import View
+from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 
-def made(clock: Clock, lease_s: float | None = None) -> MemoryStore:
+def made(clock: Clock, lease_s: float = math.inf, lineage: str = "lineage-1") -> MemoryStore:
     """A store of an empty state that was made on purpose."""
-    known = MemoryState(clock, lease_s, lineage="lineage-1", key=bytes(range(32)))
-    return MemoryStore(known)
+    return MemoryStore(known_as(lineage, bytes(range(32)), clock, lease_s))
+
+
+def known_as(lineage: str, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
+    return holding_state(State(lineage, {}, (), frozenset()), key, clock, lease_s)
+
+
+def rewrite_root(known: MemoryState, change: Callable[[Root], Root]) -> None:
+    """Change what the root says, as somebody who can write there may."""
+    layout, bucket = Layout(""), MemoryBucket(known)
+    found = roots.read(bucket, layout, "")
+    assert found is not None
+    bucket.replace(layout.root, change(found[0]).encode(), found[1])
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:
@@ -65,18 +80,22 @@ def holding(
     state: State, clock: Clock, key: bytes = bytes(range(32)), at_work: Mapping[str, str] = {}
 ) -> MemoryStore:
     """A store that holds `state` as it stands. `at_work`: who has been holding which scope for 12 s."""
-    view = View(
-        {(entry.run, entry.step, entry.attempt): entry for entry in state.open_intents},
-        state.plans_run,
-        {entry.data["unclaimed"]: entry for entry in state.unclaimed},
-    )
-    records = {each.address: each for each in (*state.records.values(), *state.remembered.values())}
-    serials = dict(state.serials)
-    known = MemoryState(clock, lineage=state.lineage, key=key, records=records, view=view, serials=serials)
-    store = MemoryStore(known)
-    since_s = clock.monotonic() - 12
-    known.holdings = {scope: Holding(1, name, since_s, None, store) for scope, name in at_work.items()}
-    return store
+    known = holding_state(state, key, clock)
+    earlier = MemoryStore(dataclasses.replace(known, clock=_Earlier(clock)))
+    for scope, name in at_work.items():
+        earlier._take([scope], name)
+    return MemoryStore(known)
+
+
+class _Earlier:
+    """A clock of 12 s ago."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.monotonic, self.sleep = clock.monotonic, clock.sleep
+
+    def now(self) -> datetime:
+        return self._clock.now() - timedelta(seconds=12)
 
 
 def read_only(state: State, clock: Clock, folder: Path, at_work: Mapping[str, str] = {}) -> Spooling:

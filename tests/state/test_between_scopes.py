@@ -8,8 +8,8 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.between_scopes import move
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease, Store

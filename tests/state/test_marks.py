@@ -1,6 +1,5 @@
 """Marks of what was seen of a state, where an older copy of it does not reach."""
 
-import copy
 import shutil
 import stat
 from collections.abc import Callable
@@ -12,10 +11,10 @@ from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
@@ -24,6 +23,10 @@ from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
+
+
+def copied_memory(state: MemoryState) -> MemoryState:
+    return MemoryState(state.clock, objects=dict(state.objects), writes=state.writes)
 
 
 def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
@@ -50,14 +53,14 @@ class Kept:
     def copy(self) -> object:
         if self.kind == "file":
             return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
-        return copied(self.bucket) if self.kind == "objects" else copy.deepcopy(self.memory)
+        return copied(self.bucket) if self.kind == "objects" else copied_memory(self.memory)
 
     def put_back(self, kept: object) -> None:
         if isinstance(kept, Path):
             shutil.rmtree(self.folder / "project")
             shutil.copytree(kept, self.folder / "project")
         elif isinstance(kept, MemoryState):
-            self.memory = copy.deepcopy(kept)
+            self.memory = copied_memory(kept)
         else:
             self.bucket = kept  # type: ignore[assignment]
 
@@ -145,7 +148,26 @@ async def test_another_history_of_the_same_length_is_noticed(kept: Kept) -> None
     kept.marks = mine
     with pytest.raises(StateOlder) as refused:
         await kept.open().load()
-    assert "is not the one that was stored" in refused.value.because
+    assert "it lacks 1 committed change" in refused.value.because
+
+
+@pytest.mark.parametrize(("ends", "missing"), [("killed", 1), ("released", 3)])
+async def test_a_run_marks_its_first_change_at_once_and_all_of_them_at_its_end(
+    kept: Kept, ends: str, missing: int
+) -> None:
+    await kept.commit("shop")
+    before = kept.copy()
+    run = kept.open()
+    lease = await run.lease(["shop"], "me")
+    for number in range(3):
+        await run.commit(lease, [entry(Event.DECIDED, f"d{number}")])
+    if ends == "released":
+        await run.release(lease)
+    await run.close()
+    kept.put_back(before)
+    with pytest.raises(StateOlder) as refused:
+        await kept.open().load()
+    assert f"it lacks {missing} committed change" in refused.value.because
 
 
 async def test_what_another_machine_has_done_is_no_loss(kept: Kept) -> None:
@@ -256,10 +278,7 @@ async def test_what_was_seen_can_be_asked_for(file: Kept) -> None:
     await file.commit("shop")
     before = file.copy()
     await file.commit("shop")
-    lineage = (await file.open().load()).lineage
     assert await file.open().lost() == ""
-    assert file.open().rows_seen(lineage) == 2
-    assert file.open().rows_seen("another") is None
     file.put_back(before)
     assert "1 committed change" in await file.open().lost()
     shutil.rmtree(file.folder / "project")
@@ -271,6 +290,5 @@ async def test_without_marks_nothing_was_seen_and_a_state_is_made_as_ever(file: 
     store = Spooling(Passing(file.backend("project")), file.folder / "spool", file.clock)
     assert await store.create()
     await store.accept()
-    assert store.rows_seen((await store.load()).lineage) is None
     assert await store.lost() == ""
     assert not file.marks.exists()

@@ -167,7 +167,16 @@ async def test_a_state_that_cannot_be_copied_is_not_migrated(opened: SqliteStore
 
 
 @pytest.mark.parametrize(
-    "damage", ["UPDATE records SET body = '{}'", "UPDATE journal SET data = '{}' WHERE seq = 2"]
+    "damage",
+    [
+        "UPDATE records SET body = '{}'",
+        "DELETE FROM records WHERE name = 'posts'",
+        "UPDATE journal SET data = '{}' WHERE seq = 2",
+        "DELETE FROM journal WHERE seq = 2",
+        "DELETE FROM journal WHERE seq = 8",
+        "UPDATE meta SET value = 1 WHERE key = 'serial'",
+        "UPDATE leases SET epoch = 9",
+    ],
 )
 async def test_a_damaged_state_is_not_migrated(opened: SqliteStore, path: Path, damage: str) -> None:
     left_by(2, path)
@@ -195,13 +204,16 @@ async def test_a_backup_of_an_earlier_version_brings_a_state_back(
     assert set((await another().load()).records) == {DATA, POSTS}
 
 
-def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(path: Path) -> None:
-    chain = left_by(2, path)
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(
+    path: Path, version: int
+) -> None:
+    chain = left_by(version, path)
     with closing(sqlite3.connect(path)) as connection:
         (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
     found = salvage(path, Checks(lineage), {})
     assert list(found.rows) == list(range(1, len(chain) + 1))
-    assert set(found.scopes.values()) == {""}
+    assert set(found.scopes.values()) == ({""} if version < 3 else {"blog", "org/personal", "shop"})
     assert set(found.records) == {DATA, POSTS}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.contents import same, verify
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.contract import Backend

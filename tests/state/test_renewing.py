@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.core.errors import LeaseLost, StoreError
 from reconciler.state import renewing
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.renewing import QUIET_S, Renewal, renewed
 from reconciler.state.store import Lease, no_longer_ours
 from tests.state.worlds import SimulatedClock

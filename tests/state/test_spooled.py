@@ -103,9 +103,7 @@ async def test_where_the_state_was_never_reached_nothing_is_left(tmp_path: Path)
 
 async def test_outcomes_of_another_state_are_refused(tmp_path: Path) -> None:
     left = await left_over(tmp_path)
-    known = made(SimulatedClock())
-    known._state.lineage = "another"
-    store = spooling(known, SimulatedClock(), tmp_path / "another")
+    store = spooling(made(SimulatedClock(), lineage="another"), SimulatedClock(), tmp_path / "another")
     with pytest.raises(StoreError, match="of another state"):
         await store.ingest(b"".join(left), "me")
 

@@ -11,8 +11,8 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
-from reconciler.state.memory import MemoryState, MemoryStore
 from reconciler.state.passing import Passing
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.sqlite import records
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Store
@@ -99,12 +99,11 @@ def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tm
     assert "hunter2" not in str(refused.value) + refused.value.help
 
 
-def test_a_store_in_memory_offers_no_maintenance_and_a_file_does(tmp_path: Path) -> None:
+def test_only_a_file_has_files(tmp_path: Path) -> None:
     clock = SimulatedClock()
     assert isinstance(maintenance_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
     memory = MemoryStore(MemoryState(clock))
-    with pytest.raises(StoreError, match="no maintenance commands"):
-        maintenance_of(memory)
+    assert maintenance_of(memory) is memory
     with pytest.raises(StoreError, match="no files on this machine"):
         files_of(memory)
     with pytest.raises(StoreError, match="cannot be moved"):

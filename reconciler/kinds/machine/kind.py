@@ -8,7 +8,6 @@ Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
@@ -157,13 +156,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         if last == COMING[want]:
             wait = reached(subject, want, {"power": want})
             return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
-        assert subject.record is not None  # `last` is from it
-        doubt = "whether it still exists is unknown (enable `machine.get` to read its live state)"
-        why = f"{self.known_from(subject.record)} left it {last}; {doubt}"
-        remark = Diagnostic(
-            "power-unknown", Severity.INFO, f"`{subject.address}`: {why}", subject.span("spec", "power")
-        )
-        return Moves(Action.NOOP, diagnostics=(remark,))
+        return Moves(Action.NOOP)
 
     def remove(self, subject: Subject) -> Moves:
         return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")

@@ -12,7 +12,6 @@ from reconciler.core.model import Action, FieldChange, Impact
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import Moves, Subject
 from reconciler.kinds.machine.calls import start_step, stop_step, suspend_step, until, until_started
-from reconciler.kinds.machine.spec import SUSPENDED
 from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING
 
@@ -39,8 +38,6 @@ def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
     reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
     if verb is Action.START:
         return Moves(verb, (start_step(subject),), (change,), reason=reason)
-    if verb is Action.SUSPEND:
-        reason = f"{reason}; {SUSPENDED}"
     step = suspend_step(subject) if verb is Action.SUSPEND else stop_step(subject)
     return Moves(verb, (step,), (change,), Impact.DOWNTIME, reason)
 
@@ -71,7 +68,7 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     steps = [suspend_step(subject)]
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, until_started(subject)))
-    reason = f"it is {state}; a later start resumes it only if its snapshot still exists; {SUSPENDED}"
+    reason = f"it is {state}; a later start resumes it only if its snapshot still exists"
     return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 

@@ -8,12 +8,6 @@ from pydantic import Field as Describe
 from reconciler.kinds.manifest import Spec
 from reconciler.services.machines.wire.machine import RUNNING
 
-# Source: platform API, 8.
-SUSPENDED = (
-    "a suspended machine still reserves its resources and is billed like a stopped one; after it resumes, "
-    "its clock can lag a few seconds, and some logs may be lost"
-)
-
 
 def _canonical_power(value: object) -> object:
     return RUNNING[0] if value in RUNNING else value
@@ -36,5 +30,7 @@ class MachineSpec(Spec):
         None,
         description="The power state to keep; `running` means `started`, and `stopped` needs capability "
         "`machine.stop`. Without `power`, reconcile does not change the machine's power. "
-        f"{SUSPENDED.capitalize()}.",
+        # Source: platform API, 8.
+        "A suspended machine still reserves its resources and is billed like a stopped one; after it "
+        "resumes, its clock can lag a few seconds, and some logs may be lost.",
     )

@@ -17,7 +17,6 @@ from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Page, Report
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_ABOUT = "https://reconciler.example/"  # nobody's: the project has no address of its own
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _LINK = re.compile(r"[\[\]\\]")
 
@@ -57,7 +56,7 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _driver(report: Report, codes: Sequence[str]) -> dict[str, Any]:
     version = report.about.version if report.about is not None else program_version()
-    return {"name": "reconcile", "version": version, "informationUri": _ABOUT, "rules": _rules(codes)}
+    return {"name": "reconcile", "version": version, "rules": _rules(codes)}
 
 
 def _rules(codes: Iterable[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, Contents, Row, chained
-from reconciler.state.encryption.cipher import Cipher
+from reconciler.state.encryption.cipher import Cipher, NotOurs
 from reconciler.state.encryption.sealing import Order, open_entry, open_record, seal_entry, seal_record
 from reconciler.state.store import JournalEntry
 
@@ -49,9 +49,12 @@ def opened(contents: Contents, cipher: Cipher, key: bytes) -> Contents:
 
 
 def _decoded(row: Row) -> tuple[JournalEntry, str]:
-    """The entry, and its data as they are encoded."""
+    """The entry, and its data as they are encoded. Raises NotOurs for what was never written."""
     run, event, at, address, step, attempt, text = row.columns
-    return decode_entry(run, event, at, address, step, attempt, text.encode()), text
+    try:
+        return decode_entry(run, event, at, address, step, attempt, text.encode()), text
+    except ValueError as error:
+        raise NotOurs("a journal entry") from error
 
 
 def rewritten(

@@ -4,10 +4,16 @@ All of it blocks, so that the thread that renews leases can use it, too. Every m
 the store refuses, or cannot be reached.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
+
+_READERS = 128  # how many objects are asked for at once: with 64, a thousand heads 30 ms away take 0.5 s
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Found(Struct, frozen=True):
@@ -33,7 +39,14 @@ class Unanswered(Exception):
 
 
 class Bucket(Protocol):
-    """Objects by their key. What is written can be read at once, by everybody."""
+    """Objects by their key. What is written can be read at once, by everybody.
+
+    `is_quick`: no call waits for anything, so that none needs a thread. `is_sure`: that it keeps its word
+    needs no proof.
+    """
+
+    is_quick: bool = False
+    is_sure: bool = False
 
     @property
     def place(self) -> str:
@@ -41,6 +54,10 @@ class Bucket(Protocol):
         ...
 
     def get(self, key: str) -> Found | None: ...
+
+    def get_all(self, keys: Sequence[str]) -> list[Found | None]:
+        """As `get`, of each of them in their order."""
+        return side_by_side(self.get, keys)
 
     def create(self, key: str, body: bytes) -> str:
         """Write an object that must not exist, once; its tag. Raises Taken or Unanswered."""
@@ -61,3 +78,11 @@ class Bucket(Protocol):
     def list_beside(self) -> tuple[str, ...]:
         """The keys that stand directly in the bucket's own prefix, in no folder."""
         ...
+
+
+def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+    """The results in order: a store answers many requests in the time of one."""
+    if len(values) < 2:
+        return [work(value) for value in values]
+    with ThreadPoolExecutor(min(_READERS, len(values))) as threads:
+        return list(threads.map(work, values))

@@ -9,7 +9,7 @@ from reconciler.state.codec import decode_record
 from reconciler.state.contents import Contents, Row
 from reconciler.state.objects import head as heads
 from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.bucket import Bucket, side_by_side
 from reconciler.state.objects.changes import Change, Stored
 from reconciler.state.objects.changes import Row as Hashed
 from reconciler.state.objects.damage import Damaged
@@ -17,7 +17,7 @@ from reconciler.state.objects.folded import Folded, Marks, read
 from reconciler.state.objects.head import Head
 from reconciler.state.objects.keys import Layout
 from reconciler.state.objects.root import PROBE, UNFINISHED
-from reconciler.state.objects.segments import Files, side_by_side
+from reconciler.state.objects.segments import Files
 
 _ROWS = 500  # how many rows stand in one change
 

@@ -7,16 +7,21 @@ object: then the holder's next beat fails. A lease that is not there has ended.
 
 No two clocks are compared to take anything away. `at`, the holder's wall clock, only tells whether it is
 worthwhile to wait and see; where it is wrong, somebody waits longer.
+
+So it is where the place knows no better (`Watched`). Others tell by their own clock, or by a lock that ends
+with its process: an `Exclusion` of theirs says so.
 """
 
 import json
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from reconciler.core.clock import Clock
+from reconciler.core.state_url import LEASE_S
 from reconciler.state.objects import writes
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.damage import Damaged
@@ -35,7 +40,7 @@ class Beat(Struct, frozen=True):
     holder: str
     since: str
     at: str
-    lease_s: float
+    lease_s: float  # 0: as long as its process
     number: int = 1
     freed: tuple[str, ...] = ()
     ended: bool = False
@@ -54,35 +59,74 @@ class Beat(Struct, frozen=True):
         return abs(now - datetime.fromisoformat(self.at)) < timedelta(seconds=self.lease_s)
 
 
-@dataclass(slots=True)
-class Watch:
-    """What one process has seen of others' leases, on its monotonic clock.
+class Exclusion(Protocol):
+    """How a place tells that the holder of a lease is alive. One for each handle on a state."""
 
-    `seen`: since when each has its tag. `moved`: those that were seen to beat.
-    """
+    @property
+    def lease_s(self) -> float:
+        """How long a lease lasts unless it is renewed; `math.inf`: as long as its process."""
+        ...
 
-    seen: dict[str, tuple[str, float]] = field(default_factory=dict)
-    moved: set[str] = field(default_factory=set)
+    @property
+    def poll_s(self) -> float:
+        """How often a held lease is asked for again."""
+        ...
 
-    def saw(self, beat: Beat, tag: str, now_s: float) -> None:
-        known = self.seen.get(beat.id)
+    def begin(self, id: str) -> None:
+        """This process holds a lease from now on, which nobody else knows yet."""
+        ...
+
+    def end(self, id: str) -> None: ...
+
+    def rest_s(self, beat: Beat, tag: str) -> float | None:
+        """Seconds until the holder may be taken for dead; None: it is alive, or was a moment ago."""
+        ...
+
+    def close(self) -> None:
+        """End what this process holds."""
+        ...
+
+
+class Watched:
+    """A holder is dead whose lease has stood unchanged for long enough on the clock of who watches it."""
+
+    poll_s = 1.0
+
+    def __init__(self, clock: Clock, lease_s: float = LEASE_S) -> None:
+        self.lease_s = lease_s
+        self._clock = clock
+        self._seen: dict[str, tuple[str, float]] = {}  # by lease, since when it has its tag
+        self._moved: set[str] = set()  # those that were seen to beat
+
+    def begin(self, id: str) -> None:
+        pass
+
+    def end(self, id: str) -> None:
+        pass
+
+    def rest_s(self, beat: Beat, tag: str) -> float | None:
+        now_s, known = self._clock.monotonic(), self._seen.get(beat.id)
         if known is None or known[0] != tag:
-            self.seen[beat.id] = tag, now_s
-        if known is not None and known[0] != tag:
-            self.moved.add(beat.id)
+            self._seen[beat.id] = tag, now_s
+            if known is not None:
+                self._moved.add(beat.id)
+        rest_s = self._seen[beat.id][1] + beat.lease_s * _LONGER - now_s
+        is_alive = rest_s > 0 and (beat.id in self._moved or beat.looks_alive(self._clock.now()))
+        return None if is_alive else rest_s
 
-    def rest_s(self, beat: Beat, now_s: float) -> float:
-        """How much longer it must stand unchanged before it may be taken away; 0 or less: it may."""
-        return self.seen[beat.id][1] + beat.lease_s * _LONGER - now_s
+    def close(self) -> None:
+        pass
 
 
-def read(bucket: Bucket, layout: Layout, id: str) -> tuple[Beat, str] | None:
-    """The newest beat with its tag; None for a lease that has ended."""
-    found = bucket.get(layout.lease(id)) if id else None
-    if found is None:
-        return None
+def read(bucket: Bucket, layout: Layout, ids: Sequence[str]) -> dict[str, tuple[Beat, str]]:
+    """By id, the newest beat of each of these leases, with its tag; none for one that has ended."""
+    found = zip(ids, bucket.get_all([layout.lease(id) for id in ids]), strict=True)
+    return {id: (_decoded(id, each.body), each.tag) for id, each in found if each is not None}
+
+
+def _decoded(id: str, body: bytes) -> Beat:
     try:
-        return decoded(found.body), found.tag
+        return decoded(body)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the lease {id} is not what was written") from error
 

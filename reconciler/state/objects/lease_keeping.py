@@ -1,5 +1,6 @@
 """The leases of this process: which are ours, for how long, and the beats that say so. All of it blocks."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,7 +12,7 @@ from reconciler.core.clock import Clock
 from reconciler.state.objects import lease_beats
 from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat
+from reconciler.state.objects.lease_beats import Beat, Exclusion
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
 _FRESH_S = 0.5  # for so long at most an answer serves a check
@@ -43,13 +44,13 @@ class Keeping:
     """
 
     def __init__(
-        self, bucket: Bucket, layout: Layout, clock: Clock, nonce: Callable[[], str], lease_s: float
+        self, bucket: Bucket, layout: Layout, clock: Clock, nonce: Callable[[], str], exclusion: Exclusion
     ) -> None:
         self._bucket = bucket
         self._layout = layout
         self._clock = clock
         self._nonce = nonce
-        self._lease_s = lease_s
+        self._exclusion = exclusion
         self._held: dict[tuple[str, int], Held] = {}  # by scope and epoch
         self._proofs: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
 
@@ -98,16 +99,12 @@ class Keeping:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""
         for held in self._all(leases):
             with held.lock:
-                found = lease_beats.read(self._bucket, self._layout, held.beat.id)
-                if found is None or found[0].ended:
-                    held.lost = True
-                else:
-                    held.beat, held.tag = found
+                self._read_again(held)
 
     def beat(self, lease: Lease) -> Lease:
         """Put off the end of `lease`. Raises StoreError, and then it ends when it would have."""
         self.require(lease)
-        for held in self._all([lease]):
+        for held in self._all([lease]) if self._exclusion.lease_s < math.inf else ():
             with held.lock:
                 self._beat(held)
         self.require(lease)
@@ -135,7 +132,7 @@ class Keeping:
             if self._clock.monotonic() >= held.ends_s:
                 held.lost = True  # too late: somebody may have taken it for dead
             elif tag is not None:
-                held.beat, held.tag, held.ends_s = beat, tag, began_s + self._lease_s
+                held.beat, held.tag, held.ends_s = beat, tag, began_s + self._exclusion.lease_s
                 return
             else:
                 self._read_again(held)
@@ -145,6 +142,7 @@ class Keeping:
         if not any(map(held.holds, others)):
             held.lost = True
             lease_beats.end(self._bucket, self._layout, held.beat.id)
+            self._exclusion.end(held.beat.id)
             return
         while not held.lost:
             beat = lease_beats.without(held.beat, scopes, self._nonce())
@@ -155,8 +153,8 @@ class Keeping:
             self._read_again(held)
 
     def _read_again(self, held: Held) -> None:
-        """Another has written over our beat: it took a scope away, or all of them."""
-        found = lease_beats.read(self._bucket, self._layout, held.beat.id)
+        """Another may have written over our beat: it took a scope away, or all of them."""
+        found = lease_beats.read(self._bucket, self._layout, [held.beat.id]).get(held.beat.id)
         if found is None or found[0].ended:
             held.lost = True
         else:
@@ -168,4 +166,6 @@ class Keeping:
         return list({id(held): held for held in found if held is not None}.values())
 
     def _lease(self, holder: str, epochs: Mapping[str, int]) -> Lease:
-        return Lease(holder, epochs, self._clock.now() + timedelta(seconds=self._lease_s))
+        lasts_s = self._exclusion.lease_s
+        ends = self._clock.now() + timedelta(seconds=lasts_s) if lasts_s < math.inf else None
+        return Lease(holder, epochs, ends)

@@ -1,5 +1,6 @@
 """Taking scopes: from nobody, from a holder that died, or by force. `store.py` does the waiting."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
@@ -10,15 +11,14 @@ from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.objects import lease_beats, root
-from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.bucket import Bucket, side_by_side
 from reconciler.state.objects.folded import Wanted, judged
 from reconciler.state.objects.head import Head
 from reconciler.state.objects.head_writing import Heads, Seen
 from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat, Watch
+from reconciler.state.objects.lease_beats import Beat, Exclusion
 from reconciler.state.objects.lease_keeping import Held
 from reconciler.state.objects.scopes import Scopes
-from reconciler.state.objects.segments import side_by_side
 from reconciler.state.store import Event, JournalEntry
 
 
@@ -51,7 +51,7 @@ class Taking:
         heads: Heads,
         *,
         environment: str,
-        lease_s: float,
+        exclusion: Exclusion,
     ) -> None:
         self._bucket = bucket
         self._layout = layout
@@ -59,13 +59,12 @@ class Taking:
         self._scopes = scopes
         self._heads = heads
         self._environment = environment
-        self._lease_s = lease_s
-        self._watch = Watch()
+        self._exclusion = exclusion
 
     def obstacles(self, names: Collection[str]) -> Mapping[str, Obstacle]:
         """By scope, who has it, or may have it."""
         _, holders = self._holders(names)
-        found = {name: self._obstacle(name, beat) for name, (beat, _) in holders.items()}
+        found = {name: self._obstacle(name, *beat) for name, beat in holders.items()}
         return {name: each for name, each in found.items() if each.stands}
 
     def take(self, names: Sequence[str], holder: str) -> Obstacle | tuple[Held, dict[str, int]]:
@@ -75,16 +74,18 @@ class Taking:
         meanwhile, with a holder that is alive.
         """
         seen, holders = self._holders(names)
-        for name, (beat, _) in holders.items():
-            obstacle = self._obstacle(name, beat)
-            if obstacle.stands:
-                return obstacle
+        obstacles = [self._obstacle(name, *beat) for name, beat in holders.items()]
+        if obstacle := next((each for each in obstacles if each.stands), None):
+            return obstacle
         for beat, tag in {beat.id: (beat, tag) for beat, tag in holders.values()}.values():
             self._bury(beat, tag)
         began_s, now = self._clock.monotonic(), self._clock.now().isoformat()
-        beat = Beat(self._heads.nonce(), holder, now, now, self._lease_s, nonce=self._heads.nonce())
-        tag = lease_beats.begin(self._bucket, self._layout, beat)
+        lasts_s = self._exclusion.lease_s
+        said_s = lasts_s if lasts_s < math.inf else 0.0
+        beat = Beat(self._heads.nonce(), holder, now, now, said_s, nonce=self._heads.nonce())
+        self._exclusion.begin(beat.id)
         try:
+            tag = lease_beats.begin(self._bucket, self._layout, beat)
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(seen[name], beat) for name in names[:1]]
             epochs += side_by_side(lambda name: self._take_one(seen[name], beat), names[1:])
@@ -93,8 +94,9 @@ class Taking:
             )
         except BaseException:
             lease_beats.end(self._bucket, self._layout, beat.id)
+            self._exclusion.end(beat.id)
             raise
-        return Held(beat, tag, began_s + self._lease_s), dict(zip(names, epochs, strict=True))
+        return Held(beat, tag, began_s + lasts_s), dict(zip(names, epochs, strict=True))
 
     def unlock(self, name: str, by: str, *, force: bool) -> Obstacle | None:
         """Take the scope from its holder and give it to nobody; says who had it, where somebody did.
@@ -104,7 +106,7 @@ class Taking:
         while True:
             heads, holders = self._holders([name])
             seen, had = heads[name], holders.get(name)
-            obstacle = self._obstacle(name, had[0]) if had is not None else None
+            obstacle = self._obstacle(name, *had) if had is not None else None
             if obstacle is not None and obstacle.stands and not force:
                 raise obstacle.locked
             if not seen.tag:
@@ -136,36 +138,17 @@ class Taking:
 
     def _holders(self, names: Collection[str]) -> tuple[Mapping[str, Seen], Mapping[str, tuple[Beat, str]]]:
         """By scope, its head, and the newest beat of the lease that holds it there, dead or alive."""
-        existing = [name for name, found in zip(names, self._refreshed(names), strict=True) if found]
+        read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
+        there = [(name, found) for name, found in read if found is not None]
+        side_by_side(lambda each: self._scopes.take(*each), there)
         seen = {name: self._heads.seen(name) for name in names}
-        ids = {name: seen[name].head.lease for name in existing}
-        distinct = sorted(set(filter(None, ids.values())))
-        read = side_by_side(lambda each: lease_beats.read(self._bucket, self._layout, each), distinct)
-        found = {id: each for id, each in zip(distinct, read, strict=True) if each is not None}
-        for beat, tag in found.values():
-            self._watch.saw(beat, tag, self._clock.monotonic())
+        ids = {name: seen[name].head.lease for name, _ in there}
+        found = lease_beats.read(self._bucket, self._layout, sorted(set(filter(None, ids.values()))))
         return seen, {name: found[id] for name, id in ids.items() if id in found and found[id][0].holds(name)}
 
-    def _refreshed(self, names: Collection[str]) -> list[bool]:
-        """Whether there is a head of each."""
-
-        def refreshed(name: str) -> bool:
-            found = self._bucket.get(self._layout.head(name))
-            if found is not None:
-                self._scopes.take(name, found)
-            return found is not None
-
-        return side_by_side(refreshed, list(names))
-
-    def _obstacle(self, name: str, beat: Beat) -> Obstacle:
-        return Obstacle(Locked(name, beat.holder, beat.age_s(self._clock.now()), self._rest_s(beat)))
-
-    def _rest_s(self, beat: Beat) -> float | None:
-        """Seconds until its holder may be taken for dead; None: it is alive, or was a moment ago."""
-        rest_s = self._watch.rest_s(beat, self._clock.monotonic())
-        if rest_s > 0 and (beat.id in self._watch.moved or beat.looks_alive(self._clock.now())):
-            return None
-        return rest_s
+    def _obstacle(self, name: str, beat: Beat, tag: str) -> Obstacle:
+        rest_s = self._exclusion.rest_s(beat, tag)
+        return Obstacle(Locked(name, beat.holder, beat.age_s(self._clock.now()), rest_s))
 
     def _bury(self, beat: Beat, tag: str) -> None:
         """End a lease whose holder is dead. Raises Raced where it lives after all."""

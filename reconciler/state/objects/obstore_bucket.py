@@ -18,7 +18,8 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.objects.bucket import Found, Taken
+from reconciler.state.objects.bucket import Bucket, Found, Taken
+from reconciler.state.objects.lease_beats import Watched
 from reconciler.state.objects.obstore_errors import reading, unusable, writing
 from reconciler.state.objects.store import ObjectStore
 
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 AnyStore = S3Store | GCSStore | AzureStore | MemoryStore
 
 
-class ObstoreBucket:
-    """A `bucket.Bucket`. `writes`: a handle on the same place that sends each request once."""
+class ObstoreBucket(Bucket):
+    """`writes`: a handle on the same place that sends each request once."""
 
     def __init__(self, place: str, reads: AnyStore, writes: AnyStore) -> None:
         self._place = place
@@ -133,7 +134,8 @@ def open_objects(
 ) -> ObjectStore:
     """The state at `url`, in the bucket that `open_bucket` gives."""
     bucket = open_bucket(url, variables, endpoint)
-    return ObjectStore(bucket, clock, environment=environment, read_only=read_only, lease_s=lease_s)
+    watched = Watched(clock, lease_s)
+    return ObjectStore(bucket, clock, exclusion=watched, environment=environment, read_only=read_only)
 
 
 def _parts(url: str) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ from reconciler.state.objects.commits import Committing, Request
 from reconciler.state.objects.damage import explained
 from reconciler.state.objects.head_writing import Heads
 from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Exclusion
 from reconciler.state.objects.lease_keeping import Keeping
 from reconciler.state.objects.lease_taking import Taking
 from reconciler.state.objects.root import Root
@@ -38,7 +39,7 @@ class Opened:
         clock: Clock,
         root: Root,
         *,
-        lease_s: float,
+        exclusion: Exclusion,
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
@@ -46,16 +47,17 @@ class Opened:
         files = self.files = Files(bucket, layout)
         self.scopes = Scopes(bucket, layout, files, root.lineage)
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
-        self.keeping = Keeping(bucket, layout, clock, nonce, lease_s)
+        self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
         self.taking = Taking(
-            bucket, layout, clock, self.scopes, heads, environment=root.environment, lease_s=lease_s
+            bucket, layout, clock, self.scopes, heads, environment=root.environment, exclusion=exclusion
         )
         self._committing = Committing(bucket.place, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Batching[Request]] = {}
-        self.checks = Batching(in_thread(self._check))
+        self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick))
 
     def commits_to(self, scope: str) -> Batching[Request]:
-        return self._commits.setdefault(scope, Batching(in_thread(self._committing.commit)))
+        serve = in_thread(self._committing.commit, is_quick=self._bucket.is_quick)
+        return self._commits.setdefault(scope, Batching(serve))
 
     def _check(self, batch: Sequence[Check]) -> None:
         try:

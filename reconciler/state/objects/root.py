@@ -116,6 +116,7 @@ def _decoded(bucket: Bucket, found: Found) -> Root:
         if not newer:
             fields = unsealed(fields)
             key, scopes = base64.b64decode(fields.pop("key")), frozenset(fields.pop("scopes"))
+            # An older program wrote more.
             known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
             return Root(**known, key=key, scopes=scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -6,13 +6,13 @@ from threading import RLock
 
 from reconciler.core.model import Address
 from reconciler.state.objects import head as heads
-from reconciler.state.objects.bucket import Bucket, Found
+from reconciler.state.objects.bucket import Bucket, Found, side_by_side
 from reconciler.state.objects.changes import Change
 from reconciler.state.objects.damage import Damaged, Gone
 from reconciler.state.objects.folded import Folded, Marks, read
 from reconciler.state.objects.head import Head
 from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.segments import Files, decoded, side_by_side
+from reconciler.state.objects.segments import Files, decoded
 
 
 @dataclass(eq=False, slots=True)
@@ -53,7 +53,8 @@ class Scopes:
     def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
         """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
         names = list(names)
-        return dict(zip(names, side_by_side(self._refreshed, names), strict=True))
+        read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
+        return dict(zip(names, side_by_side(lambda each: self._refreshed(*each), list(read)), strict=True))
 
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
@@ -89,8 +90,7 @@ class Scopes:
             None,
         )
 
-    def _refreshed(self, name: str) -> Sequence[Change]:
-        found = self._bucket.get(self._layout.head(name))
+    def _refreshed(self, name: str, found: Found | None) -> Sequence[Change]:
         if found is None:
             raise Gone(self._layout.head(name))
         return self.take(name, found)

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.core.state_url import LEASE_S
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import Contents
@@ -27,13 +27,13 @@ from reconciler.state.objects.commits import Request
 from reconciler.state.objects.damage import Gone, explained
 from reconciler.state.objects.folded import Wanted
 from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Exclusion, Watched
 from reconciler.state.objects.lease_taking import Obstacle, Raced
 from reconciler.state.objects.moving import Moving
 from reconciler.state.objects.open_state import Check, Opened
 from reconciler.state.objects.root import Root
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
-_POLL_S = 1.0  # how often a held lease is asked for again
 _KEY_BYTES = 32
 _RACES = 20  # how often somebody else may be faster before we say so
 
@@ -43,8 +43,7 @@ T = TypeVar("T")
 class ObjectStore:
     """A `store.Store`. `randomness(n)` gives n bytes, for ids, nonces and the fingerprint key.
 
-    `environment`: whose state it must be ("": that of none). `read_only`: write nothing. `lease_s`: how long
-    a lease lasts unless it is renewed.
+    `environment`: whose state it must be ("": that of none). `read_only`: write nothing.
     """
 
     def __init__(
@@ -53,16 +52,16 @@ class ObjectStore:
         clock: Clock,
         randomness: Callable[[int], bytes] = os.urandom,
         *,
+        exclusion: Exclusion | None = None,
         environment: str = "",
         read_only: bool = False,
-        lease_s: float = LEASE_S,
     ) -> None:
         self._bucket = bucket
         self._clock = clock
         self._randomness = randomness
         self._environment = environment
         self._read_only = read_only
-        self._lease_s = lease_s
+        self._exclusion = exclusion or Watched(clock)
         self._layout = Layout(environment)
         self._opened: Opened | None = None
         self._new_key = b""
@@ -98,7 +97,7 @@ class ObjectStore:
 
     @property
     def lease_s(self) -> float:
-        return self._lease_s
+        return self._exclusion.lease_s
 
     def beat(self, lease: Lease) -> Lease:
         """As `renew`; blocks, for the thread that renews while the main loop is alive."""
@@ -188,30 +187,40 @@ class ObjectStore:
     async def revive(self) -> None:
         await self._in_thread(lambda: self._moving().revive())
 
-    async def probe(self) -> None:
-        """Prove that the store keeps its word. Raises StoreError that says what it did instead."""
+    async def probe(self) -> bool:
+        """Prove that the store keeps its word; False where that needs no proof.
+
+        Raises StoreError that says what it did instead.
+        """
+        if self._bucket.is_sure:
+            return False
         await self._in_thread(
             lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
         )
+        return True
 
     async def close(self) -> None:
+        self._exclusion.close()
         self._opened = self._loaded = None
 
     async def _wait(self, obstacle: Obstacle, ends_s: float) -> None:
         """Wait until another try can succeed. Raises Locked when time is over, if the holder lives."""
         if obstacle.rest_s is not None:
-            await self._clock.sleep(min(_POLL_S, obstacle.rest_s))
+            await self._clock.sleep(min(self._exclusion.poll_s, obstacle.rest_s))
             return
         rest_s = ends_s - self._clock.monotonic()
         if rest_s <= 0:
             raise obstacle.locked
-        await self._clock.sleep(min(_POLL_S, rest_s))
+        await self._clock.sleep(min(self._exclusion.poll_s, rest_s))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:
             with explained(self._bucket.place):
                 return work()
 
+        if self._bucket.is_quick:
+            await checkpoint()
+            return explaining()
         # Shielded: a lease that was taken must reach who asked for it.
         with anyio.CancelScope(shield=True):
             result = await to_thread.run_sync(explaining)
@@ -315,7 +324,7 @@ class ObjectStore:
                 Layout(self._environment, found.generation),
                 self._clock,
                 found,
-                lease_s=self._lease_s,
+                exclusion=self._exclusion,
                 nonce=self._nonce,
             )
         elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:

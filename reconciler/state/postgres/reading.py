@@ -12,10 +12,13 @@ from reconciler.state.postgres.problems import Damaged, decoding
 from reconciler.state.postgres.schema import Identity
 from reconciler.state.store import JournalEntry, State
 
-# Heads that no journal row fits.
+# Heads that no journal row fits, and scopes that were leased and have no head.
 _ENDS = """SELECT h.scope FROM reconcile.heads h
     LEFT JOIN reconcile.journal j ON j.state = h.state AND j.scope = h.scope AND j.seq = h.seq
-    WHERE h.state = %s AND h.seq > 0 AND j.hash IS DISTINCT FROM h.hash"""
+    WHERE h.state = %s AND h.seq > 0 AND j.hash IS DISTINCT FROM h.hash
+    UNION ALL SELECT l.scope FROM reconcile.leases l
+    LEFT JOIN reconcile.heads h ON h.state = l.state AND h.scope = l.scope
+    WHERE l.state = %s AND l.epoch > 0 AND h.scope IS NULL"""
 
 
 async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -> State:
@@ -30,7 +33,7 @@ async def read(line: Line, identity: Identity, scopes: Collection[str] | None) -
         LIMITS,
         schema.look_again(identity),
         (heads.SELECT, [state_id]),
-        (_ENDS, [state_id]),
+        (_ENDS, [state_id, state_id]),
         *lists.select(state_id),
         *asked,
         COMMIT,

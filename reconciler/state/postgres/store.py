@@ -219,7 +219,7 @@ class PostgresStore:
     async def revive(self) -> None:
         await self._run(lambda: moving.revive(self._line, self._environment))
 
-    async def probe(self) -> None:
+    async def probe(self) -> bool:
         """Prove that the database keeps its word. Raises StoreError that says what it did instead."""
         version = (await self._run(self._known_or_moved, shield=False)).version
         lines = [Line(self._place, self._clock, self._line.now) for _ in range(probing.WRITERS)]
@@ -228,6 +228,7 @@ class PostgresStore:
         finally:
             for line in lines:
                 await line.close()
+        return True
 
     async def close(self) -> None:
         self._loaded = None

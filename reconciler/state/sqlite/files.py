@@ -8,7 +8,7 @@ import errno
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from reconciler.state.sqlite import checks, database
 KEY_BYTES = 32
 
 _RESTORE = command("state", "restore")
-_RESTORE_FILE = command("state", "restore", "FILE")
 
 
 def state_exists(path: Path) -> bool:
@@ -50,21 +49,6 @@ def traces_of(path: Path) -> list[Path]:
     """What an older state has left beside it."""
     left = [key_path(path), spool_path(path), checks.seen_path(path)]
     return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-
-
-def refuse_beside_traces(path: Path, known: Collection[Path] = ()) -> None:
-    """Raises StoreError where an older state has left something: it may be lost, and have to come back.
-
-    `known`: files that do not count.
-    """
-    traces = [str(each) for each in traces_of(path) if each not in known]
-    if not traces:
-        return
-    raise StoreError(
-        f"there was a state {path}: {traces[0]} still exists",
-        help=f"restore it with `{_RESTORE_FILE}`; to start without it, move away {', '.join(traces)}",
-        advice=(_RESTORE_FILE,),
-    )
 
 
 def create_state(path: Path, fill: Callable[[sqlite3.Connection], None], *, replace: bool = False) -> None:

@@ -37,7 +37,7 @@ from reconciler.state.sqlite import (
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import connect, explained
 from reconciler.state.sqlite.salvage import Salvage, salvage
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, RowsSeen
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -60,12 +60,7 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def restore(
-    path: Path,
-    backup: Path | None,
-    now: datetime,
-    by: str,
-    randomness: Callable[[int], bytes],
-    rows_seen: RowsSeen,
+    path: Path, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
 ) -> Restored:
     """As `Files.restore`. Nobody may have the state at `path` open for writing."""
     # Beside the state, so that what is built takes its place by a rename; for its owner only.
@@ -82,7 +77,7 @@ def restore(
         source = backup if chosen is None else chosen.path
         assert source is not None
         at = chosen.at if chosen is not None else _modified(source)
-        return _restore_from(source, at, path, copy, now, by, rows_seen)
+        return _restore_from(source, at, path, copy, now, by)
 
 
 @contextmanager
@@ -156,9 +151,7 @@ def _restore_key(path: Path, now: datetime, by: str, randomness: Callable[[int],
         return Restored("", None, _kept_as(aside), 0, (), "", "new")
 
 
-def _restore_from(
-    source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, rows_seen: RowsSeen
-) -> Restored:
+def _restore_from(source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str) -> Restored:
     new = copy.with_name("new.db")
     with explained(source):
         shutil.copyfile(source, new)
@@ -175,10 +168,7 @@ def _restore_from(
                 salvaged = Salvage(end=base.rows, lineage=salvaged.lineage)
             seen = checks.seen(path, base.lineage)
             note = {"restored": source.name, "by": by}
-            rows = rows_seen(base.lineage)
-            if seen is not None:
-                rows = max(rows or 0, seen.rows)
-            lost = _lost(salvaged, base, rows, at, now)
+            lost = _lost(salvaged, base, seen, at, now)
             reopened = _rebuild(connection, new, base, salvaged, seen, now, {**note, "lost": lost})
             connection.execute("PRAGMA journal_mode = DELETE")
             current = checks.read(connection)
@@ -285,14 +275,11 @@ def _merge(kept: dict[Address, StateRecord], salvaged: Salvage) -> dict[Address,
     return {address: (record, encode_record(record)) for address, record in kept.items()} | later
 
 
-def _lost(salvaged: Salvage, base: Checks, rows: int | None, at: datetime, now: datetime) -> str:
-    """Which rows cannot be read, and from when to when; "" when none is known to be lost.
-
-    `rows`: how many were seen; None where nobody knows.
-    """
-    end = max(salvaged.end, rows or 0)
+def _lost(salvaged: Salvage, base: Checks, seen: checks.Seen | None, at: datetime, now: datetime) -> str:
+    """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
+    end = max(salvaged.end, seen.rows if seen is not None else 0)
     missing = [seq for seq in range(base.rows + 1, end + 1) if seq not in salvaged.rows]
-    if not missing and (salvaged.end_known or rows is not None):
+    if not missing and (salvaged.end_known or seen is not None):
         return ""
     before = [row[2] for seq, row in salvaged.rows.items() if not missing or seq < missing[0]]
     after = [row[2] for seq, row in salvaged.rows.items() if missing and seq > missing[-1]]

@@ -12,7 +12,7 @@ from reconciler.core.errors import StoreError
 from reconciler.state.sqlite import backups, checks, environments, files, restore, schema
 from reconciler.state.sqlite.checks import Checks
 from reconciler.state.sqlite.database import Damaged, connect, use_wal
-from reconciler.state.store import no_state
+from reconciler.state.store import no_state, refuse_beside_traces
 
 
 class StateFile:
@@ -52,7 +52,7 @@ class StateFile:
         """Make the state and its key, where they are missing; False where the state was there."""
         lineage = ""
         if not files.state_exists(self.path):
-            files.refuse_beside_traces(self.path)
+            refuse_beside_traces(self.path, files.traces_of(self.path))
             lineage = str(uuid.UUID(bytes=self.randomness(16), version=4))
             files.create_state(self.path, lambda new: schema.initialise(new, lineage, self.environment))
         if self.readable() is not None and not self._older:

@@ -35,7 +35,7 @@ from reconciler.state.sqlite.commits import Request
 from reconciler.state.sqlite.database import explained, transaction
 from reconciler.state.sqlite.holding import Holding
 from reconciler.state.sqlite.state_file import StateFile
-from reconciler.state.store import Backups, JournalEntry, Lease, Restored, RowsSeen, State, nobody_knows
+from reconciler.state.store import Backups, JournalEntry, Lease, Restored, State
 
 _POLL_S = 0.2  # how often a held lease is asked for again
 # Whoever has just locked a scope writes its name a moment later, over that of one that died.
@@ -178,10 +178,8 @@ class SqliteStore:
     async def migrate(self) -> bool:
         return await self._in_thread(self._file.migrate)
 
-    async def restore(
-        self, backup: Path | None = None, *, by: str = "", rows_seen: RowsSeen = nobody_knows
-    ) -> Restored:
-        return await self._in_thread(lambda: self._restore(backup, by, rows_seen))
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        return await self._in_thread(lambda: self._restore(backup, by))
 
     async def export(self) -> Contents:
         return await self._in_thread(lambda: upkeep.export(self._file))
@@ -278,10 +276,10 @@ class SqliteStore:
         self._committed = 0
         return ""
 
-    def _restore(self, backup: Path | None, by: str, rows_seen: RowsSeen) -> Restored:
+    def _restore(self, backup: Path | None, by: str) -> Restored:
         self._close()
         file = self._file
-        return restore.restore(file.path, backup, self._clock.now(), by, file.randomness, rows_seen)
+        return restore.restore(file.path, backup, self._clock.now(), by, file.randomness)
 
     def _import(self, contents: Contents) -> None:
         self._close()

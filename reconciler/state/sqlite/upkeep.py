@@ -11,7 +11,7 @@ from reconciler.state.durable import make_private
 from reconciler.state.sqlite import backups, checks, commits, environments, files, moving, schema
 from reconciler.state.sqlite.database import transaction
 from reconciler.state.sqlite.state_file import StateFile
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, refuse_beside_traces
 
 
 def verify(file: StateFile) -> None:
@@ -69,7 +69,7 @@ def import_(file: StateFile, contents: Contents) -> None:
         known = [checks.seen_path(path)] if checks.seen(path, contents.lineage) is not None else []
         if file.key() == contents.key:  # an earlier attempt came as far as this
             known.append(files.key_path(path))
-        files.refuse_beside_traces(path, known)
+        refuse_beside_traces(path, [each for each in files.traces_of(path) if each not in known])
     seen = checks.seen(path, contents.lineage)
     version = max(version or 0, seen.version if seen is not None else 0) + 1
     make_private(path.parent)

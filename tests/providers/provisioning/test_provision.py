@@ -155,14 +155,14 @@ def test_a_wrong_signing_secret_is_refused_and_nothing_is_recorded(scene: Scene)
     assert scene.records() == []
 
 
-def test_without_the_signing_secret_nothing_is_sent_at_all(scene: Scene) -> None:
+def test_without_the_signing_secret_the_provider_is_asked_nothing_and_all_else_goes_on(scene: Scene) -> None:
     del scene.project.env["ACME_SIGNING_SECRET"]
     scene.declare(scene.extension(), secret(scene.app, "OWN", "env: OWN_SECRET"))
     scene.project.env["OWN_SECRET"] = OTHER
     assert scene.plan().json["summary"]["create"] == 1
     refused = scene.apply(code=1)
     assert "the signing secret of ExtensionProvider/acme cannot be read here" in refused.out
-    assert scene.sets() == []
+    assert refused.outcomes() == {f"Secret/{scene.app}/OWN#set": "done"}
     assert scene.provider.requests == []
 
 

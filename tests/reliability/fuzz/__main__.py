@@ -1,13 +1,14 @@
-"""The command: so many mutated manifests and answers, a table of what was seen, exit 1 on any failure."""
+"""The command: so many mutated manifests, and mutated and hostile answers. A table; exit 1 on any failure."""
 
 import argparse
 import sys
 
 from click import echo
 
+from tests.reliability.fuzz.answers import REQUESTS
 from tests.reliability.fuzz.campaign import MOST_KEPT, Report, Subject, keep, run
 from tests.reliability.fuzz.regressions import FOUND
-from tests.reliability.fuzz.subjects import MANIFESTS, RESPONSES
+from tests.reliability.fuzz.subjects import ANSWERS, MANIFESTS, RESPONSES
 
 PER_SEED = 3  # mutated answers that one seed brings about, at least
 
@@ -16,6 +17,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.fuzz", description=__doc__)
     parser.add_argument("--manifests", type=int, default=0, metavar="N", help="mutated inputs")
     parser.add_argument("--responses", type=int, default=0, metavar="N", help="mutated answers")
+    parser.add_argument(
+        "--answers", type=int, default=0, metavar="N", help="hostile answers on kept connections"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first one")
     given = parser.parse_args()
@@ -24,6 +28,8 @@ def main() -> int:
         failed |= _tell(MANIFESTS, run(MANIFESTS, given.seed, given.manifests, given.jobs))
     if given.responses:
         failed |= _tell(RESPONSES, mutated_answers(given.seed, given.responses, given.jobs))
+    if given.answers:
+        failed |= _tell(ANSWERS, run(ANSWERS, given.seed, -(-given.answers // REQUESTS), given.jobs))
     return 1 if failed else 0
 
 

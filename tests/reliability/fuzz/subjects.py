@@ -1,9 +1,9 @@
-"""The two subjects of the command and of the tests."""
+"""The subjects of the command and of the tests."""
 
 from random import Random
 from typing import Any
 
-from tests.reliability.fuzz import manifests
+from tests.reliability.fuzz import answers, manifests
 from tests.reliability.fuzz.campaign import Subject
 from tests.reliability.fuzz.mutation import make_files
 from tests.reliability.fuzz.regressions import encoded
@@ -20,3 +20,4 @@ def _answers(ground: situations.Ground, seed: int) -> bytes:
 
 MANIFESTS = Subject("manifests", manifests.prepare, manifests.check_seed, _files)
 RESPONSES = Subject("responses", situations.prepare, situations.check_seed, _answers)
+ANSWERS = Subject("answers", answers.prepare, answers.check_seed, answers.keep)

@@ -230,13 +230,16 @@ def _wrap_transport(boundaries: Boundaries, effects: Effects) -> None:
 
 
 def _wrap_connections(boundaries: Boundaries, effects: Effects) -> None:
-    from reconciler.services.direct import Found, _Connection
+    from httpx import Response
 
-    connecting, connected = asyncio.BaseEventLoop.create_connection, _Connection.connection_made
+    from reconciler.core.errors import TransportError
+    from reconciler.services.wire import Http1Connection
+
+    connecting, connected = asyncio.BaseEventLoop.create_connection, Http1Connection.connection_made
     asking, heading, completing = (
-        _Connection.ask,
-        _Connection.on_headers_complete,
-        _Connection.on_message_complete,
+        Http1Connection.ask,
+        Http1Connection.on_headers_complete,
+        Http1Connection.on_message_complete,
     )
     labels: dict[int, str] = {}  # of the newest request, by connection: its answer comes outside of the step
 
@@ -244,11 +247,11 @@ def _wrap_connections(boundaries: Boundaries, effects: Effects) -> None:
         boundaries.reach("connect:before")
         return await connecting(self, *arguments, **options)
 
-    def connection_made(self: _Connection, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self: Http1Connection, transport: asyncio.BaseTransport) -> None:
         connected(self, transport)
         boundaries.reach("connect:after")
 
-    def ask(self: _Connection, request: bytes) -> "asyncio.Future[Found | BaseException]":
+    def ask(self: Http1Connection, request: bytes) -> "asyncio.Future[Response | TransportError]":
         answer = asking(self, request)
         method, target, _ = request.decode("latin-1").split(" ", 2)
         path = target.partition("?")[0]
@@ -259,19 +262,19 @@ def _wrap_connections(boundaries: Boundaries, effects: Effects) -> None:
             boundaries.reach(f"{label}:effect")
         return answer
 
-    def on_headers_complete(self: _Connection) -> None:
+    def on_headers_complete(self: Http1Connection) -> None:
         heading(self)
         boundaries.reach(f"{labels[id(self)]}:headers")
 
-    def on_message_complete(self: _Connection) -> None:
+    def on_message_complete(self: Http1Connection) -> None:
         completing(self)
         boundaries.reach(f"{labels[id(self)]}:body")
 
     asyncio.BaseEventLoop.create_connection = create_connection  # type: ignore[method-assign]
-    _Connection.connection_made = connection_made  # type: ignore[method-assign]
-    _Connection.ask = ask  # type: ignore[method-assign]
-    _Connection.on_headers_complete = on_headers_complete  # type: ignore[method-assign]
-    _Connection.on_message_complete = on_message_complete  # type: ignore[method-assign]
+    Http1Connection.connection_made = connection_made  # type: ignore[method-assign]
+    Http1Connection.ask = ask  # type: ignore[method-assign]
+    Http1Connection.on_headers_complete = on_headers_complete  # type: ignore[method-assign]
+    Http1Connection.on_message_complete = on_message_complete  # type: ignore[method-assign]
 
 
 def _call(method: str, path: str) -> str:

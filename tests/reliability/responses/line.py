@@ -1,6 +1,5 @@
 """The real transport over a line without a network: the sandbox answers, and some answers are mutated."""
 
-import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -9,9 +8,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from reconciler.core.errors import Lost, NotSent
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.services.transport import HttpTransport
+from reconciler.services.wire import Client, WireResponse
 from tests.reliability.responses.mutation import Given, Kind, mutated
 
 PIECE = 1 << 20
@@ -68,15 +69,15 @@ class MutatingTransport(HttpTransport):
     """Everything of the transport but the network. `exchanges` is what went over the line."""
 
     def __init__(self, sandbox: Sandbox, base_url: str, mutations: Mutator | Recorded) -> None:
-        super().__init__(base_url, direct=False)
+        super().__init__(base_url)
         self.exchanges: list[Exchange] = []
         self._answering = _Answering(sandbox, mutations, self.exchanges)
 
-    def _open(self) -> httpx.AsyncHTTPTransport:
-        return self._answering
+    def _open(self) -> httpx.AsyncClient:
+        return Client(self._answering)
 
 
-class _Answering(httpx.AsyncHTTPTransport):
+class _Answering(httpx.AsyncBaseTransport):
     def __init__(self, sandbox: Sandbox, mutations: Mutator | Recorded, exchanges: list[Exchange]) -> None:
         self._sandbox = sandbox
         self._mutations = mutations
@@ -103,8 +104,8 @@ class _Answering(httpx.AsyncHTTPTransport):
         given, kind, carried_out = self._given(request.method, path, number, right)
         self._exchanges.append(Exchange(request.method, path, number, body, given, kind, carried_out))
         if given.failure:
-            raise _failure(given.failure)
-        return httpx.Response(given.status, headers=list(given.headers), stream=_Stream(given.body))
+            raise NotSent("refused") if given.failure == "connect" else Lost(given.failure)
+        return WireResponse(given.status, headers=list(given.headers), stream=_Stream(given.body))
 
     def _given(
         self, method: str, path: str, number: int, right: Callable[[], Given]
@@ -140,21 +141,6 @@ class _Answering(httpx.AsyncHTTPTransport):
             return replace(says, status=200, body=rng.choice((b"{}", b"", b"null", b'{"error":"ok"}', b"[]")))
         found = mutated(says, "broken" if kind == "broken" else "extra", rng)
         return found if found.status >= 300 or found.failure else replace(found, status=503)
-
-
-def _failure(how: str) -> Exception:
-    match how:
-        case "connect":
-            return httpx.ConnectError("refused")
-        case "protocol":
-            return httpx.RemoteProtocolError("peer closed connection without sending complete message body")
-        case "write":
-            return httpx.WriteError("broken pipe")
-        case "timeout":
-            return httpx.ReadTimeout("")
-        case "tls":
-            return ssl.SSLError("decryption failed or bad record mac")
-    return httpx.ReadError("connection reset")
 
 
 class _Stream(httpx.AsyncByteStream):

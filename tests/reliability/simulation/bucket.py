@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Found, Taken, Unanswered
+from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
 from reconciler.state.objects.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY, Endless, Ghost
@@ -67,7 +67,7 @@ class Shared:
 
 
 @dataclass
-class Reached:
+class Reached(Bucket):
     """The store as `process` reaches it: a `bucket.Bucket`."""
 
     shared: Shared

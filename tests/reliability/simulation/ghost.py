@@ -1,7 +1,7 @@
 """What truly happened, kept beside the product and without asking it: invariants compare the two."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -279,6 +279,14 @@ class Ghost:
                 begun = [each.at_s for each in self.intents.values() if _restarts(each, opened, machine)]
                 self.restarted_at[machine] = min(begun)
 
+    def _note_confirmed(self, addresses: Iterable[str]) -> None:
+        """A second look confirms what the first one, of an earlier commit, recorded: when it was made."""
+        for record in (self.records.get(Address.parse(each)) for each in addresses):
+            volume = self.volume(record.id) if record is not None else None
+            if record is not None and volume is not None and record.applied.get("created_at"):
+                self.tally.note("settled", "confirmed")
+                self.inferred.discard(record.id)
+
     def take_in(
         self,
         process: "Process",
@@ -317,6 +325,7 @@ class Ghost:
                 self._note_restart(entry, self.intents[key])
             elif entry.event is Event.RUN_STARTED:
                 process.run_started = True
+                self._note_confirmed(entry.data.get("confirmed", ()))
             self.tally.note("event", entry.event)
             if entry.event is Event.SETTLED:
                 how = _how(entry.data)

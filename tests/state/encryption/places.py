@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from obstore.store import MemoryStore as Objects
 
 from reconciler.core.clock import Clock
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.objects.bucket import Bucket
 from reconciler.state.objects.obstore_bucket import ObstoreBucket
 from reconciler.state.objects.store import ObjectStore
+from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres
@@ -27,32 +28,23 @@ class Place:
 
 def in_memory(clock: Clock) -> Place:
     known = MemoryState(clock)
-    return Place(
-        lambda: MemoryStore(known),
-        lambda: [
-            repr(known.key),
-            repr(known.records),
-            repr(known.rows),
-            repr(known.holdings),
-            repr(known.view),
-        ],
-    )
+    return Place(lambda: MemoryStore(known), lambda: _stored(MemoryBucket(known)))
 
 
 def in_objects(clock: Clock) -> Place:
     memory = Objects()
     bucket = ObstoreBucket("memory://", memory, memory)
+    return Place(lambda: ObjectStore(bucket, clock), lambda: _stored(bucket))
 
-    def stored() -> list[str]:
-        found = []
-        for key in bucket.list(""):
-            body = bucket.get(key)
-            assert body is not None
-            data = gzip.decompress(body.body) if body.body[:2] == b"\x1f\x8b" else body.body
-            found += [key, data.decode()]
-        return found
 
-    return Place(lambda: ObjectStore(bucket, clock), stored)
+def _stored(bucket: Bucket) -> list[str]:
+    found = []
+    for key in bucket.list(""):
+        body = bucket.get(key)
+        assert body is not None
+        data = gzip.decompress(body.body) if body.body[:2] == b"\x1f\x8b" else body.body
+        found += [key, data.decode()]
+    return found
 
 
 def in_postgres(database: Postgres, clock: Clock) -> Place:

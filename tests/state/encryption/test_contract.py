@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from reconciler.state.chain import row_hash, state_head
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, Store
 from tests.state.contract import Backend, StoreContract
 from tests.state.encryption.doubles import Team

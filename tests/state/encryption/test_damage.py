@@ -12,8 +12,9 @@ from reconciler.core.model import Address
 from reconciler.state.contents import Contents, Row
 from reconciler.state.encryption.contents import rewritten
 from reconciler.state.encryption.store import Encrypting
-from reconciler.state.memory import MemoryState, MemoryStore
-from reconciler.state.store import Event, Store
+from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.store import Event
+from tests.state.doubles import rewrite_root
 from tests.state.encryption.doubles import ANA, BEN
 from tests.state.moving import filled
 from tests.state.worlds import DATA, SimulatedClock, entry, record
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 LOGS = Address("Volume", "logs", "shop")
 
 
-async def written(clock: SimulatedClock) -> tuple[MemoryState, Store]:
+async def written(clock: SimulatedClock) -> tuple[MemoryState, Encrypting]:
     known = MemoryState(clock)
     store = Encrypting(MemoryStore(known), ANA.alone)
     await store.create()
@@ -109,9 +110,17 @@ async def test_a_piece_in_the_place_of_another_is_refused_as_damage(
 ) -> None:
     known, _ = await written(clock)
     await (await forged(known, lambda contents: contents)).export()
-    store = await forged(known, change)
-    with pytest.raises(StoreError, match="the encrypted state is damaged"):
-        await store.export()
+    with pytest.raises(StoreError, match=r"the encrypted state is damaged|has already started"):
+        await (await forged(known, change)).export()
+
+
+async def test_a_row_with_an_event_that_nobody_knows_is_refused_as_damage(clock: SimulatedClock) -> None:
+    known, store = await written(clock)
+    contents = await MemoryStore(known).export()
+    run, _, *rest = contents.rows[0].columns
+    row = replace(contents.rows[0], columns=(run, "done", *rest))
+    with pytest.raises(StoreError, match="the encrypted state is damaged: a journal entry"):
+        await store.plain(dataclasses.replace(contents, rows=(row, *contents.rows[1:])))
 
 
 async def test_an_older_version_of_a_record_is_found(clock: SimulatedClock) -> None:
@@ -135,10 +144,11 @@ async def test_an_older_version_of_a_record_is_found(clock: SimulatedClock) -> N
 async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> None:
     known, _ = await written(clock)
     other, _ = await written(clock)
-    known.key = other.key
+    key = (await MemoryStore(other).export()).key
+    rewrite_root(known, lambda root: replace(root, key=key))
     with pytest.raises(StoreError, match="the encrypted state is damaged"):
         await Encrypting(MemoryStore(known), ANA.alone).load()
-    known.key = known.key[:-30]
+    rewrite_root(known, lambda root: replace(root, key=root.key[:-30]))
     with pytest.raises(Exception, match="damaged"):
         await Encrypting(MemoryStore(known), ANA.alone).load()
 
@@ -146,7 +156,7 @@ async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> 
 async def test_a_note_of_a_backend_may_not_decide_anything(clock: SimulatedClock) -> None:
     known, _ = await written(clock)
     backend = MemoryStore(known)
-    lease = await backend.lease([next(iter(known.ends))], "somebody")
+    lease = await backend.lease([next(iter((await backend.load()).heads))], "somebody")
     await backend.commit(
         lease, [replace(entry(Event.DECIDED, run="", claimed="vol_9"), address=None, step="")]
     )

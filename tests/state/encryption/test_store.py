@@ -19,7 +19,7 @@ from reconciler.state.encryption import envelope
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
 from reconciler.state.encryption.sealing import open_entry, open_record, seal_entry, seal_record
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State
 from tests.state.encryption.doubles import ANA, BEN
@@ -38,12 +38,12 @@ class Busy(MemoryStore):
 
     def __init__(self, state: MemoryState, encryption: Encryption | None) -> None:
         super().__init__(state)
-        self.encryption = encryption
+        self.memory, self.encryption = state, encryption
 
     async def import_(self, contents: Contents) -> None:
         if self.encryption is not None:
-            await Encrypting(MemoryStore(self._state), self.encryption).create()
-        elif not self._state.lineage:
+            await Encrypting(MemoryStore(self.memory), self.encryption).create()
+        elif not (await MemoryStore(self.memory).load()).lineage:
             raise StoreError("the store is gone")
         await super().import_(contents)
 
@@ -111,21 +111,21 @@ async def test_a_state_that_another_makes_between_two_looks_is_read(clock: Simul
     class Made(MemoryStore):
         async def load(self, scopes: Collection[str] | None = None) -> State:
             before = await super().load(scopes)
-            if not known.lineage:
+            if not before.lineage:
                 await Encrypting(MemoryStore(known), ANA.alone).create()
                 return before if scopes == () else await super().load(scopes)
             return before
 
-    assert (await Encrypting(Made(known), ANA.alone).load()).lineage == known.lineage
-    known.lineage, known.key = "", b""
+    assert (await Encrypting(Made(known), ANA.alone).load()).lineage
+    known.objects.clear()
 
     class MadeLater(MemoryStore):
         async def load(self, scopes: Collection[str] | None = None) -> State:
-            if scopes is None and not known.lineage:
+            if scopes is None and not known.objects:
                 await Encrypting(MemoryStore(known), ANA.alone).create()
             return await super().load(scopes)
 
-    assert (await Encrypting(MadeLater(known), ANA.alone).load()).lineage == known.lineage
+    assert (await Encrypting(MadeLater(known), ANA.alone).load()).lineage
 
 
 async def test_without_recipients_all_passes_as_it_is(tmp_path: Path, clock: SimulatedClock) -> None:
@@ -258,7 +258,9 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
 
 async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> None:
     known, other = await encrypted(clock), await encrypted(clock)
-    contents = dataclasses.replace(await MemoryStore(known).export(), key=other.key)
+    contents = dataclasses.replace(
+        await MemoryStore(known).export(), key=(await MemoryStore(other).export()).key
+    )
     with pytest.raises(StoreError, match="damaged: its key"):
         await Encrypting(MemoryStore(known), ANA.alone).plain(contents)
 

@@ -15,6 +15,7 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
+from reconciler.state.objects.lease_beats import Watched
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.conftest import S3
@@ -63,5 +64,5 @@ async def work(store: ObjectStore, world: Path) -> None:
 
 if __name__ == "__main__":
     endpoint, url, world = sys.argv[1:]
-    store = ObjectStore(S3(endpoint, url).open(), SystemClock(), lease_s=LEASE_S)
+    store = ObjectStore(S3(endpoint, url).open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
     anyio.run(work, store, Path(world))

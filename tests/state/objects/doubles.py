@@ -22,7 +22,7 @@ def memory_bucket() -> ObstoreBucket:
 
 
 @dataclass
-class Wrapped:
+class Wrapped(Bucket):
     inner: Bucket
 
     @property

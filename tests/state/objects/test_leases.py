@@ -12,6 +12,7 @@ from anyio import from_thread
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
 from reconciler.state.objects.bucket import Bucket, Unanswered
+from reconciler.state.objects.lease_beats import Watched
 from reconciler.state.objects.lease_keeping import Held
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.renewing import Renewable
@@ -62,7 +63,7 @@ def bucket() -> Bucket:
 @pytest.fixture
 def opened(bucket: Bucket, clock: SimulatedClock) -> Open:
     def open(bucket: Bucket = bucket, clock: SimulatedClock = clock) -> ObjectStore:
-        return ObjectStore(bucket, clock, lease_s=LEASE_S)
+        return ObjectStore(bucket, clock, exclusion=Watched(clock, LEASE_S))
 
     return open
 

@@ -14,7 +14,7 @@ from reconciler.core.model import Address
 from reconciler.pipeline.migrate import Side, migrate
 from reconciler.state import between_scopes
 from reconciler.state.contents import Contents
-from reconciler.state.objects import segments
+from reconciler.state.objects import lease_beats, segments
 from reconciler.state.objects.bucket import Bucket, Found
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event
@@ -77,7 +77,7 @@ def slow(bucket: Bucket, clock: SimulatedClock) -> Slow:
 
 
 def opened(bucket: Bucket, clock: SimulatedClock) -> ObjectStore:
-    return ObjectStore(bucket, clock, lease_s=LEASE_S)
+    return ObjectStore(bucket, clock, exclusion=lease_beats.Watched(clock, LEASE_S))
 
 
 @pytest.mark.anyio
@@ -216,7 +216,7 @@ class Watched(ObjectStore):
 async def test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
-    there, source = memory_bucket(), Watched(bucket, clock, lease_s=LEASE_S)
+    there, source = memory_bucket(), Watched(bucket, clock, exclusion=lease_beats.Watched(clock, LEASE_S))
     await source.create()
     target = opened(there, clock)
 
@@ -237,7 +237,10 @@ async def test_a_copy_that_is_not_what_was_written_is_not_moved_to(
         async def import_(self, contents: Contents) -> None:
             await super().import_(replace(contents, key=bytes(32)))
 
-    source, target = opened(bucket, clock), Wrong(memory_bucket(), clock, lease_s=LEASE_S)
+    source, target = (
+        opened(bucket, clock),
+        Wrong(memory_bucket(), clock, exclusion=lease_beats.Watched(clock, LEASE_S)),
+    )
     await source.create()
     with pytest.raises(StoreError, match="is not what was written"):
         await migrate(

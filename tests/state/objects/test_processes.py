@@ -12,6 +12,7 @@ import pytest
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked
 from reconciler.state.contents import verify
+from reconciler.state.objects.lease_beats import Watched
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.child import LEASE_S
@@ -47,7 +48,7 @@ class Child:
 
 @pytest.fixture
 async def store(s3: S3) -> ObjectStore:
-    store = ObjectStore(s3.open(), SystemClock(), lease_s=LEASE_S)
+    store = ObjectStore(s3.open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
     await store.create()
     return store
 

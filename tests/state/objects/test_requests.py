@@ -63,8 +63,8 @@ def test_a_plan_and_an_apply_ask_an_object_store_for_little(
     sent = asyncio.run(applied())
     assert sent.pop("get leases") <= 2  # one for each check that comes long after its intent
     assert sent == {
-        "get root": 13,
-        "list heads": 10,
+        "get root": 12,
+        "list heads": 9,
         "get heads": 3,
         "create leases": 1,
         "replace heads": 5,  # the lease, and four commits

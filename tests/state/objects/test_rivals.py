@@ -18,6 +18,7 @@ from reconciler.core.model import Address
 from reconciler.state.contents import verify
 from reconciler.state.objects import segments
 from reconciler.state.objects.bucket import Bucket
+from reconciler.state.objects.lease_beats import Watched
 from reconciler.state.objects.store import ObjectStore
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.state.objects.doubles import Fault, Faulty, memory_bucket
@@ -68,7 +69,7 @@ class Runner:
         faults = [fault for fault in FAULTS for _ in range(2)] + [""] * random.choice([20, 80])
         self.bucket = Faulty(bucket, lambda key: random.choice(faults))
         skewed = Skewed(clock, random.uniform(-300, 300), self._let_others_act)
-        self.store = ObjectStore(self.bucket, skewed, random.randbytes, lease_s=LEASE_S)
+        self.store = ObjectStore(self.bucket, skewed, random.randbytes, exclusion=Watched(skewed, LEASE_S))
         self.lease: Lease | None = None
         self.others: list[Runner] = []
         self._busy = False

@@ -49,7 +49,13 @@ SEEN_BY_READING = {
         "UPDATE reconcile.heads SET seq = seq - 1 WHERE scope = 'shop'",
         "the journal of `shop` does not end where it should",
     ),
-    "no head": ("DELETE FROM reconcile.heads WHERE scope = 'blog'", "is not what was written"),
+    "no head": ("DELETE FROM reconcile.heads WHERE scope = 'blog'", "`blog` does not end where it should"),
+    "nothing of a scope": (
+        "WITH a AS (DELETE FROM reconcile.heads WHERE scope = 'shop'), b AS (DELETE FROM reconcile.records"
+        " WHERE scope = 'shop'), c AS (DELETE FROM reconcile.lists WHERE scope = 'shop')"
+        " DELETE FROM reconcile.journal WHERE scope = 'shop'",
+        "the journal of `shop` does not end where it should",
+    ),
     "another intent": (
         "UPDATE reconcile.journal SET data = '{}' WHERE event = 'step.intent'",
         "is not what was written",

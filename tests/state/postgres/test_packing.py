@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import StoreError
 from reconciler.state import archive as packing
 from reconciler.state import contents
-from reconciler.state.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.postgres import commits, schema
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Event, JournalEntry

@@ -1,0 +1,166 @@
+"""A state in memory: for tests, and the shortest place to read before writing another.
+
+Its leases last as long as their handle, or by the clock that it is given, where `lease_s` says so.
+"""
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from reconciler.core.clock import Clock
+from reconciler.core.model import StateRecord
+from reconciler.state.codec import encode_record
+from reconciler.state.objects import head as heads
+from reconciler.state.objects.bucket import Bucket, Found, Taken
+from reconciler.state.objects.changes import Stored
+from reconciler.state.objects.folded import Folded, Marks
+from reconciler.state.objects.head import Head
+from reconciler.state.objects.keys import Layout
+from reconciler.state.objects.lease_beats import Beat
+from reconciler.state.objects.root import Root
+from reconciler.state.objects.segments import Files
+from reconciler.state.objects.store import ObjectStore
+from reconciler.state.rules import View
+from reconciler.state.store import WHOLE_STATE, State
+
+
+@dataclass(eq=False, slots=True)
+class MemoryState:
+    """What all handles on one state share. `lease_s`: how long a lease lasts unless it is renewed.
+
+    `objects`: by key, with when each was written, by the monotonic clock. `held`: leases of open handles.
+    """
+
+    clock: Clock
+    lease_s: float = math.inf
+    randomness: Callable[[int], bytes] = os.urandom
+    objects: dict[str, tuple[Found, float]] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    writes: int = 0
+    lock: Lock = field(default_factory=Lock)
+
+
+def holding_state(state: State, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
+    """What holds `state` as it stands, without a journal. `key`: of fingerprints."""
+    known = MemoryState(clock, lease_s)
+    if not state.lineage:
+        return known
+    records = [*state.records.values(), *state.remembered.values()]
+    scopes = {WHOLE_STATE, *state.serials, *(each.scope for each in records)}
+    scopes |= {entry.data.get("scope", "") for entry in (*state.open_intents, *state.unclaimed)}
+    root = Root(state.lineage, "", key, "made", "made", scopes=frozenset(scopes))
+    bucket, layout = MemoryBucket(known), Layout("", root.generation)
+    bucket.create(layout.root, root.encode())
+    for scope in scopes:
+        folded = _folded(state, scope, [each for each in records if each.scope == scope])
+        head = Files(bucket, layout).copied(Head(scope, state.lineage, serial=1).of(folded.marks), [], folded)
+        bucket.create(layout.head(scope), heads.encode(head, ()))
+    return known
+
+
+def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
+    intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
+    unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
+    view = View(
+        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
+        state.plans_run if scope == WHOLE_STATE else frozenset(),
+        {entry.data["unclaimed"]: entry for entry in unclaimed},
+    )
+    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
+    serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
+    total = sum(each.digest for each in stored.values()) % (1 << 256)
+    return Folded(Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view), stored)
+
+
+class MemoryBucket(Bucket):
+    """The objects of a `MemoryState`."""
+
+    is_quick = is_sure = True
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    @property
+    def place(self) -> str:
+        return "in memory"
+
+    def get(self, key: str) -> Found | None:
+        return self.get_all([key])[0]
+
+    def get_all(self, keys: Sequence[str]) -> list[Found | None]:
+        with self._state.lock:
+            found = [self._state.objects.get(key) for key in keys]
+        return [each[0] if each is not None else None for each in found]
+
+    def create(self, key: str, body: bytes) -> str:
+        return self.replace(key, body, "")
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        with self._state.lock:
+            there = self._state.objects.get(key)
+            if (there[0].tag if there is not None else "") != tag:
+                raise Taken
+            self._state.writes += 1
+            new = Found(body, str(self._state.writes))
+            self._state.objects[key] = new, self._state.clock.monotonic()
+        return new.tag
+
+    def delete(self, key: str) -> None:
+        with self._state.lock:
+            self._state.objects.pop(key, None)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        with self._state.lock:
+            return {
+                key: found.tag for key, (found, _) in self._state.objects.items() if key.startswith(prefix)
+            }
+
+    def list_beside(self) -> tuple[str, ...]:
+        return ()
+
+
+class MemoryHolders:
+    """Holders that live as long as their handle is open, or beat: an `Exclusion`."""
+
+    poll_s = 0.2
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+        self._ours: set[str] = set()
+
+    @property
+    def lease_s(self) -> float:
+        return self._state.lease_s
+
+    def begin(self, id: str) -> None:
+        self._ours.add(id)
+        self._state.held.add(id)
+
+    def end(self, id: str) -> None:
+        self._ours.discard(id)
+        self._state.held.discard(id)
+
+    def rest_s(self, beat: Beat, tag: str) -> float | None:
+        if self.lease_s == math.inf:
+            return None if beat.id in self._state.held else 0.0
+        written = (at_s for found, at_s in list(self._state.objects.values()) if found.tag == tag)
+        age_s = self._state.clock.monotonic() - next(written, -math.inf)
+        return None if age_s < self.lease_s else 0.0
+
+    def close(self) -> None:
+        self._state.held -= self._ours
+        self._ours.clear()
+
+
+class MemoryStore(ObjectStore):
+    """One handle on a `MemoryState`, as one process has it."""
+
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(MemoryBucket(state), state.clock, state.randomness, exclusion=MemoryHolders(state))
+
+    @property
+    def state(self) -> State:
+        """What is known now."""
+        return self._load()
