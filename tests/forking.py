@@ -11,7 +11,7 @@ from pkgutil import walk_packages
 
 import reconciler
 
-_LIBRARIES = ("httpx", "httpcore", "anyio._backends._asyncio")
+_LIBRARIES = ("httpx", "anyio._backends._asyncio")
 _MOST_DESCRIPTORS = 1024
 
 

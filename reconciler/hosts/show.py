@@ -1,6 +1,7 @@
 """What `comment` does: from reports to a comment and a status."""
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 
 from msgspec import Struct
 
@@ -55,8 +56,7 @@ async def show(
 
     revision, at = (newest.revision, newest.at) if newest is not None else (None, None)
     draft = Draft(environment, text, revision, at, nonce, keeps_history)
-    transport = HttpTransport(job.api)
-    try:
+    async with aclosing(HttpTransport(job.api)) as transport:
         host = _HOSTS[job.host]
         requests = Requests(
             transport, job.api, host.headers(job.token), token=job.token, clock=clock, tell=tell
@@ -67,8 +67,6 @@ async def show(
         if status is not None:
             await _set_status(client, done.commit, status, environment, reports, details_url, done.url)
         return Shown(environment, done.action, done.url, status)
-    finally:
-        await transport.aclose()
 
 
 def _environment(contexts: Sequence[Context], given: str) -> str:

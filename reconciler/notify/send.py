@@ -3,6 +3,7 @@
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 import anyio
@@ -47,8 +48,7 @@ async def _send(
         url = parse_url(hook.url or _value(sources, hook.url_from))
         key = parse_key(_value(sources, hook.secret_from)) if hook.secret_from is not None else None
         id = f"msg_{uuid.uuid4().hex}"
-        transport = HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)
-        try:
+        async with aclosing(HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)) as transport:
             await deliver(
                 transport,
                 url,
@@ -59,9 +59,6 @@ async def _send(
                 jitter=random.random,
                 user_agent=f"reconciler/{program_version()}",
             )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
     except ReconcilerError as failure:
         help = f"\n  = help: {failure.help}" if failure.help else ""
         tell(f"nobody was notified of `{event.name}` by `notify.{number}`: {failure.message}{help}")

@@ -2,7 +2,14 @@
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 
 import anyio
@@ -135,8 +142,8 @@ async def open_platform(
     """
     execution = config.settings.execution
     with _base_url(config, options) as base_url:
-        transport = HttpTransport(base_url, connections=execution.concurrency + execution.read_concurrency)
-        try:
+        connections = execution.concurrency + execution.read_concurrency
+        async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
             yield (
                 platform_client(
                     transport,
@@ -151,9 +158,6 @@ async def open_platform(
                 ),
                 transport,
             )
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
 
 
 async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
@@ -248,17 +252,16 @@ async def open_providers(
     policies: Sequence[Resource], sources: Sources, *, read_only: bool
 ) -> AsyncIterator[Mapping[str, Client]]:
     """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
-    clock, lines = SystemClock(), []
-    providers = {}
-    try:
+    clock, providers = SystemClock(), {}
+    async with AsyncExitStack() as stack:
         for resource in policies:
             if not isinstance(resource.spec, ExtensionProviderSpec):
                 continue
             spec, name = resource.spec, resource.address.name
-            lines.append(HttpTransport(spec.base_url))
+            transport = await stack.enter_async_context(aclosing(HttpTransport(spec.base_url)))
             providers[name] = provider_client(
                 name,
-                lines[-1],
+                transport,
                 spec.base_url,
                 partial(_signing_secret, sources, resource),
                 clock,
@@ -268,10 +271,6 @@ async def open_providers(
                 read_only=read_only,
             )
         yield providers
-    finally:
-        with anyio.CancelScope(shield=True):
-            for line in lines:
-                await line.aclose()
 
 
 def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:

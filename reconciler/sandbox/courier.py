@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -106,11 +107,8 @@ class Courier:
 
     async def _exchange(self, base_url: str, sent: _Sent) -> Any:
         method, url, headers, body = sent
-        transport = self._connect(base_url)
-        try:
+        async with aclosing(self._connect(base_url)) as transport:
             return await transport.request(method, url, headers=headers, body=body, deadline_s=DEADLINE_S)
-        finally:
-            await transport.aclose()
 
     def _end(self, delivery: Delivery, state: str) -> None:
         self._not_before.pop(delivery.id, None)

@@ -173,7 +173,7 @@ class HttpTransport:
         return Answer(response.status_code, response.headers, decoded)
 
     async def aclose(self) -> None:
-        """Close all connections; no request may be under way."""
+        """Close all connections, without waiting for anything; no request may be under way."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

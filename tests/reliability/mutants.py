@@ -252,8 +252,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "calls of earlier runs are not settled",
         APPLY,
-        "concerned=partial(concerned_scopes, desired, holders=holders),",
-        "concerned=lambda state: (),",
+        "settle_left(project, state, partial(concerned_scopes, desired, holders=holders))",
+        "settle_left(project, state, lambda state: ())",
     ),
     _mutant(
         "what is undecided is planned anyway",

@@ -171,15 +171,15 @@ SHARED: tuple[Mutant, ...] = (
         "a lease begins when its answer comes, and not when it was sent",
         f"{MOMENTS_TEST}::test_a_renewal_counts_from_when_it_was_asked_for",
         LEASE_KEEPING,
-        "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._lease_s",
-        "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._lease_s",
+        "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._exclusion.lease_s",
+        "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._exclusion.lease_s",
     ),
     _tested(
         "the first beat of a lease counts from its answer, too",
         f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
         LEASE_TAKING,
-        "Held(beat, tag, began_s + self._lease_s)",
-        "Held(beat, tag, self._clock.monotonic() + self._lease_s)",
+        "Held(beat, tag, began_s + lasts_s)",
+        "Held(beat, tag, self._clock.monotonic() + lasts_s)",
     ),
     _tested(
         "a renewal that comes too late makes the lease ours again",
@@ -190,8 +190,8 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _played(
         "a holder is taken for dead by its wall clock",
-        LEASE_TAKING,
-        "        rest_s = self._watch.rest_s(beat, self._clock.monotonic())\n",
+        LEASE_BEATS,
+        "        rest_s = self._seen[beat.id][1] + beat.lease_s * _LONGER - now_s\n",
         "        rest_s = beat.lease_s if beat.looks_alive(self._clock.now()) else 0.0\n",
     ),
     _played(
@@ -219,9 +219,9 @@ SHARED: tuple[Mutant, ...] = (
         "what was taken away by force still counts as ours",
         f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
         LEASE_KEEPING,
-        "                if found is None or found[0].ended:\n                    held.lost = True\n"
-        "                else:\n                    held.beat, held.tag = found\n",
-        "                if found is None:\n                    held.lost = True\n",
+        "        if found is None or found[0].ended:\n            held.lost = True\n"
+        "        else:\n            held.beat, held.tag = found\n",
+        "        if found is None:\n            held.lost = True\n",
     ),
     _tested(
         "one intent proves the lease forever",

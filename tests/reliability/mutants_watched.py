@@ -15,6 +15,7 @@ DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
 RESTARTS = "execution/restarts.py"
 SIGNALS = "cli/signals.py"
+WIRE = "services/wire.py"
 
 WATCHED = "tests/drift/test_watched.py"
 CREATING = "tests/cli/test_approve_create.py"
@@ -23,6 +24,7 @@ SAVED = "tests/execution/test_saved.py"
 OWING = "tests/execution/test_owing.py"
 HELD = "tests/execution/test_held.py"
 CASES = "tests/kinds/test_cases.py"
+ANSWERS = "tests/services/test_http_answers.py"
 
 
 def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
@@ -30,6 +32,29 @@ def _tested(name: str, test: str, file: str, old: str, new: str) -> Mutant:
 
 
 OF_WATCHED: tuple[Mutant, ...] = (
+    # --- an answer belongs to its request ---
+    _tested(
+        "what came between two requests is taken for the next answer",
+        ANSWERS,
+        WIRE,
+        " and not self._poll.poll(0)",
+        "",
+    ),
+    _tested(
+        "a connection is kept although more than the answer came",
+        ANSWERS,
+        WIRE,
+        'raise Lost("more than the answer")',
+        "return",
+    ),
+    _tested("a connection is kept after a cancellation", ANSWERS, WIRE, "is_kept = False", "is_kept = True"),
+    _tested(
+        "a proxy's bytes behind its answer are passed over",
+        "tests/services/test_transport.py",
+        WIRE,
+        'status is None or (more and status[1].startswith(b"2"))',
+        "status is None",
+    ),
     # --- every record is compared ---
     _tested(
         "what no manifest names is not compared",

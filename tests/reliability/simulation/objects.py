@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching
-from reconciler.state.objects import lease_keeping, lease_taking, probing, scopes, segments
+from reconciler.state.objects import bucket, lease_keeping, lease_taking, probing, scopes, segments
 from reconciler.state.objects import store as object_store
 from reconciler.state.objects.changes import Change
 from reconciler.state.objects.lease_beats import Beat
@@ -31,7 +31,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         (object_store, "to_thread", ToThread),
         (object_store, "ThreadPoolExecutor", Executor),
         (batching, "to_thread", ToThread),
-        (segments, "ThreadPoolExecutor", Executor),
+        (bucket, "ThreadPoolExecutor", Executor),
         (probing, "ThreadPoolExecutor", Executor),
         (probing, "_TIMES", 1),
         (segments, "TAIL_BYTES", TAIL_BYTES),
