@@ -31,14 +31,14 @@ _VERBS = {
     "resolve": "settle a call with an unknown outcome",
     "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, doctor, ingest, set-platform",
     "new": "print a commented manifest of a kind, to be filled in",
-    "secret": "encrypt a value, make a key, compare fingerprints",
+    "secret": "encrypt a value, compare fingerprints",
     "graph": "draw the resources and their order",
     "schema": "print the JSON Schema of the manifests",
     "explain": "explain a kind, a field, or the code of an error",
     "completion": "print the script for a shell's completion",
     "sandbox": "run the emulated platform",
     "provider": "build and prove extension providers: serve, check",
-    "extension": "look at extensions: show, sso",
+    "extension": "sign in to an extension: sso",
 }
 
 

@@ -1,9 +1,7 @@
-"""`reconcile secret`: values for git (encrypt, keygen), and for reviewers (fingerprint)."""
+"""`reconcile secret`: values for git (encrypt), and for reviewers (fingerprint)."""
 
-import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,17 +11,16 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.group import Group
 from reconciler.cli.output import emit, output
 from reconciler.cli.signals import blocking
 from reconciler.cli.sources import settings_here
-from reconciler.core import advice
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
 from reconciler.pipeline.open import secret_sources
 from reconciler.pipeline.secret import Fingerprinted, fingerprints
-from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted, write_identity
-from reconciler.pipeline.settings import project_root
+from reconciler.pipeline.secret_files import refuse_other_files, write_encrypted
 from reconciler.reports.report import Page
 from reconciler.secrets import age
 from reconciler.secrets.text import MAX_BYTES, as_value
@@ -39,14 +36,18 @@ _NO_ARGUMENT = (
     "an argument or option is unknown, and not repeated here: it may be the value. The value is read from "
     "standard input; one that was an argument is in the shell's history now: take another one"
 )
-_KEYGEN = advice.command("secret", "keygen", "FILE")
 _NO_RECIPIENTS = (
     "give --to age1…, or `secrets: {age_recipients: [age1…]}` in reconcile.yaml; "
-    f"`{_KEYGEN}` makes a key, and prints its recipient"
+    "`age-keygen -o FILE` makes a key, and prints its recipient"
 )
 
 
-@click.group("secret", short_help="Encrypt a value, make a key, compare fingerprints.")
+@click.group(
+    "secret",
+    cls=Group,
+    moved={"keygen": "age-keygen -o FILE"},
+    short_help="Encrypt a value, compare fingerprints.",
+)
 def command() -> None:
     """Encrypt secret values for git, and compare them for a review. No value is ever printed."""
 
@@ -74,7 +75,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
         raise click.UsageError(_NO_ARGUMENT, context)
     chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
     if not chosen:
-        raise ReconcilerError("no recipient is given", help=_NO_RECIPIENTS, advice=(_KEYGEN,))
+        raise ReconcilerError("no recipient is given", help=_NO_RECIPIENTS)
     age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
     if out is not None:
         refuse_other_files(out)
@@ -86,30 +87,6 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
     else:
         emit(Page(document=document | {"armored": armored}, text=armored))
-    return DONE
-
-
-@command.command("keygen")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@output()
-@reports_failures
-def keygen(file: Path) -> int:
-    """Make an age identity in FILE, which must not exist, and print its recipient.
-
-    The identity decrypts: keep it out of git, and provide it where plan and apply run. The recipient is
-    public: it encrypts.
-    """
-    identity, recipient = age.generate()
-    text = f"# created: {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n# public key: {recipient}\n{identity}\n"
-    write_identity(file, text)
-    named = os.path.relpath(file, project_root(Path.cwd()))
-    notices = (
-        f"The identity is in {file}: keep it out of git, and keep a copy. In reconcile.yaml:\n"
-        f"secrets:\n  age_identity_from: {{file: {named}}}   # elsewhere: RECONCILE_AGE_IDENTITY or …_FILE\n"
-        f"  age_recipients: [{recipient}]\n"
-    )
-    document = {"file": str(file), "recipient": recipient}
-    emit(Page(document=document, text=f"{recipient}\n", notices=notices))
     return DONE
 
 

@@ -36,7 +36,7 @@ def command(address: Address, chosen: ChosenState) -> int:
     async def work() -> tuple[Shown, Context]:
         policies = load_service_of(address, config, texts_here(), chosen.reporter)
         async with chosen.project(policies=policies) as project:
-            shown = await look_at(project, address, manifests)
+            shown = await look_at(project, address, manifests, policies)
             return shown, project.context(origin_here(config), shown.lineage)
 
     shown, context = run(work)

@@ -1,80 +1,41 @@
-"""What a provider tells of one extension, and where a person signs in to it."""
+"""Where a person signs in to an extension, and what it costs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
-from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.errors import PlatformError, ReconcilerError
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import one
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
-from reconciler.kinds.roles import OnService, located, secret_names, service_of
+from reconciler.kinds.roles import OnService, service_of
 from reconciler.pipeline.unrecorded import not_recorded
-from reconciler.policies.provider import ID
-from reconciler.services.client import Client
+from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.services.providers.wire import ExtensionCosts
+from reconciler.services.registry import Services
 from reconciler.state.store import Store
 
 
-class ShownExtension(Struct, frozen=True):
-    """`live` is None when the provider does not have it. `costs` is None where `no_costs` says why.
-
-    `sets`: names of the app's secrets that came from it.
-    """
-
-    record: StateRecord
-    provider: str
-    sets: tuple[str, ...]
-    live: Mapping[str, Any] | None
-    costs: Mapping[str, Any] | None
-    no_costs: str = ""
-
-
-async def look_at_extension(
-    store: Store,
-    providers: Mapping[str, Client],
-    costs_paths: Mapping[str, str | None],
-    address: Address,
-) -> ShownExtension:
-    """`costs_paths`: `costs_path` of each provider. Raises ReconcilerError for what is not recorded."""
-    record = await _recorded(store, address)
-    client = _client(providers, record)
-    kind = find_kinds()[address.kind]
-    read = located(kind, address, record.id, frozenset(), record=record)
-    live = None
+async def costs_of(
+    services: Services, policies: Sequence[Resource], record: StateRecord
+) -> Mapping[str, Any] | None:
+    """What the provider's billing API says; `not_known` says why it says nothing. None: it has none."""
+    name = service_of(find_kinds()[record.address.kind], None, record)
+    provider = _providers(policies).get(name)
+    if provider is None or provider.costs_path is None:
+        return None
+    path = provider.costs_path.replace(ID, segment(record.id))
     try:
-        if read is not None:
-            (found,) = (await client.read(read)).objects
-            live = found.model_dump()
-    except NotFound:
-        pass
-    costs, no_costs = None, ""
-    path = costs_paths.get(client.name)
-    if path is None:
-        no_costs = f"ExtensionProvider/{client.name} names no `costs_path`"
-    else:
-        try:
-            answer = await client.read(
-                Read(path.replace(ID, segment(record.id)), one(ExtensionCosts), client.name)
-            )
-            costs = answer.objects[0].model_dump()
-        except PlatformError as failure:
-            no_costs = failure.message
-    return ShownExtension(
-        record, client.name, tuple(sorted(secret_names(kind, None, record))), live, costs, no_costs
-    )
+        answer = await services.read(Read(path, one(ExtensionCosts), name))
+    except PlatformError as failure:
+        return {"not_known": failure.message}
+    costs: Mapping[str, Any] = answer.objects[0].model_dump()
+    return costs
 
 
-async def sign_in_address(store: Store, providers: Mapping[str, Client], address: Address) -> str:
+async def sign_in_address(store: Store, policies: Sequence[Resource], address: Address) -> str:
     """Where the provider starts signing a person in. Source: platform API, 4.5."""
-    record = await _recorded(store, address)
-    return f"{_client(providers, record).base_url}/extensions/{segment(record.id)}/sso"
-
-
-async def _recorded(store: Store, address: Address) -> StateRecord:
     kind = find_kinds().get(address.kind)
     if kind is None or kind.role(OnService) is None:
         raise ReconcilerError(f"`{address}` is not an extension", help="one looks like Extension/shop/db")
@@ -82,14 +43,15 @@ async def _recorded(store: Store, address: Address) -> StateRecord:
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
-    return record
-
-
-def _client(providers: Mapping[str, Client], record: StateRecord) -> Client:
-    name = service_of(find_kinds()[record.address.kind], None, record)
-    if name not in providers:
+    name = service_of(kind, None, record)
+    provider = _providers(policies).get(name)
+    if provider is None:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",
             help=f"the manifest of ExtensionProvider/{name} must be among the `manifests` of reconcile.yaml",
         )
-    return providers[name]
+    return f"{provider.base_url}/extensions/{segment(record.id)}/sso"
+
+
+def _providers(policies: Sequence[Resource]) -> Mapping[str, ExtensionProviderSpec]:
+    return {each.address.name: each.spec for each in policies if isinstance(each.spec, ExtensionProviderSpec)}

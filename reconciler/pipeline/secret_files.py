@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
-from reconciler.pipeline.files import write_new, write_output
+from reconciler.pipeline.files import write_output
 from reconciler.secrets import age
 from reconciler.secrets.sources import read_bytes
 
@@ -28,9 +28,3 @@ def write_encrypted(out: Path, armored: str) -> None:
     """All of it or nothing: a file that is there stays as it is until the new one is complete."""
     refuse_other_files(out)  # meanwhile
     write_output(out, armored.encode("ascii"), mode=0o600)
-
-
-def write_identity(file: Path, text: str) -> None:
-    """Raises ReconcilerError where anything stands at `file`."""
-    only = "it may be the only key for values that are already encrypted: name another FILE"
-    write_new(file, text.encode("ascii"), help=only, mode=0o600)

@@ -7,11 +7,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.errors import NotFound
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds import find_kinds
-from reconciler.kinds.roles import HasDetails, located, secret_names
+from reconciler.kinds.roles import HasDetails, OnService, located, secret_names
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.extension import costs_of
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.unrecorded import not_recorded
@@ -36,11 +37,15 @@ class Shown(Struct, frozen=True):
 
 
 async def look_at(
-    project: Project, address: Address, manifests: Callable[[], Desired] = lambda: Desired(())
+    project: Project,
+    address: Address,
+    manifests: Callable[[], Desired] = lambda: Desired(()),
+    policies: Sequence[Resource] = (),
 ) -> Shown:
     """Raises ReconcilerError when `address` is not recorded.
 
-    `manifests` are asked for only then: a Moved among them may say what its record is still called.
+    `policies`: among them the provider of an extension, which may tell its costs. `manifests` are asked for
+    only where there is no such record: a Moved among them may say what it is still called.
     """
     state = await require_state(project)
     records = state.records
@@ -70,4 +75,7 @@ async def look_at(
     for name, detail in more.items():
         answer = await project.services.read(detail)
         details[name] = [item.model_dump() for item in answer.objects]
+    costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
+    if costs is not None:
+        details["costs"] = [costs]
     return Shown(record, state.lineage, "", live.model_dump(), sets, details)

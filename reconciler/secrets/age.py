@@ -151,11 +151,3 @@ def parse_recipients(recipients: Sequence[str]) -> "list[Recipient]":
                 + ("; this key is now exposed: create another one" if private else ""),
             )
     return parsed
-
-
-def generate() -> tuple[str, str]:
-    """A new identity, which is secret, and its recipient, which is public."""
-    from pyrage import x25519
-
-    identity = x25519.Identity.generate()
-    return str(identity), str(identity.to_public())

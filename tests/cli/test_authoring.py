@@ -162,7 +162,7 @@ def test_verbs_options_kinds_and_addresses_are_completed(run: Run, tmp_path: Pat
         assert completed(*verb, "V") == recorded_and_declared
     assert completed("apply", "--approve-delete", "Volume/shop/l") == ["Volume/shop/logs"]
     assert completed("show", "") == ["PostgresCluster/orders", *recorded_and_declared]
-    assert completed("extension", "show", "") == []
+    assert completed("extension", "sso", "") == []
     assert completed("history", "") == [
         "show",
         "export",

@@ -152,7 +152,6 @@ def test_no_output_goes_through_a_link(project: Project, app: str) -> None:
         (("plan", "--report", "json=out"), 64),
         (("schema", "--out", "out"), 1),
         (("new", "Volume", "--out", "out"), 1),
-        (("secret", "keygen", "out"), 1),
     ):
         project.run(*arguments, code=code)
         assert (project.root / "out").is_symlink()

@@ -19,6 +19,7 @@ import pytest
 from reconciler.cli.main import run
 from reconciler.sandbox.fingerprint import holds
 from reconciler.secrets import age
+from tests.age_keys import generate
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret
 
 STAND_IN = Path(__file__).parent.parent / "secrets"  # the directory of a `sops`
@@ -62,14 +63,14 @@ def decrypted(armored: str, identity: str) -> str:
 
 
 def test_a_value_from_standard_input_is_encrypted_to_each_recipient(verb: Run) -> None:
-    (first, to_first), (second, to_second) = age.generate(), age.generate()
+    (first, to_first), (second, to_second) = generate(), generate()
     ran = verb("secret", "encrypt", "--to", to_first, "--to", to_second, stdin=f"{VALUE}\n".encode())
     assert ran.code == 0
     assert [decrypted(ran.out, identity) for identity in (first, second)] == [f"{VALUE}\n"] * 2
 
 
 def test_a_file_is_replaced_as_a_whole_and_read_by_its_owner_only(verb: Run, tmp_path: Path) -> None:
-    identity, recipient = age.generate()
+    identity, recipient = generate()
     (tmp_path / "reconcile.yaml").write_text(f"secrets: {{age_recipients: [{recipient}]}}\n")
     before = age.encrypt(b"before", [recipient])
     (tmp_path / "pw.age").write_text(before)
@@ -85,7 +86,8 @@ def test_a_file_is_replaced_as_a_whole_and_read_by_its_owner_only(verb: Run, tmp
 
 
 def test_nothing_but_an_encrypted_value_is_replaced(verb: Run, tmp_path: Path) -> None:
-    recipient = verb("secret", "keygen", "key.txt").out.strip()
+    identity, recipient = generate()
+    (tmp_path / "key.txt").write_text(f"# public key: {recipient}\n{identity}\n")
     (tmp_path / "manifests" / "a.yaml").write_text(secret("shop", "PASSWORD", "env: SHOP_PASSWORD"))
     (tmp_path / "empty").touch()
     (tmp_path / "large.age").write_bytes(b"age-encryption.org/v1\n" + b"x" * age.MAX_ENCRYPTED_BYTES)
@@ -109,7 +111,7 @@ def test_a_file_that_appears_while_the_value_is_typed_is_not_replaced(
         return VALUE.encode()
 
     monkeypatch.setattr("reconciler.cli.secret._read_value", typed)
-    assert verb("secret", "encrypt", "--to", age.generate()[1], "--out", "pw.age").code == 1
+    assert verb("secret", "encrypt", "--to", generate()[1], "--out", "pw.age").code == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["manifests", "pw.age", "reconcile.yaml"]
     assert (tmp_path / "pw.age").read_text() == "made meanwhile"
 
@@ -119,7 +121,7 @@ def test_a_file_that_appears_while_the_value_is_typed_is_not_replaced(
     [(b"", "is empty"), (b"\n", "is empty"), (b"\xff", "is not UTF-8"), (b"x" * 2**21, "larger")],
 )
 def test_what_could_not_be_read_again_is_not_encrypted(verb: Run, stdin: bytes, told: str) -> None:
-    ran = verb("secret", "encrypt", "--to", age.generate()[1], stdin=stdin)
+    ran = verb("secret", "encrypt", "--to", generate()[1], stdin=stdin)
     assert (ran.code, ran.out) == (1, "")
     assert told in ran.err
 
@@ -127,7 +129,7 @@ def test_what_could_not_be_read_again_is_not_encrypted(verb: Run, stdin: bytes, 
 def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
     ran = verb("secret", "encrypt", stdin=VALUE.encode())
     assert ran.code == 1
-    for way in ("--to", "age_recipients", "secret keygen"):
+    for way in ("--to", "age_recipients", "age-keygen -o FILE"):
         assert way in ran.err
 
 
@@ -135,14 +137,14 @@ def test_without_a_recipient_both_ways_out_are_named(verb: Run) -> None:
     "arguments", [[VALUE], [f"--{VALUE}"], [f"-{VALUE}"], ["--", f"-{VALUE}"], ["-", "x"]]
 )
 def test_an_argument_that_may_be_the_value_is_not_repeated(verb: Run, arguments: list[str]) -> None:
-    ran = verb("secret", "encrypt", "--to", age.generate()[1], *arguments, stdin=b"x")
+    ran = verb("secret", "encrypt", "--to", generate()[1], *arguments, stdin=b"x")
     assert (ran.code, ran.out) == (64, "")
     assert "read from standard input" in ran.err
     assert "Usage: reconcile secret encrypt" in ran.err
 
 
 def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> None:
-    identity, recipient = age.generate()
+    identity, recipient = generate()
     ours, theirs = pty.openpty()
     command = [*RECONCILE, "secret", "encrypt", "--to", recipient, "--out", "pw.age"]
     with subprocess.Popen(
@@ -167,18 +169,9 @@ def test_a_terminal_is_asked_twice_and_shows_nothing_typed(project: Project) -> 
     assert decrypted((project.root / "pw.age").read_text(), identity) == VALUE
 
 
-def test_a_key_is_made_once_and_its_recipient_printed(verb: Run, tmp_path: Path) -> None:
+def test_the_old_word_for_a_key_says_the_new_one(verb: Run) -> None:
     ran = verb("secret", "keygen", "key.txt")
-    text = (tmp_path / "key.txt").read_text()
-    assert decrypted(age.encrypt(b"x", [ran.out.strip()]), text) == "x"
-    assert stat.S_IMODE((tmp_path / "key.txt").stat().st_mode) == 0o600
-    identity = text.splitlines()[-1]
-    assert identity not in ran.out + ran.err
-    assert "age_identity_from: {file: key.txt}" in ran.err
-    again = verb("secret", "keygen", "key.txt", "--output", "json")
-    assert again.code == 1
-    assert "exists already" in again.err
-    assert (tmp_path / "key.txt").read_text() == text
+    assert (ran.code, ran.err) == (64, "Error: `secret keygen` is `age-keygen -o FILE` now\n")
 
 
 # --- fingerprint ---
@@ -244,7 +237,7 @@ def test_an_address_without_a_secret_is_named(verb: Run) -> None:
 @pytest.fixture
 def every_source(project: Project, app: str) -> dict[str, str]:
     """Manifests with secrets from age, sops and exec; the environment in which they can be read."""
-    identity, recipient = age.generate()
+    identity, recipient = generate()
     manifests = project.root / "manifests"
     (manifests / "pw.age").write_text(age.encrypt(f"{VALUE}-age\n".encode(), [recipient]))
     inline = age.encrypt(f"{VALUE}-inline".encode(), [recipient]).replace("\n", "\n      ")

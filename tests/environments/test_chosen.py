@@ -28,7 +28,7 @@ TOUCHING = (
     "state backup",
     "state restore --auto-approve",
     "secret fingerprint",
-    "extension show Extension/shop/db",
+    "extension sso Extension/shop/db",
 )
 APART = ("build", "graph", "explain Volume", "validate")
 

@@ -11,11 +11,10 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.writing.replace import Replacement, replace_files
 from reconciler.pipeline.files import write_new
-from reconciler.pipeline.secret_files import write_identity
 
 WAYS: dict[str, Callable[[Path], None]] = {
     "new": lambda path: write_new(path, b"all of it\n", help="name another file"),
-    "keygen": lambda path: write_identity(path, "all of it\n"),
+    "private": lambda path: write_new(path, b"all of it\n", help="name another file", mode=0o600),
     "import": lambda path: replace_files([Replacement(path, b"all of it\n", new=True)]),
 }
 
@@ -96,7 +95,7 @@ def test_a_link_is_not_followed(tmp_path: Path, write: Callable[[Path], None]) -
     assert (tmp_path / "file").is_symlink()
 
 
-def test_an_identity_is_nobody_elses_and_a_new_manifest_is_as_any_file(tmp_path: Path) -> None:
+def test_what_is_private_is_nobody_elses_and_a_new_manifest_is_as_any_file(tmp_path: Path) -> None:
     modes = {}
     mask = os.umask(0o027)
     try:
@@ -105,4 +104,4 @@ def test_an_identity_is_nobody_elses_and_a_new_manifest_is_as_any_file(tmp_path:
             modes[name] = stat.S_IMODE((tmp_path / name).stat().st_mode)
     finally:
         os.umask(mask)
-    assert modes == {"new": 0o640, "keygen": 0o600, "import": 0o640}
+    assert modes == {"new": 0o640, "private": 0o600, "import": 0o640}

@@ -22,9 +22,10 @@ from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets import age
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.secrets.text import MAX_BYTES
+from tests.age_keys import generate
 
-IDENTITY, RECIPIENT = age.generate()
-OTHER, OTHERS_RECIPIENT = age.generate()
+IDENTITY, RECIPIENT = generate()
+OTHER, OTHERS_RECIPIENT = generate()
 HERE = SecretRef("age", "manifests/pw.age")
 ENV = {"RECONCILE_AGE_IDENTITY": IDENTITY}
 

@@ -16,8 +16,8 @@ import pytest
 
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
-from reconciler.secrets import age
 from reconciler.secrets.sources import Allowed, Sources
+from tests.age_keys import generate
 from tests.cli.harness import PATIENCE_S
 
 FAKES = str(Path(__file__).parent)
@@ -233,7 +233,7 @@ def fake_file(root: Path) -> dict[str, str]:
 
 
 def real_file(root: Path) -> dict[str, str]:
-    identity, recipient = age.generate()
+    identity, recipient = generate()
     command = ["sops", "--encrypt", "--age", recipient, "--input-type", "json", "--output-type", "json"]
     ran = subprocess.run([*command, "/dev/stdin"], input=json.dumps(CONTENT).encode(), capture_output=True)
     assert ran.returncode == 0, ran.stderr
@@ -279,7 +279,7 @@ def test_what_sops_says_goes_nowhere(tmp_path: Path, sops: dict[str, str]) -> No
     told = unavailable(tmp_path, in_file('"nothing"'), env=sops)
     assert "no such key" in told
     assert "exit code 1" in told
-    sops["SOPS_AGE_KEY"] = age.generate()[0]
+    sops["SOPS_AGE_KEY"] = generate()[0]
     if sops["PATH"] == PATH:
         del sops["SOPS_AGE_KEY"]
     assert "no key that can decrypt it is available" in unavailable(tmp_path, in_file(), env=sops)

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reconciler.secrets import age
+from tests.age_keys import generate
 from tests.cli.harness import environment
 from tests.reliability.canary.forms import Leak, Scanner
 from tests.state.doubles import make_state
@@ -35,7 +36,7 @@ def canary(name: str) -> str:
 
 ENV, FILE, OLD, LITERAL, WRONG, PASSWORD = map(canary, ("eNv", "fIle", "oLd", "lIteral", "wRong", "pAssw"))
 AGE, SOPS, NEIGHBOUR, EXEC, SAID = map(canary, ("aGe", "sOps", "nEighbour", "eXec", "sAid"))
-IDENTITY, RECIPIENT = age.generate()
+IDENTITY, RECIPIENT = generate()
 TOKEN = canary("tOken").replace(" ", "_").replace("é", "e")  # a header's token is printable ASCII
 HOST = canary("hOst").replace(" ", "_").replace("é", "e")
 _HOOK_KEY = canary("hOok")

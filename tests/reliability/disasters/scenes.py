@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.age_keys import generate
 from tests.cli.harness import Project, Ran, Sandbox, cluster, environment, secret, serving, volume
 from tests.reliability.disasters.places import Place, Places, variables
 
@@ -341,8 +342,8 @@ def a_signal_while_manifests_are_read_ends_the_run_as_a_signal(stage: Stage) -> 
 
 def _recipient(project: Project, name: str) -> tuple[str, Path]:
     file = project.root.parent / f"{project.root.name}-{name}.key"
-    project.run("secret", "keygen", str(file))
-    public = next(line.rpartition(" ")[2] for line in file.read_text().splitlines() if "public key" in line)
+    identity, public = generate()
+    file.write_text(f"{identity}\n")
     return public, file
 
 

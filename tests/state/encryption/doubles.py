@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.secrets import age
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.store import Store
+from tests.age_keys import generate
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Person:
 
 
 def person() -> Person:
-    return Person(*age.generate())
+    return Person(*generate())
 
 
 ANA, BEN = person(), person()
