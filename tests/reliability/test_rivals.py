@@ -61,7 +61,7 @@ def test_a_database_that_is_not_asked_is_found_out(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("reconciler.state.postgres.leases.check", passed)
     tally = Tally()
     with running_postgres() as server:
-        for seed in range(20):  # a pause shows it only where it hits the moment between a commit and the check
+        for seed in range(20):  # only a pause between a commit and the next check shows it
             pauses(10, seed, new_database(server.url), tmp_path / "log", tally)
             if any("its check began after the take-over" in violation for violation in tally.violations):
                 return
