@@ -200,6 +200,14 @@ async def test_a_secret_whose_source_only_apply_can_read_is_set(stage: Stage) ->
     ]
 
 
+async def test_a_secret_whose_source_is_gone_is_refused_alone(stage: Stage) -> None:
+    plan = await saved(stage, SECRET + volume())
+    stage.env = {}
+    applied = await run(stage, plan, SECRET + volume())
+    assert outcomes(applied) == {"Volume/shop/data#create": "done"}
+    assert [code for code, _ in said(applied)] == ["secret-source"]
+
+
 async def test_a_secret_that_the_file_had_read_is_left(stage: Stage) -> None:
     await stage.apply(SECRET)
     plan = await saved(stage, SECRET + volume())
