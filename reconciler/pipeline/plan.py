@@ -106,17 +106,21 @@ async def make_plan(
         )
     told = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
     beside = without_told(planner.lookalikes.found, told)
-    problems += planner.lookalikes.unread()
+    unlisted = planner.lookalikes.unread()
+    problems += unlisted
     declared = desired.by_address
-    doubtful = planner.lookalikes.found or planner.lookalikes.unread()
     if beside:
         siblings = await project.siblings()
         problems += lookalike_warnings(find_kinds(), beside, declared, records, siblings)
     problems = [*desired.diagnostics, *followed.diagnostics, *problems, *unsigned.values()]
     held = [*unread, *unsigned] if undecided is not None else ()
     plan = planner.finish(fingerprints, problems, held)
-    if doubtful:  # another object may be the one of a lost reply
-        plan = replace(plan, bindings=tuple(each for each in plan.bindings if not each.confirms))
+    doubted = planner.lookalikes.doubted
+    if unlisted or doubted:  # another object may be the one of a lost reply
+        kept = (
+            each for each in plan.bindings if not (each.confirms and (unlisted or each.address in doubted))
+        )
+        plan = replace(plan, bindings=tuple(kept))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
     plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []

@@ -25,7 +25,8 @@ class Lookalikes:
     """Looks for them in every list that shows recorded objects, also where each of these is read alone.
 
     `resources`: all that the manifests declare. `owned`: ids that somebody owns. `is_told`: where they may be
-    named. `found`: their ids, at one address of those that are recognised alike (`count`).
+    named. `found`: their ids, at one address of those that are recognised alike (`count`). `doubted`: all of
+    those addresses.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Lookalikes:
             if shown_in is not None:
                 self._by_list[shown_in].append(resource)
         self.found: dict[Address, Sequence[str]] = {}
+        self.doubted: set[Address] = set()
         self._unread: list[Diagnostic] = []
 
     def reads(self) -> Sequence[Read]:
@@ -94,6 +96,7 @@ class Lookalikes:
             ids = [item.id for item in free.possible(dict(match)) if item.id not in dismissed]
             if ids:
                 self.found[told[0]] = ids
+                self.doubted.update(each.address for each in group)
 
 
 def _not_looked(observation: Observation, recorded: int) -> Diagnostic:

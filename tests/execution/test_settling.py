@@ -179,6 +179,16 @@ async def test_a_look_that_shows_anything_else_confirms_nothing(stage: Stage, ot
     assert (await stage.record()).inferred is (other != "size_gb")  # two that agree on the new size
 
 
+async def test_a_twin_of_another_object_does_not_put_off_a_confirmation(stage: Stage) -> None:
+    both = volume() + volume("logs")
+    await stage.apply(volume("logs"))
+    stage.make_volume(name="logs")
+    stage.fault(method="POST", path=VOLUMES, action="drop_after")
+    for _ in range(3):
+        await stage.apply(both)
+    assert not (await stage.record()).inferred
+
+
 async def test_an_inferred_id_is_flagged_until_a_person_confirms_it(stage: Stage) -> None:
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
     await stage.apply(volume())

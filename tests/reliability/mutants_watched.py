@@ -291,7 +291,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a look that shows a twin confirms an inferred id",
         "tests/execution/test_settling.py::test_a_look_that_shows_anything_else_confirms_nothing",
         "pipeline/plan.py",
-        "    if doubtful:  #",
+        "    if unlisted or doubted:  #",
         "    if False:  #",
     ),
     _tested(
