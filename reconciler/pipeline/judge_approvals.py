@@ -87,8 +87,8 @@ async def judge(
     ]
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
-    about = dict.fromkeys(address for each in asked for address in each.addresses)
-    told = [_dead(report, approval, why, about) for approval, why in dead]
+    objects = dict.fromkeys(address for each in asked for address in each.addresses)
+    told = [_dead(report, approval, why, objects) for approval, why in dead]
     return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
