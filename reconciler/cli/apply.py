@@ -217,7 +217,7 @@ def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, d
         owed=plan.owed,
         ended="refused",
         diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan),
+        declared=desired.declared_at(plan, *desired.by_address),
     )
     emit(report)
     echo_error(refused)

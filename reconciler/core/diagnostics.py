@@ -92,8 +92,11 @@ def error(
     notes: tuple[str, ...] = (),
     help: str = "",
     advice: tuple[Command, ...] = (),
+    about: Iterable[object] = (),
 ) -> Diagnostic:
-    return Diagnostic(code, Severity.ERROR, message, span, label, notes, help, advice=advice)
+    """`about`: the addresses that it affects."""
+    addresses = tuple(map(str, about))
+    return Diagnostic(code, Severity.ERROR, message, span, label, notes, help, advice, addresses)
 
 
 def warning(
@@ -105,8 +108,10 @@ def warning(
     notes: tuple[str, ...] = (),
     help: str = "",
     advice: tuple[Command, ...] = (),
+    about: Iterable[object] = (),
 ) -> Diagnostic:
-    return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice=advice)
+    addresses = tuple(map(str, about))
+    return Diagnostic(code, Severity.WARNING, message, span, label, notes, help, advice, addresses)
 
 
 _HOLD_ONE = ("renamed", "secret-source")  # refused is what they are about, and what needs that

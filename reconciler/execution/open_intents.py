@@ -179,6 +179,7 @@ def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = Fa
         f"(`{name}`{where}, sent at {opened.at:%Y-%m-%d %H:%M:%S} UTC): {why}",
         help=f"look on the platform, then run one of\n  {typed}" if not later else f"`{typed}` finds out",
         advice=tuple(ways),
+        about=filter(None, (opened.address,)),
     )
 
 

@@ -122,6 +122,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
                     help=f"run `{ways[0]}`, or `{ways[1]}`, and import again",
                     advice=ways,
+                    about=(address,),
                 )
             )
     return doubtful, problems

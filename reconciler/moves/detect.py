@@ -10,7 +10,6 @@ several, the names tell: see `moves.pair`.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -107,11 +106,14 @@ class Rename(Struct, frozen=True):
 
 
 class Doubt(Struct, frozen=True):
-    """New resources, those of one `count`, that may be one of `records`: nothing tells which became which."""
+    """New resources, those of one `count`, that may be one of `records`: nothing tells which became which.
+
+    `kept`: so they count as new ones.
+    """
 
     resources: Sequence[Resource]
     records: Sequence[StateRecord]
-    kept: ClassVar = False
+    kept: bool = True
 
     @property
     def address(self) -> Address:
@@ -126,20 +128,17 @@ class Doubt(Struct, frozen=True):
 
     @property
     def diagnostic(self) -> Diagnostic:
-        """An error. An entry would be a guess."""
+        """A warning: an entry would be a guess, and so would be a question. Else, an error."""
         old = self.records[0].address if len(self.records) == 1 else None
         among = "what left" if len(self.records) == 1 else "one of these"
-        span = self.resources[0].span("metadata", "name")
-        said = f"say so with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
-        forget = command("state", "forget", old or "OLD")
-        return error(
-            "renamed",
-            f"`{self.address}` may be {_named(self.records)} under a new name: "
-            "it would be created a second time",
-            span,
-            help=f"the names do not show which became which; if it is {among}, {said};\n"
-            f"if it is a new one, {_if_new(self.records[0], forget)}",
-            advice=(forget,),
+        report, code = (warning, "perhaps-renamed") if self.kept else (error, "renamed")
+        said = f"with a Moved manifest, `spec: {spec(old, self.resources[0])}`"
+        return report(
+            code,
+            f"`{self.address}` may be {_named(self.records)} under a new name",
+            self.resources[0].span("metadata", "name"),
+            help="the names do not show which became which; "
+            f"if it is {among}, say so before you apply, {said}; otherwise go on",
         )
 
 
@@ -251,7 +250,8 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
 def _if_new(old: StateRecord, forget: Command) -> str:
     """How to say that what came is not `old`."""
     address, leaves = old.address, old.lifecycle.deletion is Deletion.DELETE
-    delete = f"pass --approve-delete {address.quoted}, sign the plan that deletes it, " if leaves else ""
+    signed = "(where a rule asks for people: sign the plan that deletes it)"
+    delete = f"pass --approve-delete {address.quoted} {signed}, " if leaves else ""
     return f"{delete}apply the manifests of its app without it first, or run `{forget}`"
 
 

@@ -1,6 +1,6 @@
 """What of a run others want to know, from its report: addresses, sentences, places and counts; no secrets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -8,14 +8,17 @@ from msgspec import Struct
 
 from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.reports.findings import DRIFT, findings_of
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
-from reconciler.reports.verdict import of_report, word
+from reconciler.reports.verdict import of_report
 from reconciler.reports.visible import visible
 
 EventName = Literal["drift", "failed", "owed", "question", "warning"]
 
+Places = Mapping[str, str]  # of manifests, by address
+
 _MOST_ITEMS = 50
-_MOST_CHARACTERS = 500
+_MOST_CHARACTERS = 800
 _FAILED, _DECIDE = 1, 3  # exit codes
 _WARNED = frozenset({NOT_IN_PLAN, RULES_LOOSENED})
 
@@ -81,19 +84,19 @@ def events_of(report: Report, run: Run) -> list[Event]:
         return []
     if isinstance(report, ApplyReport) and report.ended == "declined":
         return []
-    questions = list(_questions(report))
+    places = {str(address): span.place for address, span in report.declared.items()}
+    questions = list(_questions(report, places))
     found: list[tuple[EventName, list[Item]]] = []
     if questions or run.exit_code == _DECIDE:
         found.append(("question", questions))
-    failures = list(_failures(report))
+    failures = list(_failures(report, places))
     if failures or run.exit_code == _FAILED:
         found.append(("failed", failures))
     if isinstance(report, DriftReport) and report.plan.changes and run.exit_code:
-        found.append(("drift", list(_drift(report))))
+        found.append(("drift", list(_drift(report, places))))
     if isinstance(report, ApplyReport) and report.owed:
-        owed = [Item(str(each.address), f"{each.work}, {each.certainty}") for each in report.owed]
-        found.append(("owed", owed))
-    warned = [Item("", each.message) for each in report.diagnostics if each.code in _WARNED]
+        found.append(("owed", list(_owed(report, places))))
+    warned = [_told(each, places, each.message) for each in report.diagnostics if each.code in _WARNED]
     if warned:
         found.append(("warning", warned))
     return [_event(name, report, run, items) for name, items in found]
@@ -113,37 +116,55 @@ def _event(name: EventName, report: Report, run: Run, items: list[Item]) -> Even
     )
 
 
-def _questions(report: Report) -> Iterator[Item]:
+def _questions(report: Report, places: Places) -> Iterator[Item]:
+    """The commands to type are in the help."""
     for problem in report.diagnostics:
         if problem.code == UNKNOWN_OUTCOME:
-            yield from (Item("", str(command)) for command in problem.advice)
+            yield _told(problem, places, f"{problem.message}; {problem.help}")
 
 
-def _failures(report: Report) -> Iterator[Item]:
+def _failures(report: Report, places: Places) -> Iterator[Item]:
     if isinstance(report, ApplyReport):
         for result in report.results:
             if result.outcome == "failed":
-                span, step = report.declared.get(result.address), result.step.rpartition("#")[2]
+                step = result.step.rpartition("#")[2]
                 what = f"{step} failed: {result.error}"
-                yield Item(str(result.address), what, span.place if span is not None else "")
+                yield Item(str(result.address), what, places.get(str(result.address), ""))
     for problem in filter(_is_failure, report.diagnostics):
-        place = problem.span.place if problem.span is not None else ""
-        yield Item(", ".join(problem.addresses), f"error[{problem.code}]: {problem.message}", place)
+        yield _told(problem, places, f"error[{problem.code}]: {problem.message}")
     if isinstance(report, Failure) and not report.diagnostics:
         yield Item("", report.message)
+
+
+def _owed(report: ApplyReport, places: Places) -> Iterator[Item]:
+    for each in report.owed:
+        what = f"{each.work}, {each.certainty}, because {each.because}"
+        yield Item(str(each.address), what, places.get(str(each.address), ""))
+
+
+def _told(problem: Diagnostic, places: Places, what: str) -> Item:
+    found = (places[each] for each in problem.addresses if each in places)
+    place = problem.span.place if problem.span is not None else next(found, "")
+    return Item(", ".join(problem.addresses), what, place)
 
 
 def _is_failure(problem: Diagnostic) -> bool:
     return problem.severity is Severity.ERROR and problem.code != UNKNOWN_OUTCOME
 
 
-def _drift(report: DriftReport) -> Iterator[Item]:
-    for change in report.plan.changes:
-        fields = ", ".join(field.path for field in change.fields)
-        yield Item(str(change.address), fields or word(change.action))
+def _drift(report: DriftReport, places: Places) -> Iterator[Item]:
+    """What moved; of an object that is gone, also what is left of it."""
+    for found in findings_of(report):
+        if found.code == DRIFT and found.severity is not Severity.INFO:
+            (address,) = found.about
+            yield Item(address, found.message.removeprefix(f"{address} "), places.get(address, ""))
+    moved = {str(change.address) for change in report.plan.changes}
+    for problem in report.diagnostics:
+        if problem.severity is Severity.WARNING and moved.intersection(problem.addresses):
+            yield _told(problem, places, f"warning[{problem.code}]: {problem.message}; {problem.help}")
 
 
 def _fit(text: str) -> str:
-    """One line without unseen characters, of at most 500 characters."""
+    """One line without unseen characters, of at most 800 characters."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"

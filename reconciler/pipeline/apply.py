@@ -267,6 +267,7 @@ def _unapproved_deletes(
             if address in planned
             else f"`{address}` would be deleted",
             help=f"if this is intended, pass --approve-delete {address.quoted}",
+            about=(address,),
         )
         for address in plan.deletes
         if str(address) not in approved_deletes and address not in waiting

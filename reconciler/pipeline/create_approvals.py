@@ -126,6 +126,7 @@ def _not_approved(address: Address, word: str) -> Diagnostic:
         help="look on the platform: if it exists, write its id as `metadata.id`; if an older state has it, "
         f"restore that one with `{restore}`; if it does not exist, pass {_option(address, word)}",
         advice=(restore,),
+        about=(address,),
     )
 
 
@@ -174,6 +175,7 @@ def _of_another_state(approval: str, address: str, of: str, word: str) -> Diagno
         f"`{approval}` is approved {f'in the state `{of}`' if of else 'without the word of a state'}; "
         f"this is the state `{word}`",
         help=f"look on the platform; if it does not exist there, pass --approve-create {address}@{word}",
+        about=(address,),
     )
 
 
@@ -187,4 +189,5 @@ def _unknown(verb: str, approved: str, known: Collection[Address]) -> Diagnostic
         "unknown-approval",
         f"`{approved}` is approved, but nothing will {verb} it",
         help=near or f"take --approve-{verb} {approved} out, or name what the plan is to {verb}",
+        about=(approved,),
     )

@@ -1,7 +1,7 @@
 """Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,8 @@ async def judge(
     ]
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
     report = error if unmet or not counting else warning
-    told = [_dead(report, approval, why) for approval, why in dead]
+    objects = dict.fromkeys(address for each in asked for address in each.addresses)
+    told = [_dead(report, approval, why, objects) for approval, why in dead]
     return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
@@ -167,6 +168,7 @@ def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagn
         f"the rule {asked.rule} asks for the approval of {people} for {what}{why}",
         help=f"{first}type `{typed}`",
         advice=_STEPS,
+        about=asked.addresses,
     )
     return found
 
@@ -179,12 +181,13 @@ def _unknown(why: str) -> Diagnostic:
     )
 
 
-def _dead(report: Any, approval: Approval, why: str) -> Diagnostic:
+def _dead(report: Any, approval: Approval, why: str, about: Iterable[Address]) -> Diagnostic:
     anew = command("approve", "FILE", "--reason", "TEXT")
     found: Diagnostic = report(
         "approval-dead",
         f"the approval {approval.name} of `{approval.statement.principal}` does not count: {why}",
         help=f"if the plan is right, approve it again: `{anew}`",
         advice=(anew,),
+        about=about,
     )
     return found

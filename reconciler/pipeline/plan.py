@@ -209,13 +209,16 @@ def concerned_scopes(
     return frozenset(scopes)
 
 
-def _unreadable(what: str, missing: SecretUnavailable, span: Span | None = None) -> Diagnostic:
+def _unreadable(
+    address: Address, what: str, missing: SecretUnavailable, span: Span | None = None
+) -> Diagnostic:
     return error(
         "secret-source",
-        f"{what} cannot be read here: {missing.message}",
+        f"`{address}`: {what} cannot be read here: {missing.message}",
         span,
         help=missing.help or "provide it where apply runs",
         advice=missing.advice,
+        about=(address,),
     )
 
 
@@ -235,8 +238,8 @@ def _unsigned_by(
             if provider in project.providers:
                 project.providers[provider].check()
         except SecretUnavailable as missing:
-            what = f"`{address}`: the signing secret of ExtensionProvider/{provider}"
-            found[address] = _unreadable(what, missing)
+            what = f"the signing secret of ExtensionProvider/{provider}"
+            found[address] = _unreadable(address, what, missing)
     return found
 
 
@@ -281,7 +284,7 @@ async def _fingerprint_secrets(
             value = project.sources.value(ref, output)
         except SecretUnavailable as missing:
             span = resource.span("spec", "value_from")
-            problem = _unreadable(f"`{resource.address}`: the source", missing, span)
+            problem = _unreadable(resource.address, "the source", missing, span)
             problems.append(problem if need_secrets else as_warning(problem))
             unread.append(resource.address)
             continue

@@ -37,6 +37,7 @@ def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collecti
             f"{entry.data['because']}",
             help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
             advice=(forget,),
+            about=sorted(asks),
         )
     again = entry.address in makes
     report, code = (error, UNKNOWN_OUTCOME) if again else (warning, "unclaimed-object")
@@ -45,4 +46,5 @@ def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collecti
         f"{id}, created by a call for `{entry.address}`, has no record: {entry.data['because']}",
         help=f"adopt it with `metadata.id: {id}`, or delete it by hand and run `{forget}`",
         advice=(forget,),
+        about=filter(None, (entry.address,)),
     )

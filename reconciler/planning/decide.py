@@ -236,6 +236,7 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
             help="check the token and the app first: it is not created again automatically; if it was really "
             f"deleted, run `{forget}`",
             advice=(forget,),
+            about=(subject.address,),
         )
     comes_back = kind.role(ComesBack)
     how = comes_back.how_again(subject) if comes_back is not None else ""
@@ -261,6 +262,7 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
         span,
         help=cure,
         advice=(forget,),
+        about=(subject.address,),
     )
 
 

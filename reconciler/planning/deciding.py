@@ -339,9 +339,12 @@ class Deciding:
             *(each.address for each in self._subjects.beside if each.address not in away),
         ]
         resources, elsewhere = self._subjects.resources, request.elsewhere
-        renames = list(
-            find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
-        )
+        found = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
+        # Where a file that was not given says what became of it, it is known: none goes on.
+        renames = [
+            replace(each, kept=each.kept and elsewhere.moved.keys().isdisjoint(each.reasons))
+            for each in found
+        ]
         # Who approves a delete of a plan that is only looked at answers the question, too.
         open_to = deleted if approved is None else set()
         held = [each for each in renames if not each.kept and open_to.isdisjoint(each.reasons)]

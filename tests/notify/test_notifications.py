@@ -94,7 +94,10 @@ def test_drift_is_told_in_each_format_and_signed(
     assert "webhook-signature" not in slack.headers
     data = plain.json["data"]
     assert plain.json["type"] == "reconcile.drift"
-    assert data["items"] == [{"address": f"Volume/{app}/data", "what": "snapshot_retention", "place": ""}]
+    (item,) = data["items"]
+    assert item["address"] == f"Volume/{app}/data"
+    assert item["what"] == "changed on the platform, not by us; snapshot_retention: 5 -> 3"
+    assert item["place"] == "manifests/data.yaml:4:18"
     assert (data["verb"], data["environment"], data["exit_code"]) == ("drift", "base", 2)
     assert data["summary"] == "Drift in 1 of 1 recorded object."
     assert cloud.headers["content-type"] == "application/cloudevents+json"
@@ -102,7 +105,7 @@ def test_drift_is_told_in_each_format_and_signed(
     assert cloud.json["id"] == cloud.headers["webhook-id"]
     assert cloud.json["source"] == "/reconcile/base"
     assert slack.json["text"].splitlines()[0] == f"*Drift* in `base` (`{sandbox.url}`)"
-    assert f"• `Volume/{app}/data`: `snapshot_retention`" in slack.json["text"]
+    assert f"• `Volume/{app}/data`: `{item['what']}`".replace(">", "&gt;") in slack.json["text"]
 
 
 def test_an_apply_tells_what_failed_and_what_is_owed(
@@ -139,8 +142,14 @@ def test_an_apply_tells_a_question_with_the_commands_to_type(
     (question,) = [
         got.json for got in receiver.got if got.path == "/json" and got.json["type"] == "reconcile.question"
     ]
-    commands = [item["what"] for item in question["data"]["items"]]
-    assert f"reconcile resolve PostgresCluster/{name} --not-created" in commands
+    (item,) = question["data"]["items"]
+    assert item["address"] == f"PostgresCluster/{name}"
+    assert item["what"].startswith(
+        f"the outcome of POST /v1/postgres for `PostgresCluster/{name}` is unknown"
+    )
+    assert question["data"]["run"]
+    assert f"reconcile resolve PostgresCluster/{name} --not-created" in item["what"]
+    assert item["place"] == "manifests/db.yaml:4:18"
 
 
 def test_a_rule_that_gets_weaker_is_told(project: Command, receiver: Receiver) -> None:
@@ -186,6 +195,39 @@ def test_a_refused_plan_is_told_with_its_object_its_sentence_and_its_place(
     assert item["address"] == f"Volume/{app}/data"
     assert item["what"] == "error[volume-shrink]: volume `data` cannot shrink from 20 GB to 10 GB"
     assert item["place"].startswith("manifests/data.yaml:")
+
+
+def test_a_destroyed_volume_without_a_manifest_is_told_with_what_is_left_of_it(
+    project: Command, sandbox: Sandbox, receiver: Receiver
+) -> None:
+    app = project.variables["APP"]
+    (project.root / "manifests/data.yaml").unlink()
+    project("apply --auto-approve")
+    sandbox.call("DELETE", f"/v1/apps/{app}/volumes/{sandbox.volume(app)['id']}")
+    project("drift", code=2)
+    (drift,) = [got.json for got in receiver.got if got.path == "/json"]
+    moved, left = drift["data"]["items"]
+    assert moved["address"] == left["address"] == f"Volume/{app}/data"
+    assert left["what"].startswith(f"warning[object-destroyed]: `Volume/{app}/data` (")
+    assert "snapshot" in left["what"]
+    assert f"reconcile state forget Volume/{app}/data" in left["what"]
+
+
+def test_what_an_apply_refuses_is_told_with_its_object_and_its_place(
+    project: Command, receiver: Receiver
+) -> None:
+    app = project.variables["APP"]
+    settings = (project.root / "reconcile.yaml").read_text()
+    project.write("reconcile.yaml", f"{settings}approvals: {{rules: [{{when: {{action: create}}}}]}}\n")
+    project.write("allowed_signers", "")
+    project.write("manifests/more.yaml", volume("more", app))
+    project.write("manifests/key.yaml", secret("KEY", "env: NOT_SET", app))
+    project(f"apply --auto-approve --approve-delete Volume/{app}/data", code=1)
+    (failed,) = [got.json for got in receiver.got if got.json.get("type") == "reconcile.failed"][:1]
+    told = {item["what"].split("]")[0]: (item["address"], item["place"]) for item in failed["data"]["items"]}
+    assert told["error[secret-source"] == (f"Secret/{app}/KEY", "manifests/key.yaml:5:20")
+    assert told["error[approval-needed"] == (f"Volume/{app}/more", "manifests/more.yaml:4:18")
+    assert told["error[unknown-approval"] == (f"Volume/{app}/data", "manifests/data.yaml:4:18")
 
 
 def test_only_the_events_that_somebody_wants_are_sent(
