@@ -11,6 +11,7 @@ from reconciler.approvals.ssh import plain_key, signing_key
 from reconciler.approvals.statement import Approval
 
 _QUOTED = re.compile(r'"(?:\\"|[^"])*"')
+_WORD = re.compile(rf"(?:{_QUOTED.pattern}|[^\s\"])+")  # as ssh-keygen takes a line apart
 
 
 def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Collection[str]]:
@@ -42,7 +43,7 @@ def _matches(name: str, pattern: str) -> bool:
 def _lines(text: str) -> Iterator[tuple[Sequence[str], bytes]]:
     """Patterns of names, and the key, of each line but those of authorities."""
     for line in text.split("\n"):
-        words = line.split()
+        words = _WORD.findall(line)
         keys = [(at, key) for at, pair in enumerate(pairwise(words)) if (key := _key(*pair)) is not None]
         if keys and not words[0].startswith("#"):
             options = _QUOTED.sub("", " ".join(words[1 : keys[0][0]])).lower().split(",")

@@ -113,7 +113,7 @@ class Executor:
         """Whether `machine` is to be restarted: found out once, before the first call of its restart."""
         recorder = self._run.recorder
         if machine not in recorder.served:
-            recorder.served[machine] = await served_by(self._run, machine, recorder.owing(step.address))
+            recorder.serve(machine, await served_by(self._run, machine, recorder.owing(step.address)))
         return bool(recorder.served[machine])
 
     def _is_recorded(self, step: Step, name: str) -> bool:

@@ -109,6 +109,16 @@ class Recorder:
         scope = self._lease_of(address).scope
         return [each for each in self.records.values() if each.obligations and each.scope == scope]
 
+    def serve(self, machine: str, found: Served) -> None:
+        """The restart of `machine` settles what was `found`, but for what another one settles already."""
+        others = [pair for each in self.served.values() for pair in each.items()]
+        taken = {(address, owed) for address, obligations in others for owed in obligations}
+        left = {
+            address: [owed for owed in obligations if (address, owed) not in taken]
+            for address, obligations in found.items()
+        }
+        self.served[machine] = {address: obligations for address, obligations in left.items() if obligations}
+
     async def start(
         self,
         plan: Plan,

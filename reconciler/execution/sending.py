@@ -24,6 +24,7 @@ from reconciler.execution.judging import (
 )
 from reconciler.execution.outputs import dig, fill_body, fill_path
 from reconciler.execution.recorder import Unrecorded
+from reconciler.execution.restarts import served_by
 from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
 from reconciler.kinds.base import segment
@@ -125,6 +126,10 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
         await run.recorder.not_landed(step, attempt)
         if lost == ATTEMPTS:
             break
+        owed = step.if_owed
+        if owed is not None and not await served_by(run, owed.machine, run.recorder.owing(step.address)):
+            why = f"{outcome.message}; {owed.machine} is not seen to hold what owes it any more; run again"
+            return run.result(step, "pending", why), None, usable
     why = f"{outcome.message}; the call had no effect, and is not sent again in this run"
     return run.result(step, "failed", why), None, usable
 

@@ -148,7 +148,7 @@ async def _plan_and_run(
         wanted = {*wanted, *map(str, reviewed.deletes)}
     plan, state = await _settled_plan(project, desired, state, wanted)
     if reviewed is not None:
-        plan = as_reviewed(reviewed, plan, desired.by_address)
+        plan = as_reviewed(reviewed, plan, desired.by_address, state.records)
         if any(each.code == PLAN_MOVED for each in plan.diagnostics):
             raise PlanRefused(plan, plan.diagnostics)
     judged = await refuse_unless_runnable(

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
-from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, warning
+from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, has_errors, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Loosened, Move, Plan, Result
@@ -80,7 +80,7 @@ class Terms(Struct, frozen=True):
         if counting := {*self._held_to(before), *_written(said)}:
             scopes = self.scopes
             rules = {**rules, **{each: sorted(scopes.union(rules.get(each, ()))) for each in counting}}
-        return _content(rules, ages | {each: min(age, ages.get(each, age)) for each, age in self._ages(said)})
+        return _content(rules, ages | {each: min(age, ages.get(each, age)) for each, age in self._ages()})
 
     def ended(self, before: Content, whole: set[str], records: Collection[StateRecord]) -> Content:
         """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
@@ -90,7 +90,7 @@ class Terms(Struct, frozen=True):
         left = {str(each.address) for each in records if each.address not in self.resources}
         ages = {each: age for each, age in before.get("ages", {}).items() if each in left}
         return _content(
-            {each: sorted(scopes) for each, scopes in rules.items() if scopes}, ages | dict(self._ages(now))
+            {each: sorted(scopes) for each, scopes in rules.items() if scopes}, ages | dict(self._ages())
         )
 
     def _held_to(self, remembered: Content) -> Collection[str]:
@@ -101,12 +101,11 @@ class Terms(Struct, frozen=True):
             return rules.keys()
         return [each for each, held in rules.items() if not scopes.isdisjoint(held)]
 
-    def _ages(self, said: Said) -> Iterator[tuple[str, Any]]:
-        """How old the newest snapshots may be; nothing where no rule asks about that."""
-        if any(rule.when.lowers == _AGE for rule in said.rules):
-            for address, resource in self.resources.items():
-                if (age := resource.objectives.get(_AGE)) is not None:
-                    yield str(address), age
+    def _ages(self) -> Iterator[tuple[str, Any]]:
+        """How old the newest snapshots may be: a rule that comes later asks about what is looser then."""
+        for address, resource in self.resources.items():
+            if (age := resource.objectives.get(_AGE)) is not None:
+                yield str(address), age
 
 
 def loosened_ages(
@@ -138,7 +137,8 @@ async def remember_ended(
     if not planned:
         return
     is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
-    is_part = is_part or any(each.code == NOT_IN_PLAN for each in terms.plan.diagnostics)
+    told = terms.plan.diagnostics
+    is_part = is_part or has_errors(told) or any(each.code == NOT_IN_PLAN for each in told)
 
     def ended(before: Content) -> Content:
         begun = terms.begun(before)
@@ -159,7 +159,7 @@ async def _remember(
     project: Project, state: State, new: Callable[[Content], Content], held: Lease | None = None
 ) -> None:
     """`state`: as it was loaded just now."""
-    if not recall(state, APPROVALS) and new({}):
+    if not recall(state, APPROVALS) and new({}).get("rules"):
         project.reporter.note(
             "this state remembered no approval rules or signers yet: those of this revision and its base "
             "count, and from now on it remembers them"

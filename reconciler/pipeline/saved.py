@@ -70,8 +70,10 @@ async def run_saved(
 
 
 def about_targets(desired: Desired, plan: Plan) -> Desired:
-    """`desired`, about the targets that `plan` was made for."""
-    return with_targets(desired, [Address.parse(each) for each in plan.manifests.targets])
+    """`desired`, about the targets that `plan` was made for, and all else that it names."""
+    targets = [Address.parse(each) for each in plan.manifests.targets]
+    named = [each.address for each in plan.changes if each.address in desired.by_address] if targets else []
+    return with_targets(desired, list(dict.fromkeys([*targets, *named])))
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:

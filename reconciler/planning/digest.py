@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import to_builtins
+
 from reconciler.core.context import Context
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import PLATFORM, ManifestSet, Plan, Step
@@ -28,6 +30,7 @@ def plan_text(plan: Plan) -> str:
     """What the digest is of, as JSON."""
     whole = {
         **origin(plan.context, plan.manifests),
+        "targets": sorted(plan.manifests.targets),
         "changes": {str(address): content for address, content in contents(plan).items()},
         "unread": sorted(map(str, plan.unread)),
     }
@@ -54,8 +57,8 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     found: dict[Address, Content] = {}
 
     def of(address: Address) -> Content:
-        nothing: Content = {"action": [], "id": None, "moved": "", "loosens": {}}
-        return found.setdefault(address, nothing | {"fields": [], "calls": [], "asks": []})
+        nothing: Content = {"action": [], "id": None, "moved": "", "loosens": {}, "lifecycle": {}}
+        return found.setdefault(address, nothing | {"fields": [], "calls": [], "keys": [], "asks": []})
 
     for change, written in zip(plan.changes, document["changes"], strict=True):
         actions = [each for each in change.actions if each not in without.get(change.address, ())]
@@ -73,6 +76,12 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
             service = plan.providers.get(call.service, call.service)
             sent = [service, call.method, str(call.path), written["call"]["body"]]
             of(step.address)["calls"].append(sent)
+            if (keys := step.for_each) is not None:
+                patterns = {"keys": keys.pattern, "only": keys.allowed, "never": keys.never}
+                of(step.address)["keys"].append(patterns | {"ignored": keys.ignored})
+    for binding in plan.bindings:
+        if binding.address in found:
+            found[binding.address]["lifecycle"] = to_builtins(binding.lifecycle)
     for address, service in sorted({*_asked(plan, document)}, key=str):
         if address in found and service != PLATFORM:
             found[address]["asks"].append(plan.providers.get(service, service))

@@ -1,20 +1,22 @@
 """The plan of a file next to the one that apply has made: what of it runs, and what has become another."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 from pydantic import BaseModel
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
-from reconciler.core.model import SENSITIVE, Action, Address, Resource
+from reconciler.core.model import SENSITIVE, Action, Address, Lifecycle, Resource
 from reconciler.core.steps import PLATFORM, Plan
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HasObjectives
 from reconciler.planning.digest import Content, contents, origin
+from reconciler.planning.ignores import ignored_fields
 
 PLAN_MOVED = "plan-moved"  # the code where a file's plan is not the one that apply makes
 NOT_IN_PLAN = "not-in-plan"
@@ -27,11 +29,13 @@ def moved(what: str, help: str = "") -> Diagnostic:
     return error(PLAN_MOVED, what, help="; or ".join(filter(None, (help, anew))), advice=(_ANEW,))
 
 
-def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]) -> Plan:
+def as_reviewed(
+    reviewed: Plan, now: Plan, resources: Mapping[Address, Resource], recorded: Container[Address]
+) -> Plan:
     """`now`, narrowed to what `reviewed` names; its diagnostics say how the two differ.
 
     An error for each address that `reviewed` names and whose content is another in `now`, and a warning for
-    each that only `now` has. `resources`: what the manifests declare.
+    each that only `now` has. `resources`: what the manifests declare; `recorded`: what the state knows.
     """
     then, new = contents(reviewed), contents(now)
     named = {*then, *(change.address for change in reviewed.changes)}
@@ -39,7 +43,7 @@ def as_reviewed(reviewed: Plan, now: Plan, resources: Mapping[Address, Resource]
     unnamed = new.keys() - named
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
-    told = list(_compared(reviewed, now, then, new, resources))
+    told = list(_compared(reviewed, now, then, new, resources, recorded))
     for address in (each for each in new if each in unnamed):
         if address in needs:
             told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
@@ -68,6 +72,7 @@ def _compared(
     then: Mapping[Address, Content],
     new: Mapping[Address, Content],
     resources: Mapping[Address, Resource],
+    recorded: Container[Address],
 ) -> Iterator[Diagnostic]:
     """What is to say of each address that `reviewed` names."""
     held: dict[Address, str] = {
@@ -89,7 +94,7 @@ def _compared(
             is_now is None
             and was is not None
             and address not in held
-            and _is_done(was, resources.get(address))
+            and _is_done(was, resources.get(address), is_recorded=address in recorded)
         ):
             yield _allowed(f"`{address}`: nothing is left to do, the file plans {_said(was)}")
         elif is_now is not None and address in reviewed.unread and _sets_a_value(was, is_now):
@@ -99,14 +104,18 @@ def _compared(
             yield _allowed(f"`{address}`: {only}: the file plans {_said(was)}, this run {_said(is_now)}")
         elif was is not None or address not in reviewed.unread:
             now_said = held.get(address) or _said(is_now)
+            if now_said == _said(was):
+                now_said = "that with a secret from another source"
             yield moved(f"`{address}`: the file plans {_said(was)}, but this run plans {now_said}")
 
 
-def _is_done(planned: Content, resource: Resource | None) -> bool:
+def _is_done(planned: Content, resource: Resource | None, *, is_recorded: bool) -> bool:
     """Whether `planned` is what the manifests say, so that it was done where nothing is left to do."""
     leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
     if resource is None or leaves:
-        return resource is None and (leaves or bool(planned["moved"]))
+        return resource is None and ((leaves and not is_recorded) or bool(planned["moved"]))
+    if any(path in ignored_fields(resource) for path, _, _ in planned["fields"]):
+        return False
     if any(resource.objectives.get(name) != after for name, (_, after) in planned["loosens"].items()):
         return False
     wanted = {path: after for path, _, after in planned["fields"]}
@@ -160,7 +169,12 @@ def _said(content: Content | None) -> str:
     for service, method, path, body in content["calls"]:
         at = "" if service == PLATFORM else f" of {service}"
         parts.append(f"{method} {path}{at} {_json(body) if body is not None else ''}".rstrip())
+    for keys in content["keys"]:
+        parts.append(f"sets each key like {keys['only'] or keys['keys']}")
+        parts += [f"passes over {keys['ignored']}"] if keys["ignored"] else []
     parts += [f"asks {service}" for service in content["asks"]]
+    usual, lifecycle = to_builtins(Lifecycle()), content["lifecycle"]
+    parts += [f"{name}: {_json(found)}" for name, found in lifecycle.items() if found != usual[name]]
     text = ", ".join(filter(None, parts))
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"
 

@@ -285,6 +285,20 @@ async def test_an_objective_is_compared_with_that_of_the_last_apply(stage: Stage
     assert codes(found.value) == ["approval-needed"]
 
 
+async def test_an_objective_is_remembered_before_any_rule_asks_about_it(stage: Stage) -> None:
+    await applied(project(stage), stage, aged(24))
+    assert await refused(project(stage, AGES), stage, aged(48)) == ["approval-needed"]
+
+
+async def test_an_apply_that_refuses_a_part_loosens_nothing(stage: Stage) -> None:
+    await applied(project(stage, TWO), stage, OLD)
+    unread = "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: KEY, app: shop}\n"
+    unread += "spec: {value_from: {env: MISSING}}\n"
+    done = await applied(project(stage), stage, OLD + NEW + unread)
+    assert {each.code for each in done.plan.diagnostics} == {"secret-source", "rules-loosened"}
+    assert await refused(project(stage), stage, NEW) == ["approval-needed"]
+
+
 async def test_an_approval_of_one_weaker_objective_is_none_of_another(stage: Stage, ana: Person) -> None:
     ruled = project(stage, AGES, ana)
 

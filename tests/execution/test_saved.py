@@ -15,6 +15,7 @@ from reconciler.pipeline.apply import Applied
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.saved import run_saved
+from reconciler.planning.digest import plan_digest
 from tests.execution.stage import Stage, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio
@@ -160,6 +161,35 @@ async def test_what_a_named_address_needs_belongs_to_the_file(stage: Stage) -> N
     )
     (said,) = await moved(stage, only, volume() + forked)
     assert said == "`Volume/shop/copy` needs `Volume/shop/data`, which the file does not name"
+
+
+async def test_the_targets_of_a_file_hide_nothing_that_it_names(stage: Stage) -> None:
+    await stage.apply(BEFORE)
+    plan = await saved(stage, GROWN)
+    forged = replace(plan, manifests=replace(plan.manifests, targets=("Volume/shop/new",)))
+    assert plan_digest(forged) != plan_digest(plan)
+    (said,) = await moved(stage, forged, GROWN)
+    assert said.startswith(f"`{OLD}`: the file plans delete")
+    assert said.endswith("but this run plans nothing")
+
+
+async def test_a_field_that_is_ignored_now_is_not_taken_for_done(stage: Stage) -> None:
+    await stage.apply(volume())
+    grown = volume(spec="region: ams, size_gb: 20")
+    plan = await saved(stage, grown)
+    ignored = "lifecycle: {ignore: [{field: size_gb, reason: by hand}]}\n"
+    (said,) = await moved(stage, plan, volume(spec="region: ams, size_gb: 20", rest=ignored))
+    assert said.endswith("but this run plans nothing")
+
+
+async def test_a_snapshot_before_an_extend_is_kept_beside_an_age_objective(stage: Stage) -> None:
+    def of(size_gb: int, before: str) -> str:
+        return volume(spec=f"region: ams, size_gb: {size_gb}", rest=f"lifecycle: {{{before}}}\n") + POLICY
+
+    await stage.apply(of(10, "snapshot_before: [extend]"))
+    plan = await saved(stage, of(20, "snapshot_before: [extend]"))
+    (said,) = await moved(stage, plan, of(20, "snapshot_before: []"))
+    assert "POST /v1/apps/shop/volumes/" in said
 
 
 async def test_what_is_done_is_skipped_and_two_files_run_one_after_another(stage: Stage) -> None:

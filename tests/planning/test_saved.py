@@ -116,8 +116,8 @@ def test_whatever_is_read_can_be_compared_and_shown(data: st.DataObject) -> None
         plan = read(json.dumps(document).encode())
     except ReconcilerError:
         return
-    as_reviewed(plan, plan_of(case), {})
-    as_reviewed(plan_of(case), plan, {})
+    as_reviewed(plan, plan_of(case), {}, {})
+    as_reviewed(plan_of(case), plan, {}, {})
     plan_graph(plan)
     render_plan(plan)
 

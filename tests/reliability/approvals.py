@@ -494,7 +494,7 @@ async def runs(project: Project, world: World) -> bool:
     """Whether the plan would run, as far as its file and the approvals say."""
     if [*made_elsewhere(world.saved, origin(world.plan.context, world.plan.manifests))]:
         return False
-    plan = as_reviewed(world.saved, world.plan, {})
+    plan = as_reviewed(world.saved, world.plan, {}, {})
     if has_errors(plan.diagnostics):
         return False
     signers = Signers("".join(world.lines), "allowed_signers")

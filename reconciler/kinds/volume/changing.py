@@ -36,14 +36,12 @@ def size_change(subject: Subject) -> FieldChange | None:
     want, live = subject.spec.wanted_size_gb, subject.live.size_gb
     if want is None or live is None:
         return None
-    if live < want:
-        return FieldChange("size_gb", live, want, Effect.GROW)
     # No volume shrinks: a size below the recorded one was read before our last extend took effect.
     known = max(live, subject.record.applied.get("size_gb") or 0) if subject.record is not None else live
     largest = subject.spec.largest_size_gb
     if largest is not None and known > largest:
         return FieldChange("size_gb", known, largest, Effect.REFUSED)
-    return None
+    return FieldChange("size_gb", live, max(want, known), Effect.GROW) if live < want else None
 
 
 def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:

@@ -16,7 +16,7 @@ from tests.reliability.simulation.power import POWERS
 from tests.reliability.simulation.process import secret_value
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # of one history
 def resources(manifests: str) -> Sequence[Resource]:
     """The resources of JSON documents, which are YAML as well."""
     text = "\n---\n".join(json.dumps(each) for each in json.loads(manifests))
