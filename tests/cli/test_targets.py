@@ -223,5 +223,5 @@ def test_a_manifest_that_moved_to_a_file_outside_the_paths_has_not_left(project:
     planned = project.json("plan", "manifests/old").json
     assert planned["changes"] == []
     (folder / "kept" / "one.yaml").unlink()
-    planned = project.json("plan", "manifests/old", code=1).json
-    assert [each["code"] for each in planned["diagnostics"]] == ["delete-not-approved"]
+    planned = project.json("plan", "manifests/old").json
+    assert [each["action"] for each in planned["changes"]] == ["delete"]
