@@ -197,8 +197,9 @@ def read_manifests(
         before = _before(given_paths((), config), config, config.trusted, known, whole=True)
         trusted, remarks = compare_with_trusted(config, before, loaded, at)
         loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *remarks))
-    selected = _selector(given, config, at, whole=not paths)
-    return Manifests(loaded, selected, _Elsewhere(config, at), differ, at, trusted)
+    elsewhere = _Elsewhere(config, at)
+    selected = _selector(given, config, elsewhere, whole=not paths)
+    return Manifests(loaded, selected, elsewhere, differ, at, trusted)
 
 
 def _revisions(
@@ -325,20 +326,26 @@ def _before(
 
 
 def _selector(
-    given: Sequence[str], config: ProjectSettings, at: "Revision | None", *, whole: bool
+    given: Sequence[str], config: ProjectSettings, elsewhere: "_Elsewhere", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
     """Whether a record's manifest would be among `given`: it stands there, or nowhere any more."""
-    folders = [*given, overlay_path(config)] if config.env and whole else given
+    folders, at = [*given, overlay_path(config)] if config.env and whole else given, elsewhere.at
 
     @cache  # thousands of records are of one file
-    def selected(name: str) -> bool:
+    def selected(name: str) -> bool | None:  # None: its file is gone, and others were not given
         if name == STDIN:
             return "-" in folders
         source = (config.root / name).resolve()
         there = at.holds(name) if at is not None else source.exists()
+        if not there and not whole:
+            return None
         return not there or any(source.is_relative_to(Path(path).resolve()) for path in folders)
 
-    return lambda record: selected(record.source)
+    def is_selected(record: StateRecord) -> bool:
+        found = selected(record.source)
+        return found if found is not None else not elsewhere.stands(record)
+
+    return is_selected
 
 
 class _Declared(NamedTuple):
@@ -370,8 +377,12 @@ class _Elsewhere:
             found = self._declared(record.source)
             if not found.complete or record.address in found.addresses or base in found.mistaken:
                 return True
+        return self.stands(record)
+
+    def stands(self, record: StateRecord) -> bool:
+        """Whether it stands in any of the configured files, such as one that was moved."""
         found = self._declared("")
-        return record.address in found.addresses or base in found.mistaken
+        return record.address in found.addresses or record.address._replace(ordinal=0) in found.mistaken
 
     def moved(self, address: Address) -> str:
         """The Moved manifest among the configured ones that is about `address`, and its file; "" for none."""

@@ -209,3 +209,19 @@ def test_the_lock_of_another_app_does_not_matter(several: Project, sandbox: Sand
 
     anyio.run(while_it_is_held)
     assert sandbox.volumes(other) == []
+
+
+def test_a_manifest_that_moved_to_a_file_outside_the_paths_has_not_left(project: Project, app: str) -> None:
+    folder = project.root / "manifests"
+    for name in ("one", "two"):
+        text = volume(app, name) + "lifecycle: {deletion: delete}\n"
+        (folder / "old").mkdir(exist_ok=True)
+        (folder / "old" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    project.apply()
+    (folder / "kept").mkdir()
+    (folder / "old" / "one.yaml").rename(folder / "kept" / "one.yaml")
+    planned = project.json("plan", "manifests/old").json
+    assert planned["changes"] == []
+    (folder / "kept" / "one.yaml").unlink()
+    planned = project.json("plan", "manifests/old").json
+    assert [each["action"] for each in planned["changes"]] == ["delete"]

@@ -68,8 +68,9 @@ class RunnerStore(Passing):
         process.pass_by("lease:before")
         await process.wake()
         lease = await self.inner.lease(scopes, holder, timeout_s=timeout_s)
-        process.leased_s = process.ghost.timeline.time()
-        process.power_leased = process.ghost.power()
+        if any(scopes):  # under that of the whole state, nothing is looked at
+            process.leased_s = process.ghost.timeline.time()
+            process.power_leased = process.ghost.power()
         process.ghost.note(process.name, "leases", *lease.scopes)
         process.pass_by("lease:after")
         await process.wake()

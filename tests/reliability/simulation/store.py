@@ -32,8 +32,9 @@ class SimulatedStore(SqliteStore):
         process = self._process
         process.pass_by("lease:before")
         lease = await super().lease(scopes, holder, timeout_s=timeout_s)
-        process.leased_s = process.ghost.timeline.time()
-        process.power_leased = process.ghost.power()
+        if any(scopes):  # under that of the whole state, nothing is looked at
+            process.leased_s = process.ghost.timeline.time()
+            process.power_leased = process.ghost.power()
         process.ghost.note(process.name, "leases", *lease.scopes)
         invariants.check_leased(process.ghost, process, lease)
         for scope, epoch in lease.epochs.items():
