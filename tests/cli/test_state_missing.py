@@ -195,6 +195,20 @@ def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_the
             assert "older than this state" not in shown.out + shown.err
 
 
+def test_older_objects_of_an_app_with_nothing_but_secrets_are_told(tmp_path: Path) -> None:
+    seed = tmp_path / "world.yaml"
+    seed.write_text(
+        "apps: [{name: notes}]\nvolumes: [{id: vol_kept, app: notes, name: kept, region: ams, "
+        "created_at: 2020-01-01T00:00:00Z}]\n"
+    )
+    with serving("--clock", "x600", "--seed", str(seed)) as platform:
+        project = project_at(tmp_path / "checkout", platform.url)
+        project.write(secret("notes", "KEY", "env: NOBODY_SET_IT"))
+        shutil.rmtree(project.root / ".reconcile")
+        for verb in (("state", "init"), ("doctor",)):
+            assert "Volume/notes/vol_kept" in project.run(*verb, code=None).out
+
+
 def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:
     shutil.rmtree(project.root / ".reconcile")
     project.env["RECONCILE_BASE_URL"] = "http://127.0.0.1:1"
