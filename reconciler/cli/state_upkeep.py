@@ -285,15 +285,16 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
 
     A shared state comes back to a place that holds none.
     """
-    if file is None:
-        chosen.use(copies.require_backup, existing=False, pinned=False)
+    lost = chosen.use(copies.require_backup, existing=False, pinned=False) if file is None else ""
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
         source = str(file) if file is not None else "the newest good backup"
         place = chosen.place
         question = f"Put the state of {source} at {place}? Files that are there are kept as *.damaged-TIME."
-        if is_shared(chosen.url):
+        if lost:
+            question = f"{lost}. Go on with it as it is?"
+        elif is_shared(chosen.url):
             question = f"Put the state of {source} at {place}, where there must be none?"
         if not confirmed(question):
             click.echo("nothing was changed", err=True)

@@ -146,7 +146,11 @@ def rekeyed_page(
 def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
     """`proven`: the store was tried out. A state that is not whole is a failure, and no page."""
     kept = "kept its word: 4 writers made 20 changes each at the same time, and none was lost"
-    found = f"verified, {counted(len(state.records), 'record')}" if state.lineage else "there is no state yet"
+    found = "there is no state yet"
+    if state.traces:
+        found = f"there was a state: {', '.join(state.traces)} still exists"
+    if state.lineage:
+        found = f"verified, {counted(len(state.records), 'record')}"
     lines = [f"store: {kept}"] if proven else []
     document = {
         "state": place,

@@ -297,6 +297,20 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     applied.run("state", "list", code=code)
 
 
+def test_a_terminal_is_asked_whether_to_go_on_with_an_older_copy(applied: Project, tmp_path: Path) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path / "home")}
+    folder, older = applied.root / ".reconcile", tmp_path / "older"
+    shutil.copytree(folder, older)
+    applied.run("state", "forget", "--unclaimed", "all", env=home)
+    shutil.rmtree(folder)
+    shutil.copytree(older, folder)
+    applied.env |= home
+    ended, shown = on_a_terminal(applied, "state", "restore", typed=b"n\n")
+    assert (ended, "Go on with it as it is?" in shown, "newest good backup" in shown) == (1, True, False), (
+        shown
+    )
+
+
 def test_a_link_and_what_it_points_to_are_one_state(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app))
     (project.root / "link.db").symlink_to(project.root / "elsewhere" / "state.db")
