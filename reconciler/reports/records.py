@@ -204,7 +204,7 @@ def object_page(
 
     `unreadable`: why `live` is not known. `known`: what the record then tells of it, from `known_from`.
     """
-    lines = [f"{record.address} {record.id}".rstrip()]
+    lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:
         lines += [f"  {name}: {_json(value)}" for name, value in live.items()]
     else:
