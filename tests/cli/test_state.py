@@ -208,6 +208,8 @@ def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     assert f"locked by process {holder.pid} for" in refused.err
     assert "taken from" in project.run("state", "unlock", "held", "--force").out
     assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
+    both = project.run("state", "unlock", "held", "held").out
+    assert both == "held: free: no process holds it\n" * 2
     assert "no run has ever locked" in project.run("state", "unlock", "other", code=1).err
 
 
