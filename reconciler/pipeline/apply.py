@@ -384,7 +384,7 @@ async def _run_under(
             await recorder.finish(results, interrupted=executor.stopping)
         except StoreError as failure:
             # Each outcome is recorded, spooled or reported in the results.
-            project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
+            project.reporter.failed("the end of this run could not be recorded", failure.message)
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)
         for change in plan.changes
