@@ -143,7 +143,7 @@ async def test_one_outage_of_the_store_is_told_once(stage: Stage, monkeypatch: p
 def test_only_the_first_note_of_an_outage_has_its_reason() -> None:
     notes: list[str] = []
     reporter = Reporter()
-    reporter.note = notes.append  # type: ignore[method-assign]
+    reporter.note = notes.append  # type: ignore[method-assign, assignment]
     for what in ("the lease could not be renewed", "the lease could not be released"):
         reporter.failed(what, "no route")
     reporter.failed("the end could not be recorded", "the disk is full")
