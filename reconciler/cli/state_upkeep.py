@@ -28,7 +28,7 @@ from reconciler.pipeline.rekey import Rekeyed
 from reconciler.pipeline.rekey import rekey as rekey_state
 from reconciler.pipeline.store import store_of
 from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
     pin_lines,
@@ -86,7 +86,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
     document = {"state": place, "lineage": lineage, "created": created}
-    document |= {"diagnostics": diagnostic_documents(older), **({"taken_over": taken} if take_over else {})}
+    document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
     return DONE
 

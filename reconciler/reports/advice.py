@@ -1,7 +1,6 @@
 """What a run found, with the run's options in the commands that its texts advise."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,11 +27,6 @@ def advise_plan(plan: Plan, run: RunOptions) -> Plan:
 
 def advise_owed(owed: Iterable[Owed], run: RunOptions) -> tuple[Owed, ...]:
     return tuple(replace(each, advice=_with_options(each.advice, run)) for each in owed)
-
-
-def advice_documents(advice: Iterable[Command]) -> list[dict[str, Any]]:
-    """`{argv}` each: the program and its arguments, unquoted. Words in capitals are to be filled in."""
-    return [{"argv": list(each.argv)} for each in advice]
 
 
 def _diagnostic(item: Diagnostic, run: RunOptions) -> Diagnostic:

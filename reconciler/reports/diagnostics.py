@@ -1,12 +1,10 @@
-"""Diagnostics as text with the source line and a caret, and as JSON."""
+"""Diagnostics as text with the source line and a caret."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.reports.advice import advice_documents
 from reconciler.reports.visible import visible
 
 _WIDEST = 100  # columns of a source line
@@ -28,30 +26,6 @@ def pointer(diagnostics: Sequence[Diagnostic]) -> str:
     """Where more about the gravest of `diagnostics` is to be read: one line."""
     gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
     return f"more about this {NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
-
-
-def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """`{code, severity, message, file, line, column, notes?, help?, addresses?, advice?}` each.
-
-    A missing position is null.
-    """
-    return [_document(item) for item in diagnostics]
-
-
-def _document(diagnostic: Diagnostic) -> dict[str, Any]:
-    span = diagnostic.span
-    found: dict[str, Any] = {
-        "code": diagnostic.code,
-        "severity": str(diagnostic.severity),
-        "message": diagnostic.message,
-        "file": span.file if span else None,
-        "line": span.line if span else None,
-        "column": span.column if span else None,
-    }
-    found |= {"notes": list(diagnostic.notes)} if diagnostic.notes else {}
-    found |= {"help": diagnostic.help} if diagnostic.help else {}
-    found |= {"addresses": list(diagnostic.addresses)} if diagnostic.addresses else {}
-    return found | ({"advice": advice_documents(diagnostic.advice)} if diagnostic.advice else {})
 
 
 def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> str:

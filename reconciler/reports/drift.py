@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.visible import visible
 
 
@@ -76,7 +78,7 @@ def _accepted_document(each: Accepted) -> dict[str, Any]:
 
 
 def _refusal_document(each: Refusal) -> dict[str, Any]:
-    return {"address": str(each.address), "path": each.path, **diagnostic_documents([each.why])[0]}
+    return {"address": str(each.address), "path": each.path, **to_builtins(DiagnosticJson.of(each.why))}
 
 
 def _json(value: Any) -> str:

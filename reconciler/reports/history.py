@@ -8,8 +8,8 @@ from reconciler.core.context import Context
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.reports.decisions import decided
-from reconciler.reports.documents import owed_words
 from reconciler.reports.report import Page
+from reconciler.reports.shown import owed_words
 from reconciler.reports.visible import visible
 from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
 

@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.plural import counted
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.visible import visible
 
 _INDENT = "    "
@@ -80,7 +80,7 @@ def import_document(
             }
             for each in skipped
         ],
-        "diagnostics": diagnostic_documents(diagnostics),
+        "diagnostics": DiagnosticJson.all_of(diagnostics),
     }
 
 

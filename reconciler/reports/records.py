@@ -10,7 +10,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.core.plural import counted
 from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 from reconciler.state.chain import state_head
@@ -56,7 +56,7 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
             "unclaimed": [_unclaimed(entry) for entry in state.unclaimed],
             "platform": state.platform or None,
             "head": head,
-            "diagnostics": diagnostic_documents(advise(doubts, run)),
+            "diagnostics": DiagnosticJson.all_of(advise(doubts, run)),
         },
         text=_lines(lines),
         notices=f"{'' if records else nothing}State head: {head}\n",

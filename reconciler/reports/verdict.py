@@ -9,9 +9,9 @@ from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.reports.diagnostics import NOUNS
-from reconciler.reports.documents import summarise
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from reconciler.reports.sections import touches
+from reconciler.reports.shown import count_actions
 
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
@@ -48,7 +48,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
 
     `retained_before`: how many of the retained objects were retained before this plan; they count apart.
     """
-    counts = summarise(plan)
+    counts = count_actions(plan)
     moving = sum(change.action is Action.NOOP for change in plan.changes)
     counts[Action.RETAIN] -= retained_before
     actions = [action for action in Action if action is not Action.NOOP and counts[action]]

@@ -14,9 +14,9 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.planning.drift import UNMANAGED
 from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
+from reconciler.reports.documents import read_report
 from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT
-from reconciler.reports.reading import read_report
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import HOST, reports_of, texts
@@ -172,7 +172,7 @@ def test_json_that_was_tampered_with_is_refused_in_a_sentence_or_shown(seed: int
         (b'{"format_version": "2", "changes": []}', "is a report of another version"),
         (b'{"format_version": 1, "changes": []}', "is a report of another version"),
         (b'{"format_version": "1", "records": []}', "is not a report of validate, plan, drift or apply"),
-        (b'{"format_version": "1", "changes": []}', "`diagnostics` is missing or wrong"),
+        (b'{"format_version": "1", "changes": []}', "`context` is missing or wrong"),
         (b'{"format_version": "1", "diagnostics": [{"code": 7}]}', "`diagnostics.0.code`"),
         (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),

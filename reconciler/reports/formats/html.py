@@ -4,7 +4,6 @@ Each value in the template is escaped, and what cannot be seen is spelled out (`
 file's head allows its two style sheets by their digests, and nothing else.
 """
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,7 +18,6 @@ from reconciler.planning.graph import plan_graph
 from reconciler.rehearsal.matrix import CALL_FAULTS, End
 from reconciler.reports import forecast, rehearsal, svg, verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
@@ -31,6 +29,7 @@ from reconciler.reports.report import (
     ValidationReport,
 )
 from reconciler.reports.sections import is_gone, sections_of, touches
+from reconciler.reports.shown import in_json, owed_words
 from reconciler.reports.visible import visible
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _values(report: Report) -> dict[str, Any]:
         "severity_tone": _SEVERITY_TONES,
         "lines_of": lambda item: _lines(report, item),
         "spoken": verdict.spoken,
-        "as_json": _as_json,
+        "as_json": in_json,
         "no_app": NO_APP,
         "owed_words": owed_words,
         "rehearsed": report.rehearsal if isinstance(report, PlanReport) else None,
@@ -155,10 +154,6 @@ def _tone(report: Report, change: Change) -> str:
 
 def _lines(report: Report, item: Diagnostic) -> list[str]:
     return excerpt([item], report.read_line).splitlines()
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
 @cache

@@ -6,9 +6,7 @@ makes no mention, link or issue number of what stands in `<code>`.
 """
 
 import html
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
@@ -18,7 +16,6 @@ from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
-from reconciler.reports.documents import shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
@@ -30,6 +27,7 @@ from reconciler.reports.report import (
     ValidationReport,
 )
 from reconciler.reports.sections import Sections, sections_of
+from reconciler.reports.shown import in_json
 from reconciler.reports.visible import visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
@@ -205,12 +203,12 @@ def _linked(written: str, url: str) -> str:
 def _field(field: FieldChange, *, shows_effect: bool) -> str:
     shown = shows_effect and field.effect is not Effect.IN_PLACE
     effect = f" ({verdict.spoken(field.effect)})" if shown else ""
-    return f"{code(field.path)} {code(_json(field.before))} → {code(_json(field.after))}{effect}"
+    return f"{code(field.path)} {code(in_json(field.before))} → {code(in_json(field.after))}{effect}"
 
 
 def _call(step: Step) -> str:
     service = f" at {code(step.call.service)}" if step.call.service != PLATFORM else ""
-    body = f" {code(_json(step.call.body))}" if step.call.body is not None else ""
+    body = f" {code(in_json(step.call.body))}" if step.call.body is not None else ""
     return f"- {code(f'{step.call.method} {step.call.path}')}{service}{body}"
 
 
@@ -262,10 +260,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """ "" without rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines]) if lines else ""
-
-
-def _json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
 FORMAT = Format("markdown", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)

@@ -5,9 +5,7 @@ A report of more than one line has its summary first and last. It looks as its `
 plain text that is the same everywhere.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
@@ -17,7 +15,6 @@ from reconciler.moves.compare import LEFT
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
-from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.formats import Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.look import PLAIN, Look, Part, Tone
@@ -30,6 +27,7 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
+from reconciler.reports.shown import in_json, owed_words
 from reconciler.reports.visible import visible, visible_lines
 
 _MARKS = {
@@ -211,7 +209,7 @@ def _change_lines(
     for field in change.fields:
         yield look.line(6, *_field(field))
     for step in steps:
-        body = f" {_json(step.call.body)}" if step.call.body is not None else ""
+        body = f" {in_json(step.call.body)}" if step.call.body is not None else ""
         to = _place(step.call.service, providers)
         often = (
             f"  # one for each key of {step.for_each.over}, known after that answer" if step.for_each else ""
@@ -242,7 +240,7 @@ def _with_reason(look: Look, head: Sequence[Part], reason: str, between: str, to
 
 
 def _field(field: FieldChange, *, shows_effect: bool = True) -> Iterator[Part]:
-    yield f"{field.path}: {_json(field.before)} -> {_json(field.after)}"
+    yield f"{field.path}: {in_json(field.before)} -> {in_json(field.after)}"
     if shows_effect and field.effect not in (Effect.IN_PLACE, Effect.WRITE_ONLY):
         yield "  "
         yield f"[{field.effect.value}]", _EFFECT_TONES.get(field.effect, Tone.PLAIN)
@@ -264,10 +262,6 @@ def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
         lines.append(look.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}"))
         lines += [f"      once done: {visible(str(each))}" for each in item.advice]
     return [*lines, ""]
-
-
-def _json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
 # --- whole reports ---

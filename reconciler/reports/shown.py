@@ -1,0 +1,38 @@
+"""Values, owed work and counts of a plan as every format shows them. Secrets are `(sensitive)`."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.core.model import SENSITIVE, Action
+from reconciler.core.steps import OutputRef, Plan, SecretRef, Template
+
+
+def shown(value: Any) -> Any:
+    """`value` with references as templates and secrets hidden."""
+    if isinstance(value, SecretRef):
+        return SENSITIVE
+    if isinstance(value, OutputRef | Template):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: shown(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(item) for item in value]
+    return value
+
+
+def in_json(value: Any) -> str:
+    """`value` as JSON in one line, as `shown`."""
+    return json.dumps(shown(value), ensure_ascii=False, default=str)
+
+
+def owed_words(work: str, certainty: str) -> str:
+    return work if certainty == "owed" else f"{work} ({certainty} whether needed)"
+
+
+def count_actions(plan: Plan) -> Counter[Action]:
+    """How often each action is done: a change may do several. What needs nothing counts as noop."""
+    counts = Counter(action for change in plan.changes for action in change.actions)
+    counts[Action.NOOP] += plan.unchanged
+    return counts
