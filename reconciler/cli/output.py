@@ -96,7 +96,10 @@ class _FormatName(click.ParamType["Format"]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         if isinstance(value, Format):
             return value
-        found = find_format(value)
+        try:
+            found = find_format(value)
+        except Exception as defect:
+            self.fail(_defect(value, defect))
         if found is None or not found.can_show(self._kind):
             self.fail(
                 f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
@@ -210,8 +213,12 @@ def _rendered(format: Format, report: Report, render: Callable[[Report], str] | 
     try:
         return (render or format.render)(report)
     except Exception as defect:
-        _lose(f"a defect in the format {format.name}: {type(defect).__name__}: {defect}; use another format")
+        _lose(_defect(format.name, defect))
         return ""
+
+
+def _defect(name: str, defect: Exception) -> str:
+    return f"a defect in the format {name}: {type(defect).__name__}: {defect}; use another format"
 
 
 def _add_to_summary(text: str) -> None:

@@ -38,6 +38,7 @@ from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
     Failure,
+    GraphReport,
     Page,
     PlanReport,
     Report,
@@ -46,6 +47,7 @@ from reconciler.reports.report import (
 from reconciler.reports.shown import count_actions, shown
 
 if TYPE_CHECKING:
+    from reconciler.planning.graph import Graph
     from reconciler.services.budget import Budget
 
 FORMAT_VERSION: Final = "1"
@@ -386,6 +388,26 @@ def _plan(document: _Planned | DriftJson, steps: Sequence[StepJson] = ()) -> Pla
     )
 
 
+class NodeJson(Json, frozen=True):
+    # `level` counts from 1.
+    key: str
+    kind: str
+    app: str | None
+    level: int
+    count: int
+    detail: str = ""
+    place: str = ""
+
+
+def graph_document(graph: "Graph") -> dict[str, Any]:
+    nodes = [
+        NodeJson(node.key, node.kind, node.group or None, node.level + 1, node.count, node.detail, node.place)
+        for node in graph.nodes
+    ]
+    edges = [{"from": before, "to": node.key} for node in graph.nodes for before in node.after]
+    return {"nodes": nodes, "edges": edges}
+
+
 def document_of(report: Report) -> Any:
     """What JSON shows of `report`: a mapping, or a type of this module."""
     match report:
@@ -397,6 +419,8 @@ def document_of(report: Report) -> Any:
             return to_builtins(DriftJson.of(report), builtin_types=(datetime,)) | dict(report.more)
         case ValidationReport() | Failure():
             return ProblemsJson.of(report)
+        case GraphReport():
+            return {"format_version": FORMAT_VERSION, **graph_document(report.graph)}
         case Page():
             context = {"context": ContextJson.of(report.about)} if report.about is not None else {}
             return {"format_version": FORMAT_VERSION, **context, **report.document}

@@ -19,6 +19,7 @@ from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
 
 if TYPE_CHECKING:
+    from reconciler.planning.graph import Graph
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
     from reconciler.services.budget import Budget
@@ -149,6 +150,13 @@ class ValidationReport(Report, frozen=True, kw_only=True):
     environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()
+
+
+class GraphReport(Report, frozen=True, kw_only=True):
+    """Resources, or the calls of a plan, and their order."""
+
+    kind = "graph"
+    graph: "Graph"
 
 
 class Failure(Report, frozen=True, kw_only=True):

@@ -46,6 +46,11 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def numbered(character: str) -> str:
+    """`character` as HTML and XML name it by its number."""
+    return f"&#{ord(character)};"
+
+
 def columns_of(text: str) -> int:
     """How many columns `text` takes in a monospaced font."""
     if text.isascii():

@@ -9,9 +9,9 @@ from reconciler.core.diagnostics import Severity
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.findings import Finding, findings_of
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.formats.markdown import render_within
-from reconciler.reports.report import Failure, Page, PlanReport, Report
+from reconciler.reports.report import Failure, PlanReport, Report
 from reconciler.reports.visible import visible
 
 _LONGEST_SUMMARY = 1_000_000  # bytes; GitHub drops the summary of a step that has more than 1 MiB
@@ -20,8 +20,6 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 def render(report: Report) -> str:
     """What it is about and the verdict as lines of the log, then a command for each finding."""
-    if isinstance(report, Page):
-        raise TypeError(f"GitHub's format shows no {report.kind}")
     first = ""
     if report.about is not None:
         about = (text if isinstance(text, str) else text[0] for text in context_line(report.about))
@@ -60,7 +58,7 @@ def _property(text: str) -> str:
 
 FORMAT = Format(
     "github",
-    frozenset({"plan", "drift", "apply", "validate"}),
+    RUNS,
     render,
     step_summary=partial(render_within, most=_LONGEST_SUMMARY),
 )

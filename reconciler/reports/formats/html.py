@@ -16,9 +16,9 @@ from reconciler.core.model import Action, Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
 from reconciler.rehearsal.matrix import CALL_FAULTS, End
-from reconciler.reports import forecast, rehearsal, svg, verdict
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
     ApplyReport,
@@ -30,7 +30,7 @@ from reconciler.reports.report import (
 )
 from reconciler.reports.sections import is_gone, sections_of, touches
 from reconciler.reports.shown import in_json, owed_words
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import numbered, visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -176,8 +176,4 @@ def _seen(value: Any) -> Any:
     return value if hasattr(value, "__html__") else visible(str(value))
 
 
-def _number(character: str) -> str:
-    return f"&#{ord(character)};"
-
-
-FORMAT = Format("html", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)
+FORMAT = Format("html", RUNS, render, escape=numbered)

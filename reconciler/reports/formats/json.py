@@ -1,7 +1,7 @@
 """Reports as one JSON document with a version, for programs."""
 
 from reconciler.reports.documents import document_of
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Report
 
@@ -10,4 +10,4 @@ def render(report: Report) -> str:
     return json_text(document_of(report))
 
 
-FORMAT = Format("json", frozenset({"plan", "drift", "apply", "validate", "page"}), render, escape=spelled)
+FORMAT = Format("json", RUNS | {"graph", "page"}, render, escape=spelled)

@@ -16,7 +16,7 @@ from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.context import context_line
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
     ApplyReport,
@@ -28,7 +28,7 @@ from reconciler.reports.report import (
 )
 from reconciler.reports.sections import Sections, sections_of
 from reconciler.reports.shown import in_json
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import numbered, visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
 _APPROVALS = 20  # so many are named in the verdict
@@ -73,10 +73,6 @@ def code(text: str) -> str:
     """`text` as it is, in one line of inline code that nothing in it can end."""
     inert = visible(text).translate(_NUMBERS)
     return f"<code>{inert}</code>" if inert.strip() else ""
-
-
-def _number(character: str) -> str:
-    return f"&#{ord(character)};"
 
 
 def blocks_of(report: Report) -> Iterator[str]:
@@ -262,4 +258,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines]) if lines else ""
 
 
-FORMAT = Format("markdown", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)
+FORMAT = Format("markdown", RUNS, render, escape=numbered)

@@ -12,16 +12,16 @@ from reconciler.core.model import Action, Address, Change, Effect, FieldChange, 
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Result, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import forecast, rehearsal, verdict
+from reconciler.reports import forecast, graph, rehearsal, verdict
 from reconciler.reports.context import context_line
 from reconciler.reports.diagnostics import render as render_diagnostics
-from reconciler.reports.formats import Format
-from reconciler.reports.graph import NO_APP
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.look import PLAIN, Look, Part, Tone
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
     Failure,
+    GraphReport,
     Page,
     PlanReport,
     Report,
@@ -165,7 +165,7 @@ def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence
     """Groups in the order of their names between two summaries; without any, the last one alone."""
     body: list[str] = []
     for app in sorted(groups):
-        body += [look.line(0, (f"{app or NO_APP}:", Tone.STRONG)), *groups[app], ""]
+        body += [look.line(0, (f"{app or graph.NO_APP}:", Tone.STRONG)), *groups[app], ""]
     body += _owed_lines(look, owed)
     framing = look.line(0, *summary)
     return _joined([framing, "", *body, framing] if body else [framing])
@@ -299,6 +299,8 @@ def _body(report: Report) -> str:
             return _render_apply(report)
         case ValidationReport():
             return _render_validation(report)
+        case GraphReport():
+            return graph.render_text(report.graph)
         case Page():
             return report.text + report.notices
         case Failure():
@@ -328,4 +330,4 @@ def _render_validation(report: ValidationReport) -> str:
     return _joined(map(visible, lines))
 
 
-FORMAT = Format("text", frozenset({"plan", "drift", "apply", "validate", "page"}), render, in_parts=True)
+FORMAT = Format("text", RUNS | {"graph", "page"}, render, in_parts=True)
