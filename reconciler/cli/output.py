@@ -17,10 +17,9 @@ from reconciler.cli.sources import places_here, texts_here
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.pipeline.files import why_not_written, write_output
-from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.formats import Format, find_format, formats_for
-from reconciler.reports.report import Failure, Page, Report, ValidationReport
+from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
 
 # Of click's context: the chosen format, the files of --report, and whether one of them could not be written.
 FORMAT, FILES, LOST = "reconcile.format", "reconcile.reports", "reconcile.report_lost"

@@ -27,7 +27,6 @@ from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.rekey import Rekeyed
 from reconciler.pipeline.rekey import rekey as rekey_state
 from reconciler.pipeline.store import store_of
-from reconciler.reports.advice import advise
 from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
@@ -36,7 +35,7 @@ from reconciler.reports.records import (
     restored_page,
     state_doctor_page,
 )
-from reconciler.reports.report import Page
+from reconciler.reports.report import Page, advise
 from reconciler.state import copies, files_of, has_files, maintenance_of, prove
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling

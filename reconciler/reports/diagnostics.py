@@ -1,11 +1,10 @@
 """Diagnostics as text with the source line and a caret."""
 
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import columns_of, visible
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
@@ -65,44 +64,19 @@ def _excerpt(source: str, span: Span) -> tuple[str, str]:
     before = visible(source[:start])
     marked = visible(source[start : start + span.width])
     after = visible(source[start + span.width :])
-    if _columns(before + marked + after) > _WIDEST:
-        before = _clipped_left(before, _BEFORE_CARET)
-        marked = _clipped_right(marked, _WIDEST - _BEFORE_CARET)
-        after = _clipped_right(after, max(1, _WIDEST - _columns(before + marked)))
-    caret = " " * _columns(before) + "^" * max(1, _columns(marked))
+    if columns_of(before + marked + after) > _WIDEST:
+        before = _clipped(before, _BEFORE_CARET, left=True)
+        marked = _clipped(marked, _WIDEST - _BEFORE_CARET)
+        after = _clipped(after, max(1, _WIDEST - columns_of(before + marked)))
+    caret = " " * columns_of(before) + "^" * max(1, columns_of(marked))
     return before + marked + after, caret
 
 
-def _clipped_right(text: str, columns: int) -> str:
-    if _columns(text) <= columns:
+def _clipped(text: str, columns: int, *, left: bool = False) -> str:
+    """At most `columns` of `text`: its beginning, or its end (`left`)."""
+    if columns_of(text) <= columns:
         return text
-    while _columns(text) >= columns:
-        text = text[: -max(1, (_columns(text) - columns) // 2)]
-    return f"{text}…"
-
-
-def _clipped_left(text: str, columns: int) -> str:
-    if _columns(text) <= columns:
-        return text
-    while _columns(text) >= columns:
-        text = text[max(1, (_columns(text) - columns) // 2) :]
-    return f"…{text}"
-
-
-def _columns(text: str) -> int:
-    """How many terminal columns `text` takes: two for wide characters, none for combining ones.
-
-    Parts of an emoji that a joiner holds together count as one wide character.
-    """
-    if text.isascii():
-        return len(text)
-    columns = 0
-    joined = False
-    for character in text:
-        if character == "\u200d":
-            joined = True
-        elif unicodedata.category(character) in ("Mn", "Me", "Cf") or joined:
-            joined = False
-        else:
-            columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return columns
+    while (over := columns_of(text) - columns) >= 0:
+        less = max(1, over // 2)
+        text = text[less:] if left else text[:-less]
+    return f"…{text}" if left else f"{text}…"

@@ -11,7 +11,7 @@ from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.parts import DiagnosticJson
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import page_text
 
 
 def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
 
 def render_acceptance(acceptance: Acceptance, paths: Sequence[str] = (), run: RunOptions = NO_OPTIONS) -> str:
     """`paths`: those that were given, for a command that is about the same manifests."""
-    return "".join(f"{visible(line)}\n" for line in _lines(acceptance, paths, run))
+    return page_text(_lines(acceptance, paths, run))
 
 
 def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Iterator[str]:

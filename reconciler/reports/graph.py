@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from reconciler.planning.graph import Graph, Node
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import page_text
 
 NO_APP = "no app"
 
 
 def render_text(graph: Graph) -> str:
     """Level by level: what stands in one can be done side by side, after what its lines name."""
-    return "".join(f"{visible(line)}\n" for line in _text_lines(graph))
+    return page_text(_text_lines(graph))
 
 
 def _text_lines(graph: Graph) -> Iterator[str]:

@@ -2,17 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.core.plural import counted
-from reconciler.reports.advice import advise
 from reconciler.reports.parts import DiagnosticJson
-from reconciler.reports.report import Page
-from reconciler.reports.visible import visible
+from reconciler.reports.report import Page, advise
+from reconciler.reports.visible import page_text
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
 from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
@@ -58,7 +57,7 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
             "head": head,
             "diagnostics": DiagnosticJson.all_of(advise(doubts, run)),
         },
-        text=_lines(lines),
+        text=page_text(lines),
         notices=f"{'' if records else nothing}State head: {head}\n",
         diagnostics=tuple(doubts),
     )
@@ -79,7 +78,7 @@ def pin_lines(place: str, lineage: str, environment: str) -> str:
     lines = [f"state: {{url: {url}, lineage: {lineage}}}"]
     if environment:
         lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
-    return _lines(
+    return page_text(
         [
             "pin it in reconcile.yaml, so that no other state is used by mistake:",
             *(f"  {each}" for each in lines),
@@ -91,7 +90,7 @@ def record_page(record: StateRecord) -> Page:
     """All that is recorded of one address."""
     found = record_document(record)
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
-    return Page(document={"record": found}, text=_lines(f"{name}: {text}" for name, text in texts.items()))
+    return Page(document={"record": found}, text=page_text(f"{name}: {text}" for name, text in texts.items()))
 
 
 def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
@@ -101,7 +100,9 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
         was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
         lines.append(f"{was} ({record.id}) is now recorded as {record.address}")
     records = [record_document(record) for record in moved]
-    return Page(document={"from": str(source), "record": records[0], "records": records}, text=_lines(lines))
+    return Page(
+        document={"from": str(source), "record": records[0], "records": records}, text=page_text(lines)
+    )
 
 
 def migrated_page(
@@ -154,7 +155,7 @@ def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
         "records": len(state.records),
         "proven": proven,
     }
-    return Page(document=document, text=_lines([f"{place}", *lines, f"state: {found}"]))
+    return Page(document=document, text=page_text([f"{place}", *lines, f"state: {found}"]))
 
 
 def restored_page(done: Restored, run: RunOptions) -> Page:
@@ -184,7 +185,7 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
         "key": done.key,
         "lost": lost,
     }
-    return Page(document=document, text=_lines(lines))
+    return Page(document=document, text=page_text(lines))
 
 
 def object_page(
@@ -217,11 +218,7 @@ def object_page(
     ]
     found: dict[str, Any] = {"record": record_document(record), "live": live}
     found |= {"sets": list(sets)} if sets else {}
-    return Page(document=found | dict(details), text=_lines(lines))
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{visible(line)}\n" for line in lines)
+    return Page(document=found | dict(details), text=page_text(lines))
 
 
 def _json(value: Any) -> str:

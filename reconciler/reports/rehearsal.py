@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.durations import in_words
 from reconciler.core.plural import counted
-from reconciler.reports.look import Look, Tone
+from reconciler.reports.look import END_TONES, Look, Tone
 from reconciler.reports.shown import owed_words
 
 if TYPE_CHECKING:  # few reports have one
@@ -27,7 +27,6 @@ _COUNTED: "Mapping[End, str]" = {
     "decision": "need a decision",
     "failed": "fail",
 }
-_TONES = {"converged": Tone.NEW, "pending": Tone.PAUSE, "decision": Tone.REFUSED, "failed": Tone.LOSS}
 
 
 ASSUMED = "taken for granted, as the API document leaves it open"
@@ -68,7 +67,7 @@ def lines(rehearsal: "Rehearsal", look: Look) -> list[str]:
             continue
         found.append(look.line(2, (step, Tone.STRONG)))
         for (end, said, works), faults in groups(cells).items():
-            found.append(look.line(6, (f"{WORDS[end]}:", _TONES[end]), f" {', '.join(faults)}"))
+            found.append(look.line(6, (f"{WORDS[end]}:", END_TONES[end]), f" {', '.join(faults)}"))
             found += [look.line(10, said)] if said else []
             found += [look.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in works]
     if calm:

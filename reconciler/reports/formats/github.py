@@ -7,7 +7,6 @@ from functools import partial
 
 from reconciler.core.diagnostics import Severity
 from reconciler.reports import forecast, rehearsal, verdict
-from reconciler.reports.context import context_line
 from reconciler.reports.findings import Finding, findings_of
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.formats.markdown import render_within
@@ -22,7 +21,7 @@ def render(report: Report) -> str:
     """What it is about and the verdict as lines of the log, then a command for each finding."""
     first = ""
     if report.about is not None:
-        about = (text if isinstance(text, str) else text[0] for text in context_line(report.about))
+        about = (text if isinstance(text, str) else text[0] for text in verdict.about(report.about))
         first = f"{report.kind} of {''.join(about)}"  # so that no name begins a command
     summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
     rehearsed = ""

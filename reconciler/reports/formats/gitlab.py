@@ -6,8 +6,8 @@ Source: GitLab, "Code Quality report format".
 from reconciler.core.diagnostics import Severity
 from reconciler.reports.findings import findings_of, fingerprints
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Report
+from reconciler.reports.shown import json_text, spelled
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 

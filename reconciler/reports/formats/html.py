@@ -12,14 +12,15 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Action, Address, Change, Effect, Impact
+from reconciler.core.model import Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
-from reconciler.rehearsal.matrix import CALL_FAULTS, End
+from reconciler.rehearsal.matrix import CALL_FAULTS
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.graph import NO_APP
+from reconciler.reports.look import END_TONES, IMPACT_TONES, OUTCOME_TONES, TONES
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -36,30 +37,12 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 MOST_DRAWN = 150  # steps: a larger drawing is read by nobody, and takes long to make
+# By a word, whatever it is of: no two of them differ in their tone.
 _TONES = {
-    Action.CREATE: "new",
-    Action.RESTORE: "new",
-    Action.ADOPT: "new",
-    Action.SNAPSHOT: "new",
-    Action.EXTEND: "change",
-    Action.UPDATE: "change",
-    Action.SET: "change",
-    Action.START: "change",
-    Action.SUSPEND: "pause",
-    Action.STOP: "pause",
-    Action.RESTART: "pause",
-    Action.DELETE: "loss",
-    Action.REFUSED: "refused",
-}
-_IMPACT_TONES = {Impact.ONLINE: "", Impact.DATA_LOSS: "loss"}
-_OUTCOME_TONES = {"done": "new", "failed": "loss", "unknown": "refused"}
-_END_TONES: Mapping[End, str] = {
-    "converged": "new",
-    "pending": "pause",
-    "decision": "refused",
-    "failed": "loss",
-}
-_SEVERITY_TONES = {"error": "loss", "warning": "pause", "info": ""}
+    str(word): tone.name.lower()
+    for tones in (TONES, IMPACT_TONES, OUTCOME_TONES, END_TONES)
+    for word, tone in tones.items()
+} | {"done": "new", "error": "loss", "warning": "pause"}
 
 
 def render(report: Report) -> str:
@@ -82,9 +65,6 @@ def _values(report: Report) -> dict[str, Any]:
         "tone_of": _TONES,
         "tone": lambda change: _tone(report, change),
         "word": verdict.word,
-        "impact_tone": lambda impact: _IMPACT_TONES.get(impact, "pause"),
-        "outcome_tone": lambda outcome: _OUTCOME_TONES.get(outcome, "pause"),
-        "severity_tone": _SEVERITY_TONES,
         "lines_of": lambda item: _lines(report, item),
         "spoken": verdict.spoken,
         "as_json": in_json,
@@ -95,7 +75,6 @@ def _values(report: Report) -> dict[str, Any]:
         "ahead": report.forecast if isinstance(report, PlanReport) else None,
         "forecast": forecast,
         "faults": CALL_FAULTS,
-        "end_tones": _END_TONES,
         "in_place": Effect.IN_PLACE,
         "service_of": lambda step: step.call.service if step.call.service != PLATFORM else "",
     }
@@ -148,7 +127,7 @@ def _tone(report: Report, change: Change) -> str:
     if isinstance(report, DriftReport):
         return "loss" if is_gone(change) else ""
     if touches(change) and change.impact is not Impact.ONLINE:
-        return _IMPACT_TONES.get(change.impact, "pause")
+        return _TONES[change.impact]
     return _TONES.get(change.action, "")
 
 

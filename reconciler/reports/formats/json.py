@@ -2,8 +2,8 @@
 
 from reconciler.reports.documents import document_of
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Report
+from reconciler.reports.shown import json_text, spelled
 
 
 def render(report: Report) -> str:

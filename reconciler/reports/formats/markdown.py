@@ -15,7 +15,6 @@ from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports import forecast, rehearsal, verdict
-from reconciler.reports.context import context_line
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
@@ -106,7 +105,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
-    about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
+    about, *rest = (text if isinstance(text, str) else text[0] for text in verdict.about(report.plan.context))
     parts = [code(about.removesuffix(":"))]
     parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):

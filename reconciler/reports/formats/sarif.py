@@ -13,8 +13,8 @@ from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes, read_explanation
 from reconciler.reports.findings import TITLES, Finding, findings_of, fingerprints
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.json_text import json_text, spelled
 from reconciler.reports.report import Report
+from reconciler.reports.shown import json_text, spelled
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}

@@ -196,7 +196,7 @@ def lay_out(graph: Graph, no_group: str) -> Drawing:
 
 def _lines(node: Node) -> tuple[str, ...]:
     name = f"{node.name} x{node.count}" if node.count > 1 else node.name
-    return tuple(line for line in (node.kind, name, node.detail) if line)
+    return tuple(visible(line) for line in (node.kind, name, node.detail) if line)
 
 
 def _width(node: Node) -> float:

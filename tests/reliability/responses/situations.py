@@ -23,7 +23,7 @@ from reconciler.pipeline.show import look_at
 from reconciler.planning.saved import dump_plan
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
-from reconciler.reports.report import ApplyReport
+from reconciler.reports.report import ApplyReport, DriftReport
 from tests.documents import diagnostic_documents, document, drift_document, plan_document
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
@@ -90,7 +90,7 @@ async def _plan_changes(scene: Scene, rng: Random) -> str:
 
 async def _drift(scene: Scene, rng: Random) -> str:
     plan = (await find_drift(scene.project, scene.desired(FIRST))).plan
-    return render_drift(plan) + _json(drift_document(plan)) + _told(plan.diagnostics)
+    return render_drift(DriftReport(plan=plan)) + _json(drift_document(plan)) + _told(plan.diagnostics)
 
 
 async def _show(scene: Scene, rng: Random) -> str:
@@ -151,7 +151,7 @@ def _told_of(applied: Applied) -> str:
         owed=tuple(applied.owed),
         diagnostics=tuple(applied.notices),
     )
-    text = render_results(applied.results, applied.owed) + _told(applied.notices)
+    text = render_results(report) + _told(applied.notices)
     return text + _json(document(report)) + told_of_plan(applied.plan)
 
 
