@@ -85,14 +85,6 @@ class UnrehearsedJson(Json, frozen=True):
         return Unrehearsed(Address.parse(self.address), self.because)
 
 
-class AssumptionJson(Json, frozen=True):
-    name: str
-    says: str
-
-    def value(self) -> Assumption:
-        return Assumption(self.name, self.says)
-
-
 class RehearsalJson(Json, frozen=True):
     """The first cell is the clean run."""
 
@@ -104,7 +96,7 @@ class RehearsalJson(Json, frozen=True):
     ]
     digest: str
     assumptions: Annotated[
-        tuple[AssumptionJson, ...], says("What the API document leaves open and the ends rest on.")
+        tuple[Assumption, ...], says("What the API document leaves open and the ends rest on.")
     ] = ()
     sampled_of: Annotated[Whole | None, says("How many calls there are, if only some were disturbed.")] = None
     unrehearsed: tuple[UnrehearsedJson, ...] = ()
@@ -117,15 +109,15 @@ class RehearsalJson(Json, frozen=True):
             tuple(map(CellJson.of, found.cells)),
             found.differences,
             found.digest,
-            tuple(AssumptionJson(each.name, each.says) for each in found.assumptions),
+            found.assumptions,
             found.of if found.of > len(found.steps) else None,
             tuple(UnrehearsedJson(str(each.address), each.why) for each in found.unrehearsed),
         )
 
     def value(self) -> Rehearsal:
         of = len(self.steps) if self.sampled_of is None else self.sampled_of
-        apart, assumed = values(self.unrehearsed), values(self.assumptions)
-        return Rehearsal(self.steps, of, values(self.cells), self.differences, apart, assumed)
+        apart = values(self.unrehearsed)
+        return Rehearsal(self.steps, of, values(self.cells), self.differences, apart, self.assumptions)
 
 
 class ItemJson(Json, frozen=True):

@@ -12,6 +12,7 @@ from reconciler.reports.report import Page
 from reconciler.reports.shown import owed_words
 from reconciler.reports.visible import page_text
 from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
+from reconciler.state.store import Run
 
 SHORT = 8  # characters of a run's id, or a revision
 _WORDS = {"not-converged": "not converged", "cut-off": "cut off"}
@@ -94,9 +95,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
         "at": decision.at.isoformat(),
         "scope": decision.scope,
         "address": _text_of(decision.address),
-        "by": decision.data.get("by"),
-        "url": decision.data.get("url"),
-        "reason": decision.data.get("reason"),
+        **{name: decision.data.get(name) for name in _ATTRIBUTION},
         "decided": decided(decision),
         "data": dict(decision.data),
     }
@@ -134,14 +133,9 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
         "began": run.began_at.isoformat(),
         "ended": run.ended_at.isoformat() if run.ended_at is not None else None,
         "outcome": run.ended(running=run.id in running),
-        "actor": began.actor or None,
-        "url": began.url or None,
-        "reason": began.reason or None,
-        "environment": began.environment or None,
-        "revision": began.revision or None,
+        **_known(began, "actor", "url", "reason", "environment", "revision"),
         "dirty": began.dirty,
-        "plan": began.plan or None,
-        "resources": began.resources or None,
+        **_known(began, "plan", "resources"),
         "scopes": run.scopes,
         "changes": dict(run.changes),
         "outcomes": dict(run.outcomes),
@@ -151,6 +145,11 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
     if names:
         found["calls"] = [_call(each) for each in run.calls if each.address in names]
     return found
+
+
+def _known(began: Run, *names: str) -> dict[str, Any]:
+    """Null for what nobody said."""
+    return {name: getattr(began, name) or None for name in names}
 
 
 def _call(call: PastCall) -> dict[str, Any]:

@@ -87,6 +87,11 @@ class CommandJson(Json, frozen=True):
         return Command(self.argv[1:])
 
 
+def position(span: Span | None) -> dict[str, Any]:
+    """Null without a span."""
+    return {name: getattr(span, name, None) for name in ("file", "line", "column")}
+
+
 class DiagnosticJson(Json, frozen=True):
     code: str
     severity: Severity
@@ -105,18 +110,15 @@ class DiagnosticJson(Json, frozen=True):
 
     @classmethod
     def of(cls, item: Diagnostic) -> Self:
-        span = item.span
         return cls(
-            item.code,
-            item.severity,
-            item.message,
-            span.file if span else None,
-            span.line if span else None,
-            span.column if span else None,
-            item.notes,
-            item.help,
-            item.addresses,
-            CommandJson.all_of(item.advice),
+            code=item.code,
+            severity=item.severity,
+            message=item.message,
+            **position(item.span),
+            notes=item.notes,
+            help=item.help,
+            addresses=item.addresses,
+            advice=CommandJson.all_of(item.advice),
         )
 
     def value(self) -> Diagnostic:

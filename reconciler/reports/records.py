@@ -5,12 +5,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.core.plural import counted
 from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.report import Page, advise
+from reconciler.reports.shown import in_json
 from reconciler.reports.visible import page_text
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
@@ -25,12 +28,7 @@ def record_document(record: StateRecord) -> dict[str, Any]:
         "id": record.id,
         "scope": record.scope,
         "applied": dict(record.applied),
-        "lifecycle": {
-            "deletion": record.lifecycle.deletion.value,
-            "snapshot_before": list(record.lifecycle.snapshot_before),
-            "timeout_s": record.lifecycle.timeout_s,
-            "restart": record.lifecycle.restart,
-        },
+        "lifecycle": asdict(record.lifecycle),
         "created_at": record.created_at.isoformat(),
         "source": record.source,
         "inferred": record.inferred,
@@ -74,7 +72,7 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 def pin_lines(place: str, lineage: str, environment: str) -> str:
     """What to write into reconcile.yaml, so that no other state is taken for the one at `place`."""
-    url = place if _PLAIN.fullmatch(place) else _json(place)
+    url = place if _PLAIN.fullmatch(place) else in_json(place)
     lines = [f"state: {{url: {url}, lineage: {lineage}}}"]
     if environment:
         lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
@@ -203,15 +201,15 @@ def object_page(
     """
     lines = [f"{record.address} {record.id}".rstrip()]
     if live is not None:
-        lines += [f"  {name}: {_json(value)}" for name, value in live.items()]
+        lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
     else:
         why = f"  not readable on the platform ({unreadable})"
         lines.append(why if unreadable else "  not on the platform")
         lines.append(f"  last known, from {known_from}:{'' if known else ' nothing'}")
-        lines += [f"    {name}: {_json(value)}" for name, value in known.items()]
+        lines += [f"    {name}: {in_json(value)}" for name, value in known.items()]
     lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
     for name, items in details.items():
-        lines += [f"{name}:{'' if items else ' none'}", *(f"  {_json(item)}" for item in items)]
+        lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
     lines += [
         f"owed: {owed.work} ({owed.certainty}), because {owed.because}"
         for owed in owed_work({record.address: record})
@@ -219,7 +217,3 @@ def object_page(
     found: dict[str, Any] = {"record": record_document(record), "live": live}
     found |= {"sets": list(sets)} if sets else {}
     return Page(document=found | dict(details), text=page_text(lines))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

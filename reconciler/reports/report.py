@@ -34,7 +34,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
 
     `look`: of the text, for the one who reads it. `places`: of the files in their repository. `declared`:
-    where the manifests of resources stand, as far as they are known.
+    where the manifests of resources stand, as far as they are known. `rehearsal`, `forecast`: of a plan.
     """
 
     kind: ClassVar[str]
@@ -43,6 +43,8 @@ class Report(Struct, frozen=True, kw_only=True):
     look: Look = PLAIN
     places: Places = NOWHERE
     declared: Mapping[Address, Span] = field(default_factory=dict)
+    rehearsal: "Rehearsal | None" = None
+    forecast: "Forecast | None" = None
 
     @property
     def about(self) -> Context | None:
@@ -83,8 +85,6 @@ class PlanReport(_OfPlan, frozen=True, kw_only=True):
 
     kind = "plan"
     unchanged: Sequence[Address] | None = None
-    rehearsal: "Rehearsal | None" = None
-    forecast: "Forecast | None" = None
     budget: "Budget | None" = None
 
 

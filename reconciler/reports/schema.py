@@ -14,7 +14,15 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from reconciler.reports.documents import PlanJson
-from reconciler.reports.parts import ChangeJson, CommandJson, DiagnosticJson, FieldJson, OwedJson, StepJson
+from reconciler.reports.parts import (
+    ChangeJson,
+    CommandJson,
+    DiagnosticJson,
+    FieldJson,
+    Json,
+    OwedJson,
+    StepJson,
+)
 
 _Schema = dict[str, Any]
 # Types that stand in several places, or are long.
@@ -55,7 +63,7 @@ def plan_schema() -> _Schema:
 def _object(kind: type[Struct]) -> _Schema:
     """Its docstring is its description. An optional key is left out, and never null."""
     types = get_type_hints(kind, include_extras=True)
-    found: _Schema = {"description": kind.__doc__} if kind.__doc__ else {}
+    found: _Schema = {"description": kind.__doc__} if issubclass(kind, Json) and kind.__doc__ else {}
     required, properties = [], {}
     for field in fields(kind):
         schema = _schema(types[field.name])

@@ -93,9 +93,9 @@ def _cases(report: Report) -> Iterator[_Case]:
             yield from _problems(report, report.problems)
         case _:
             yield from _problems(report, report.problems)
-    if isinstance(report, PlanReport) and report.rehearsal is not None:
+    if report.rehearsal is not None:
         yield from _rehearsed(report.rehearsal)
-    if isinstance(report, PlanReport) and report.forecast is not None:
+    if report.forecast is not None:
         for item in report.forecast.items:
             out = f"when: {forecast.moment(item.when)}"
             yield _Case("forecast", f"{item.address}: {item.what}", out=out)

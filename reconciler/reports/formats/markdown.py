@@ -84,9 +84,9 @@ def _blocks(report: Report) -> Iterator[str]:
         case PlanReport() | DriftReport() | ApplyReport():
             yield from _verdict(report)
             yield from _sections(report, sections_of(report))
-            if isinstance(report, PlanReport) and report.rehearsal is not None:
+            if report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
-            if isinstance(report, PlanReport) and report.forecast is not None:
+            if report.forecast is not None:
                 yield f"**{forecast.verdict(report.forecast)}**"
                 yield _forecast(report.forecast)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
