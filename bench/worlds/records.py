@@ -50,6 +50,9 @@ async def write_records(
         await store.close()
 
 
+_SEEN = {"fstype": "ext4", "created_at": CREATED_AT}  # what no manifest says, as an apply records it
+
+
 def _volumes(world: World) -> Iterator[StateRecord]:
     for app in range(world.apps):
         for number in range(world.recorded_in_app):
@@ -57,7 +60,7 @@ def _volumes(world: World) -> Iterator[StateRecord]:
                 Address("Volume", volume_name(number), app_name(app)),
                 volume_id(app, number),
                 app_name(app),
-                {"name": volume_name(number), **volume_fields(app, number)},
+                {"name": volume_name(number), **volume_fields(app, number), **_SEEN},
                 Lifecycle(),
                 datetime.fromisoformat(CREATED_AT),
                 f"manifests/{file_of(world, app, number)}",

@@ -11,7 +11,9 @@ from reconciler.approvals.ssh import plain_key, signing_key
 from reconciler.approvals.statement import Approval
 
 _QUOTED = re.compile(r'"(?:\\"|[^"])*"')
-_WORD = re.compile(rf"(?:{_QUOTED.pattern}|[^\s\"])+")  # as ssh-keygen takes a line apart
+# As ssh-keygen takes a line apart: a quote ends the names, and not what comes behind them.
+_NAMES = re.compile(r'[ \t]*([^ \t\r"]*(?:"[^"]*"|[ \t\r]|$))')
+_WORD = re.compile(rf"(?:{_QUOTED.pattern}|[^ \t\r\"])+")
 
 
 def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Collection[str]]:
@@ -43,12 +45,13 @@ def _matches(name: str, pattern: str) -> bool:
 def _lines(text: str) -> Iterator[tuple[Sequence[str], bytes]]:
     """Patterns of names, and the key, of each line but those of authorities."""
     for line in text.split("\n"):
-        words = _WORD.findall(line)
+        names = _NAMES.match(line)
+        words = _WORD.findall(line, names.end()) if names and not names[1].startswith("#") else ()
         keys = [(at, key) for at, pair in enumerate(pairwise(words)) if (key := _key(*pair)) is not None]
-        if keys and not words[0].startswith("#"):
-            options = _QUOTED.sub("", " ".join(words[1 : keys[0][0]])).lower().split(",")
+        if names and keys:
+            options = _QUOTED.sub("", " ".join(words[: keys[0][0]])).lower().split(",")
             if "cert-authority" not in options:
-                yield words[0].strip('"').split(","), keys[0][1]
+                yield names[1].replace('"', "").strip(" \t\r").split(","), keys[0][1]
 
 
 def _key(kind: str, base64: str) -> bytes | None:

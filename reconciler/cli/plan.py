@@ -1,5 +1,6 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from reconciler.pipeline.files import write_output
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Project
 from reconciler.reports.report import PlanReport
+from reconciler.reports.verdict import approvals
 from reconciler.services.budget import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
@@ -140,7 +142,8 @@ def command(
     emit(report, paged=True)
     if out is not None:
         given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *paths]
-        run_it = advice.command("apply", "--plan", out, *given).with_options(options.of_this_run())
+        approved = shlex.split(" ".join(approvals(plan)))
+        run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(options.of_this_run())
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
+from reconciler.cli.options import of_this_run
+from reconciler.core.advice import commands_in, spell
 from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.errors import Locked, named
 from reconciler.core.model import Address
@@ -56,6 +58,10 @@ def _can_show(encoding: str) -> bool:
     return True
 
 
+def spelled(message: str) -> str:
+    return spell(message, commands_in(message), of_this_run())
+
+
 class PlainReporter(Reporter):
     """One line an event, for logs of CI and cron."""
 
@@ -72,7 +78,7 @@ class PlainReporter(Reporter):
             self._line(f"reading the platform: {done} of {total} after {waited_s:.0f} s")
 
     def note(self, message: str) -> None:
-        self._line(message)
+        self._line(spelled(message))
 
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
         if left_s:
@@ -161,7 +167,7 @@ class LiveReporter(Reporter):
         self._show()
 
     def note(self, message: str) -> None:
-        self._console.print(visible(message), style="dim")
+        self._console.print(visible(spelled(message)), style="dim")
 
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
         about = f"waiting for the lock of {visible(named(held.scope))}"

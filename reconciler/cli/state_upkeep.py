@@ -15,7 +15,7 @@ from reconciler.cli.output import emit, output
 from reconciler.cli.signals import run
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError, named
 from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared, shown_url
 from reconciler.pipeline.attribution import holder
@@ -105,16 +105,20 @@ def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
 
 
 @click.command("unlock")
-@click.argument("scope")
+@click.argument("scopes", metavar="SCOPE...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
 @chosen_state
 @options.reason
 @reports_failures
-def unlock(scope: str, force: bool, chosen: ChosenState) -> int:
-    """Unlock a scope (an app, or org/SLUG) after its owner hangs. A dead owner holds no lock."""
-    by = str(chosen.by)
-    freed = chosen.use(lambda store: maintenance_of(store).unlock(scope, force=force, by=by))
-    click.echo(f"{scope}: {freed}")
+def unlock(scopes: Sequence[str], force: bool, chosen: ChosenState) -> int:
+    """Unlock scopes (an app, org/SLUG, '') after their owner hangs. A dead owner holds no lock."""
+
+    async def work(store: Spooling) -> None:
+        for scope in scopes:
+            freed = await maintenance_of(store).unlock(scope, force=force, by=str(chosen.by))
+            click.echo(f"{scope or named(scope)}: {freed}")
+
+    chosen.use(work)
     return DONE
 
 
@@ -284,15 +288,16 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
 
     A shared state comes back to a place that holds none.
     """
-    if file is None:
-        chosen.use(copies.require_backup, existing=False, pinned=False)
+    lost = chosen.use(copies.require_backup, existing=False, pinned=False) if file is None else ""
     if not auto_approve:
         if not sys.stdin.isatty():
             raise click.UsageError("cannot ask on standard input: pass --auto-approve")
         source = str(file) if file is not None else "the newest good backup"
         place = chosen.place
         question = f"Put the state of {source} at {place}? Files that are there are kept as *.damaged-TIME."
-        if is_shared(chosen.url):
+        if lost:
+            question = f"{lost}. Go on with it as it is?"
+        elif is_shared(chosen.url):
             question = f"Put the state of {source} at {place}, where there must be none?"
         if not confirmed(question):
             click.echo("nothing was changed", err=True)

@@ -5,6 +5,7 @@ The same commands stand beside it as `advice`. A report puts the options of its 
 that they act on the same state and platform.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -74,6 +75,11 @@ class Command(NamedTuple):
 def command(*words: object) -> Command:
     """`command("state", "forget", address)`."""
     return Command(tuple(map(str, words)))
+
+
+def commands_in(text: str) -> list[Command]:
+    """The commands in backticks of a text that has no `advice` next to it: a note, or one that was kept."""
+    return [command(*line.split()) for line in re.findall(f"`{PROGRAM} ([^`]+)`", text)]
 
 
 def pieces(text: str, advice: Sequence[Command]) -> list[str | Command]:

@@ -17,6 +17,13 @@ class Reporter:
     def note(self, message: str) -> None:
         """A fact worth a line that no other event carries."""
 
+    _reasons: frozenset[str] = frozenset()
+
+    def failed(self, what: str, reason: str) -> None:
+        """Note `what` could not be done, with the `reason` unless an earlier note gave it."""
+        self.note(what if reason in self._reasons else f"{what}: {reason}")
+        self._reasons |= {reason}
+
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
         """Somebody else has the lease; it is waited for up to `left_s` seconds; 0: that is over.
 

@@ -64,7 +64,7 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
         f"{named(scope)} by {each.holder} for {each.age_s:.0f} s{each.doubt}"
         for scope, each in sorted(holders.items())
     ]
-    unlock = command("state", "unlock", min(holders), "--force")
+    unlock = command("state", "unlock", *sorted(holders), "--force")
     return suspicious(
         "lock",
         f"locked: {some(held)}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from reconciler.core.advice import command
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, digest, pack
 from reconciler.evidence.rows import approvals_of, cut, head_text, heads_at
@@ -20,8 +20,8 @@ _MOST_APPROVALS = 99
 class NotBundled(ReconcilerError):
     """Says what of the run cannot be proved."""
 
-    def __init__(self, why: str, help: str = "") -> None:
-        super().__init__(f"the run cannot be bundled: {why}; nothing was written", help=help)
+    def __init__(self, why: str, help: str = "", *advice: Command) -> None:
+        super().__init__(f"the run cannot be bundled: {why}; nothing was written", help=help, advice=advice)
 
 
 def bundle(
@@ -35,10 +35,12 @@ def bundle(
     if state_head(contents.lineage, contents.hashes) != state_head(state.lineage, state.heads):
         # Decrypted rows do not hash to the head that apply printed, so a reader could not tell them from
         # forged ones. The key would settle that, but it also opens everything else in the state.
+        show = command("history", "show", run)
         raise NotBundled(
             "its state is encrypted, and the chain is of what was encrypted: without the state's key, nobody "
             "can verify that it says what a bundle would say",
-            help=f"who may read the state sees the run with `{command('history', 'show', run)}`",
+            f"who may read the state sees the run with `{show}`",
+            show,
         )
     own = [index for index, row in enumerate(contents.rows) if row.columns[0] == run]
     found = cut(contents, run, _count(contents, own, head))

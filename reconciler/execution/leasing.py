@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 
@@ -27,14 +28,14 @@ async def leased(
     reporter = reporter or Reporter()
     lease = await _take(store, sorted(scopes), holder, timeout_s, reporter)
     try:
-        async with renewed(store, lease, reporter.note):
+        async with renewed(store, lease, partial(reporter.failed, "the lease could not be renewed")):
             yield lease
     finally:
         with anyio.CancelScope(shield=True):
             try:
                 await store.release(lease)
             except StoreError as failure:
-                reporter.note(f"the lease could not be released: {failure.message}")
+                reporter.failed("the lease could not be released", failure.message)
 
 
 async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float, reporter: Reporter) -> Lease:

@@ -278,13 +278,20 @@ def _notice_pause(run: Run, step: Step, took_s: float) -> None:
         run.reporter.note(f"{step.id}: this process was paused: {since}")
 
 
+_WORDS = {
+    Verdict.YES: "the call took effect",
+    Verdict.NO: "the call had no effect",
+    Verdict.UNKNOWN: "the outcome of the call is unknown",
+}
+
+
 async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
     """Raises Unrecorded if the store cannot be written: the next run continues from the spool."""
     try:
         await _commit_outcome(run, step, attempt, intent, outcome)
     except Unrecorded as failure:
         id_shown = f" ({outcome.id})" if outcome.id else ""
-        message = f"the outcome of the call is {outcome.kind}{id_shown}"
+        message = f"{_WORDS[outcome.kind]}{id_shown}"
         if failure.message not in run.outages:
             message += f", but the state cannot be written: {failure.message}"
         else:

@@ -113,15 +113,15 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
             if live.kind.name == address.kind and (not live.kind.in_app or live.place == address.app)
         ]
         if near:
-            ways = (command("apply"), command("resolve", address))
+            apply = command("apply")
             doubtful |= {live.key for live in near}
             problems.append(
                 error(
                     UNKNOWN_OUTCOME,
                     f"a call for `{address}` has an unknown outcome: it may have created one of "
                     f"{len(near)} {address.kind}s that were found, so none of them is imported",
-                    help=f"run `{ways[0]}`, or `{ways[1]}`, and import again",
-                    advice=ways,
+                    help=f"run `{apply}`, which settles it or asks, and import again",
+                    advice=(apply,),
                     about=(address,),
                 )
             )

@@ -120,7 +120,8 @@ def _questions(report: Report, places: Places) -> Iterator[Item]:
     """The commands to type are in the help."""
     for problem in report.diagnostics:
         if problem.code == UNKNOWN_OUTCOME:
-            yield _told(problem, places, f"{problem.message}; {problem.help}")
+            help = problem.help.replace("\n  ", ": ", 1).replace("\n  ", ", ")
+            yield _told(problem, places, f"{problem.message}; {help}")
 
 
 def _failures(report: Report, places: Places) -> Iterator[Item]:

@@ -106,19 +106,22 @@ async def apply(
     lease (`lock_timeout_s`) finds the work of the one before: then it plans again, and asks.
     `reviewed`: the plan of a file, with the approvals `given` for it: nothing runs that it does not name.
     """
+    plan_and_run = partial(
+        _plan_and_run,
+        project,
+        desired,
+        approve=approve,
+        approved_deletes=approved_deletes,
+        approved_creates=approved_creates,
+        on_executor=on_executor,
+        tell=tell,
+        reviewed=reviewed,
+        given=given,
+    )
     for again in reversed(range(PLANS_AFTER_WAITING if project.lock_timeout_s else 1)):
         try:
-            applied = await _plan_and_run(
-                project,
-                desired,
-                approve=approve,
-                approved_deletes=approved_deletes,
-                approved_creates=approved_creates,
-                on_executor=on_executor,
-                tell=tell,
-                reviewed=reviewed,
-                given=given,
-            )
+            while (applied := await plan_and_run()) is None:
+                pass
             return await with_head(project, applied)
         except (Moved, Overtaken) as moved:
             if not again:
@@ -138,10 +141,9 @@ async def _plan_and_run(
     tell: Callable[[Plan], None],
     reviewed: Plan | None,
     given: Given,
-) -> Applied:
+) -> Applied | None:
+    """None: the plan can run, and its state was of an older version; that is migrated: plan again."""
     state = await require_state(project)
-    if has_files(project.store) and await files_of(project.store).migrate():
-        state = await project.store.load()
     project.sources.runs_programs = True
     wanted = approved_deletes
     if reviewed is not None:  # whether these are approved is judged below
@@ -154,6 +156,8 @@ async def _plan_and_run(
     judged = await refuse_unless_runnable(
         project, desired, plan, state, approved_deletes, approved_creates, given
     )
+    if has_files(project.store) and await files_of(project.store).migrate():
+        return None
     if judged.counting:
         approved_deletes = {*approved_deletes, *map(str, plan.deletes)}
     plan = replace(plan, diagnostics=(*plan.diagnostics, *judged.problems))
@@ -380,7 +384,7 @@ async def _run_under(
             await recorder.finish(results, interrupted=executor.stopping)
         except StoreError as failure:
             # Each outcome is recorded, spooled or reported in the results.
-            project.reporter.note(f"the end of this run could not be recorded: {failure.message}")
+            project.reporter.failed("the end of this run could not be recorded", failure.message)
     adopted = [
         Result(change.address, f"{change.address}#{change.action}", "done", change.id)
         for change in plan.changes

@@ -147,9 +147,10 @@ async def unmatched(
     idle = {("delete", each) for each in {*deletes}.difference(map(str, plan.deletes), refused)}
     for approval in creates:
         address, _, of = approval.partition("@")
+        planned = address in {*map(str, _made(plan)), *refused}
         if of != word:
-            problems.append(_of_another_state(approval, address, of, word))
-        elif address not in {*map(str, _made(plan)), *refused}:
+            problems.append(_of_another_state(approval, address, of, word, planned=planned))
+        elif not planned:
             idle.add(("create", address))
     done = _done(await project.store.journal()) if idle else frozenset[tuple[str, str]]()
     for verb, address in sorted(idle & done):
@@ -169,12 +170,13 @@ def _done(journal: Collection[tuple[str, JournalEntry]]) -> Set[tuple[str, str]]
     return done
 
 
-def _of_another_state(approval: str, address: str, of: str, word: str) -> Diagnostic:
+def _of_another_state(approval: str, address: str, of: str, word: str, *, planned: bool) -> Diagnostic:
+    anew = f"look on the platform; if it does not exist there, pass --approve-create {address}@{word}"
     return error(
         "unknown-approval",
         f"`{approval}` is approved {f'in the state `{of}`' if of else 'without the word of a state'}; "
         f"this is the state `{word}`",
-        help=f"look on the platform; if it does not exist there, pass --approve-create {address}@{word}",
+        help=anew if planned else f"take --approve-create {approval} out: nothing of this plan creates it",
         about=(address,),
     )
 

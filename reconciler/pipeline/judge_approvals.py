@@ -86,7 +86,8 @@ async def judge(
         (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
     ]
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
-    report = error if unmet or not counting else warning
+    again = not plan.steps and all(each.id in state.plans_run for each, _ in dead)  # the job is run again
+    report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for each in asked for address in each.addresses)
     told = [_dead(report, approval, why, objects) for approval, why in dead]
     return Judged(tuple(counting), (*found.told(), *unmet, *told))

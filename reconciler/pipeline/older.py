@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 from reconciler.core.advice import command
@@ -49,22 +50,28 @@ class Older:
 
     @cached_property
     def lists(self) -> Mapping[Read, _List]:
-        """Those of all places where something is declared or recorded."""
+        """Those of all places where something is declared or recorded, of whatever kind."""
         found: dict[Read, _List] = {}
-        for address in {**self._resources, **self._state.records}:
-            kind = find_kinds().get(address.kind)
-            data = kind.role(Importable) if kind is not None else None
-            if data is None or not data.id_form or data.import_when_asked:
-                continue  # others make and replace it, as machines and secrets
-            resource, record = self._resources.get(address), self._state.records.get(address)
-            place = data.place(resource, self._resources) if resource is not None else ""
-            if not place and record is not None:
-                place = record.scope.removeprefix("org/")
-            read = data.listing(place, self._capabilities) if place else None
+        kinds = [kind for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
+        for address, kind in product({**self._resources, **self._state.records}, kinds):
+            # Others make and replace what an import leaves out, as machines.
+            place = "" if kind.import_when_asked else self._place(kind, address)
+            read = kind.listing(place, self._capabilities) if place else None
             if read is not None:
-                wanted = found.setdefault(read, _List(data, place, [])).wanted
-                wanted += [resource] if resource is not None else []
+                wanted = found.setdefault(read, _List(kind, place, [])).wanted
+                if address.kind == kind.name and address in self._resources:
+                    wanted.append(self._resources[address])
         return found
+
+    def _place(self, kind: Importable, address: Address) -> str:
+        """Where objects of `kind` may be, because something is at `address`."""
+        if kind.in_app:
+            return address.app or ""
+        if address.kind != kind.name:
+            return ""
+        resource, record = self._resources.get(address), self._state.records.get(address)
+        place = kind.place(resource, self._resources) if resource is not None else ""
+        return place or (record.scope.removeprefix("org/") if record is not None else "")
 
     def look(self, read: Read, observation: Observation) -> None:
         """Note what the answer to any `read` shows. What a manifest may adopt is not unknown."""

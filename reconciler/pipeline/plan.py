@@ -122,7 +122,8 @@ async def make_plan(
         )
         plan = replace(plan, bindings=tuple(kept))
     plan = with_reasons(plan, creates_to_approve(project, plan, state, declared))
-    plan = replace(plan, loosened=tuple(loosened_ages(state, declared, followed.moves)))
+    about = {each.address: each for each in wanted}
+    plan = replace(plan, loosened=tuple(loosened_ages(state, about, followed.moves)))
     asked = _asked(project, plan, state, declared) if undecided is None else []
     makes = {step.address for step in plan.steps if step.effect.id_path is not None}
     asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}

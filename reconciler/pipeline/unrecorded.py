@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from reconciler.core.advice import command
+from reconciler.core.advice import command, commands_in
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
@@ -36,7 +36,7 @@ def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collecti
             f"{', '.join(made) or 'an object that no list shows'} may already have been created: "
             f"{entry.data['because']}",
             help=f"look on the platform, and adopt what exists with `metadata.id`; then run `{forget}`",
-            advice=(forget,),
+            advice=(*commands_in(entry.data["because"]), forget),
             about=sorted(asks),
         )
     again = entry.address in makes

@@ -141,10 +141,8 @@ class PlanBuilder:
         managed = _managed(kind, subject) if subject.live is not None else {}
         if resource.ignores and subject.live is not None:
             managed |= _first_ignored(kind, subject)
-        if record is None and subject.live is not None:
-            managed = {**_unmanaged(kind, subject), **managed}
         if subject.live is not None:
-            managed |= first_seen(kind, record, subject.live)
+            managed = {**_unmanaged(kind, subject), **managed, **first_seen(kind, record, subject.live)}
         if (
             record is not None
             and not moves.steps
@@ -189,9 +187,11 @@ def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
 
 
 def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:
-    """What no manifest says of an object that is taken over, as it is: drift names what moves of it."""
+    """What no manifest says of an object and no record holds yet, as it is: drift names what moves of it."""
+    known = subject.record.applied if subject.record is not None else {}
     values = {each.name: getattr(subject.live, each.name, None) for each in unmanaged(kind, subject.spec)}
-    return {name: value for name, value in values.items() if value not in (None, "")}
+    blank = (None, "")
+    return {name: value for name, value in values.items() if value not in blank and known.get(name) in blank}
 
 
 def _first_ignored(kind: Kind, subject: Subject) -> dict[str, Any]:

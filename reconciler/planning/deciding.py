@@ -233,6 +233,7 @@ class Deciding:
         record, live = seen.subject.record, seen.subject.live
         if record is not None and live is not None and live.present:
             told = {each.code for each in moves.diagnostics}
+            told |= {each.code for each in seen.kind.watched if each.owed and moves.settles}
             found = list(watched_fields(seen.kind, record, live))
             warnings = warnings_of(seen.kind, record, subject.resource, found)
             self._builder.report(subject.address, *(each for each in warnings if each.code not in told))

@@ -90,6 +90,7 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
         before = each.good or record.applied.get(each.path)
         if each.owed:
             before = next((owed.machine for owed in record.obligations if owed.machine), None)
+            now = now or "none"  # being attached to no machine is told, too
         if now is None or before is None:
             continue
         if now in each.bad if each.bad else not is_same(before, now):
@@ -126,6 +127,7 @@ def warnings_of(
                 resource.span("metadata", "name") if resource is not None else None,
                 help=f"look at it on the platform{ends}",
                 advice=(accept,) if each.is_recorded else (),
+                about=(record.address,),
             )
 
 

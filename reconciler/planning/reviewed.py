@@ -111,6 +111,8 @@ def _compared(
 
 def _is_done(planned: Content, resource: Resource | None, *, is_recorded: bool) -> bool:
     """Whether `planned` is what the manifests say, so that it was done where nothing is left to do."""
+    if planned["calls"] and not planned["action"]:  # no plan is made so
+        return False
     leaves = not {Action.DELETE, Action.FORGET}.isdisjoint(planned["action"])
     if resource is None or leaves:
         return resource is None and ((leaves and not is_recorded) or bool(planned["moved"]))

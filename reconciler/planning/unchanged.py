@@ -13,9 +13,12 @@ from reconciler.moves.compare import LEFT
 from reconciler.planning.drift import is_same
 from reconciler.planning.subjects import Subjects
 
+_BLANK = (None, "")  # of a record: not seen yet
+
 
 class _Rule(NamedTuple):
     fields: Mapping[str, Field]
+    shown: tuple[str, ...]
     at_rest: AtRest
     watched: tuple[str, ...]
 
@@ -28,6 +31,7 @@ class Unchanged:
         self._rules = {
             name: _Rule(
                 {each.name: each for each in kind.fields},
+                tuple(each.name for each in kind.fields if each.source == "live"),
                 kind.at_rest,
                 tuple(each.path for each in kind.watched if each.is_recorded),
             )
@@ -69,6 +73,9 @@ class Unchanged:
             or getattr(live, rule.at_rest.field, None) not in rule.at_rest.values
             or live.bad_id
             or not all(is_same(applied.get(path), getattr(live, path, None)) for path in rule.watched)
+            or any(
+                applied.get(name) in _BLANK and getattr(live, name, None) not in _BLANK for name in rule.shown
+            )
         ):
             return False
         spec = resource.spec

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reconciler.core.advice import RunOptions, spell
+from msgspec.structs import replace
+
+from reconciler.core.advice import RunOptions, commands_in, spell
 from reconciler.core.context import Context
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, Outcome
@@ -13,6 +15,7 @@ from reconciler.reports.visible import visible
 
 
 def checkup_page(checks: Sequence[Check], context: Context, run: RunOptions) -> Page:
+    checks = [replace(each, advice=(*each.advice, *commands_in(each.message))) for each in checks]
     lines = [*(line for check in checks for line in _lines(check, run)), "", _verdict(checks)]
     return Page(
         document={"checks": [_document(each, run) for each in checks]},

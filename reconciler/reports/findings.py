@@ -38,7 +38,7 @@ _SEVERITIES: dict[OutcomeWord, Severity] = {
     "pending": Severity.WARNING,
     "skipped": Severity.WARNING,
 }
-_REMARKS = ("inferred-id",)  # nothing has to be done about it
+_REMARKS = ("inferred-id", "not-compared")  # nothing has to be done about them
 _NUMBER = re.compile(r"\d+")
 
 

@@ -145,7 +145,11 @@ def rekeyed_page(
 def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
     """`proven`: the store was tried out. A state that is not whole is a failure, and no page."""
     kept = "kept its word: 4 writers made 20 changes each at the same time, and none was lost"
-    found = f"verified, {counted(len(state.records), 'record')}" if state.lineage else "there is no state yet"
+    found = "there is no state yet"
+    if state.traces:
+        found = f"there was a state: {', '.join(state.traces)} still exists"
+    if state.lineage:
+        found = f"verified, {counted(len(state.records), 'record')}"
     lines = [f"store: {kept}"] if proven else []
     document = {
         "state": place,
@@ -199,7 +203,7 @@ def object_page(
 
     `unreadable`: why `live` is not known. `known`: what the record then tells of it, from `known_from`.
     """
-    lines = [f"{record.address} {record.id}".rstrip()]
+    lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:
         lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
     else:

@@ -38,19 +38,26 @@ async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
     return target
 
 
-async def require_backup(store: Store) -> None:
-    """Raises StoreError where there is neither a state nor a backup. What is damaged is not judged."""
-    if not has_files(store) or (await files_of(store).backups()).newest is not None:
-        return
+async def require_backup(store: Spooling) -> str:
+    """What a state lacks that goes on as it is (`Spooling.lost`); "" where a backup is to replace it.
+
+    Raises StoreError where there is neither a state nor a backup. What is damaged is not judged.
+    """
+    lost = await store.lost()
+    if not lost and not has_files(store):
+        raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
+    if lost or (await files_of(store).backups()).newest is not None:
+        return lost
     try:
-        lost = not (await store.load()).lineage
+        is_missing = not (await store.load()).lineage
     except StoreError:
-        return
-    if lost:
+        return ""
+    if is_missing:
         raise StoreError(
             "there is no state here, and no backup beside it",
             help="name the FILE of a backup; without one, see the runbook: a lost state without a backup",
         )
+    return ""
 
 
 async def bring_back(store: Spooling, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:

@@ -86,9 +86,13 @@ class Marks:
         found = (_read(file) for file in sorted(self._folder.glob(f"*.{lineage}.mark")))
         return [each for each in found if each is not None]
 
+    def traces(self) -> Sequence[Path]:
+        """The marks of all states that were at this place, or at another one of this name."""
+        return sorted(self._folder.glob(f"{self._name}.*.mark"))
+
     def here(self) -> Sequence[Path]:
-        """The marks of all states that were at this place."""
-        return sorted(self._folder.glob(f"{self._name}.*.mark")) if self._tell is not None else []
+        """The marks of all states that surely were at this place."""
+        return self.traces() if self._tell is not None else []
 
     def refuse_new(self) -> None:
         """Raises StoreError where a state was at this place."""

@@ -83,7 +83,7 @@ class Renewal:
 async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> AsyncIterator[None]:
     """Keep `lease` while the block runs, where it would end by itself.
 
-    `tell` gets a line about a renewal that failed; `Store.check` says whether the lease is still ours.
+    `tell` gets the reason of a renewal that failed; `Store.check` says whether the lease is still ours.
     What is not a failure of the store is raised after the block.
     """
     backend = store
@@ -102,7 +102,7 @@ async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> As
         failure = renewal.failure
         if isinstance(failure, StoreError) and failure.message not in told:
             told.append(failure.message)
-            tell(f"the lease could not be renewed: {failure.message}")
+            tell(failure.message)
 
     def run() -> None:
         while not stop.wait(_LOOK_S):

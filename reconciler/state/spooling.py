@@ -195,7 +195,7 @@ class Spooling(Passing):
         if self._marks is None:
             return state
         if not state.lineage:
-            return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.here())))
+            return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.traces())))
         seen = self._marks.of(state.lineage)
         if self._marks.lost(state, seen):
             state = await self.inner.load(scopes)  # another process may have committed after the first look

@@ -64,6 +64,9 @@ class Scene:
         self.sandbox.fault("POST", "/v1/postgres", "drop_after")
         return text(self.project.run("apply", "--auto-approve", code=3))
 
+    def examined(self) -> str:
+        return text(self.project.run("doctor", code=None))
+
 
 Steps = Generator[str | Mapping[str, str], None, None]
 Situation = Callable[[Scene], Steps]
@@ -118,7 +121,7 @@ def rows_were_lost(scene: Scene) -> Steps:
     shutil.rmtree(scene.project.root / ".reconcile" / "state.db.backups")
     state_file(scene.project).write_bytes(b"no database any more")
     scene.project.run("state", "restore", str(file), "--auto-approve")
-    yield text(scene.project.run("state", "list")) + text(scene.project.run("plan"))
+    yield text(scene.project.run("state", "list")) + text(scene.project.run("plan")) + scene.examined()
     yield {}
 
 
@@ -128,7 +131,7 @@ def a_scope_is_locked(scene: Scene) -> Steps:
     scene.sandbox.fault("PUT", f"/v1/apps/{scene.app}/*", "delay", delay_s=30)
     with scene.project.started_apply() as running:
         running.until(scene.sandbox.fault_taken)
-        yield text(scene.project.run("apply", "--auto-approve", code=5))
+        yield text(scene.project.run("apply", "--auto-approve", code=5)) + scene.examined()
         yield {}
 
 
@@ -148,7 +151,7 @@ def a_create_needs_a_name(scene: Scene) -> Steps:
 
 def the_answer_to_a_create_was_lost(scene: Scene) -> Steps:
     name = f"db-{scene.app}"
-    yield scene.lost(name)
+    yield scene.lost(name) + scene.examined()
     yield {"ID": scene.sandbox.clusters(name)[0]["id"]}
 
 
@@ -168,7 +171,7 @@ def a_restart_is_owed(scene: Scene) -> Steps:
     scene.sandbox.machine(scene.app, scene.sandbox.volume(scene.app)["id"])
     scene.project.write(volume(scene.app, spec="region: ams, size_gb: 20"))
     scene.sandbox.switch(extend_needs_restart="always")
-    yield text(scene.project.run("apply", "--auto-approve", code=None))
+    yield text(scene.project.run("apply", "--auto-approve", code=None)) + scene.examined()
     yield {}
 
 
@@ -200,6 +203,23 @@ def a_saved_plan_is_not_what_is_planned_now(scene: Scene) -> Steps:
     project.write(volume(scene.app) + volume(scene.app, "logs"))
     yield text(moved) + text(project.run("apply", "--plan", "the.plan"))
     yield {"FILE": "another.plan"}
+
+
+def a_saved_plan_needs_approvals(scene: Scene) -> Steps:
+    project = scene.applied("lifecycle: {deletion: delete}\n", volume(scene.app, "logs"))
+    project.write(volume(scene.app, "logs") + cluster(f"db-{scene.app}"))
+    yield text(project.run("plan", "--out", "the plan"))
+    yield {}
+
+
+def an_import_meets_a_call_without_an_outcome(scene: Scene) -> Steps:
+    scene.project.write(volume(scene.app))
+    scene.sandbox.fault("POST", f"/v1/apps/{scene.app}/volumes", "delay", delay_s=30)
+    with scene.project.started_apply() as running:
+        running.until(lambda: bool(scene.sandbox.volumes(scene.app)))
+        running.kill()
+    yield text(scene.project.run("import", "--app", scene.app, code=None))
+    yield {}
 
 
 def a_secret_stands_in_a_manifest(scene: Scene) -> Steps:
@@ -264,6 +284,8 @@ SITUATIONS: dict[Situation, Sequence[str]] = {  # with the codes that their text
     the_token_is_refused: ("token-refused",),
     a_service_limits_calls: ("rate-limited",),
     a_saved_plan_is_not_what_is_planned_now: ("plan-moved", "not-in-plan"),
+    a_saved_plan_needs_approvals: (),
+    an_import_meets_a_call_without_an_outcome: ("unknown-outcome",),
     a_secret_stands_in_a_manifest: ("secret-literal",),
     an_id_is_not_recorded: (),
     a_delete_needs_people: ("approval-needed",),

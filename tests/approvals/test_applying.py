@@ -72,6 +72,12 @@ async def test_approvals_cover_the_deletes_of_their_plan(stage: Stage, ana: Pers
     given = [await approved(stage, plan, each) for each in (ana, bob)]
     assert set(outcomes(await run(project, plan, *given)).values()) == {"done"}
     assert [each.split()[0] for each in stage.line.mutations] == ["POST", "POST", "DELETE"]
+    again = await run(project, plan, *given)  # the job is run again
+    assert [str(each.severity) for each in again.plan.diagnostics if each.code == "approval-dead"] == [
+        "warning",
+        "warning",
+    ]
+    assert outcomes(again) == {}
 
 
 async def test_a_signed_approval_covers_the_creates_that_no_list_shows(stage: Stage, ana: Person) -> None:

@@ -353,6 +353,20 @@ async def test_a_part_of_the_manifests_forgets_no_objective_of_the_others(stage:
         assert await refused(ruled, stage, weaker) == ["approval-needed"]
 
 
+async def test_a_run_about_a_part_is_held_to_the_objectives_of_that_part(stage: Stage) -> None:
+    ruled = project(stage, AGES)
+    await applied(ruled, stage, volume() + volume("other") + AGED % 24)
+    weaker = volume() + volume("other", "region: ams, size_gb: 30")
+    data, other = (Address("Volume", name, "shop") for name in ("data", "other"))
+    for part in ({}, {"targets": (data,)}, {"targets": (other,)}):
+        assert await refused(ruled, stage, weaker, **part) == ["approval-needed"]
+    kept = weaker.replace("name: other", "name: other, labels: {tier: prod}")
+    kept += (AGED % 24).replace("{}", "{labels: {tier: prod}}")
+    done = await applied(ruled, stage, kept, targets=(other,))
+    assert outcomes(done) == {"Volume/shop/other#extend": "done"}
+    assert await refused(ruled, stage, kept) == ["approval-needed"]
+
+
 async def test_a_state_that_remembers_nothing_says_so_once(stage: Stage, ana: Person) -> None:
     class Notes(Reporter):
         def note(self, message: str) -> None:

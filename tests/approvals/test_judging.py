@@ -128,6 +128,8 @@ def test_one_person_with_two_keys_or_two_names_is_one(ana: Person, bob: Person) 
         ["* {ana}", "* {bob}"],
         ["?n?@x,b*@y {ana}", "bob@y {bob}"],
         ['"ana@x,bob@y" namespaces="reconcile-plan, git" {ana}', "bob@y {bob}"],
+        ['"ana@x,bob@y"{ana}', "bob@y {bob}"],  # a closing quote ends the names
+        ["q,\vq,ana@x,bob@y {ana}", "bob@y {bob}"],  # ssh-keygen takes a line apart at blanks and tabs only
         ['"ana laptop,ana@x,bob@y" {ana}', '"bobs desktop,ana@x,bob@y" {bob}'],
         ['\tana@x,bob@y\tvalid-after="20200101"\t{ana}', "bob@y {bob}"],
         ["# both", "broken line", "ana@x {ana}", "bob@y {bob}", 'ana@x,bob@y namespaces="git" {eva}'],

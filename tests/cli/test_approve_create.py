@@ -175,6 +175,9 @@ def test_what_stays_in_a_workflow_file_approves_nothing_in_another_state(
     (problem,) = [each for each in bare.json["diagnostics"] if each["code"] == "unknown-approval"]
     assert "is approved without the word of a state" in problem["message"]
     assert problem["help"].endswith(f"--approve-create PostgresCluster/{two[0]}@{word}")
+    unplanned = machine.apply("--approve-create", f"PostgresCluster/none@{old}", code=1).json["diagnostics"]
+    (problem,) = [each for each in unplanned if each["code"] == "unknown-approval"]
+    assert problem["help"].startswith(f"take --approve-create PostgresCluster/none@{old} out")
     again = project.apply(env=left)  # where they were made, the job is run again
     assert codes(again) == []
     assert f"`PostgresCluster/{two[0]}` is approved, and its create is done already" in again.err

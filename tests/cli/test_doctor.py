@@ -11,8 +11,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from reconciler.core.advice import command
 from reconciler.core.clock import SystemClock
+from reconciler.core.errors import Locked
 from reconciler.core.model import StateRecord
+from reconciler.doctor.state import check_lock
 from reconciler.state import open_store
 from reconciler.state.between_scopes import arrived
 from reconciler.state.spooling import Spooling
@@ -241,6 +244,11 @@ def test_who_holds_a_lock_is_named(project: Project) -> None:
     assert found["lock"]["advice"] == [{"argv": ["reconcile", "state", "unlock", "held", "--force"]}]
     project.run(*found["lock"]["advice"][0]["argv"][1:])
     assert checks(project, code=0)["lock"]["outcome"] == "ok"
+
+
+def test_each_lock_that_is_held_is_in_the_advice() -> None:
+    (unlock,) = check_lock({scope: Locked(scope, "ghost", 9) for scope in ("shop", "")}).advice
+    assert unlock == command("state", "unlock", "", "shop", "--force")
 
 
 def test_an_owed_restart_is_named(calm: Project, real: Sandbox) -> None:

@@ -22,6 +22,7 @@ def test_a_volume_whose_answer_was_lost_is_found_and_not_made_again(
     assert only(applied.json["results"])["id"] == sandbox.volume(app)["id"]
     assert sandbox.mutations_of(app) == [("POST", "volumes")]
     assert only(project.json("state", "list").json["records"])["inferred"] is True
+    assert project.run("show", f"Volume/{app}/data").out.splitlines()[1].endswith("  inferred")
 
 
 def test_a_volume_whose_request_was_lost_is_made_exactly_once(

@@ -110,6 +110,9 @@ def test_no_verb_that_only_looks_migrates_a_state(project: Project, app: str) ->
         assert state_file(project).read_bytes() == before, verb
         if verb[0] in {"plan", "drift", "history"}:
             assert "the state has version 1, of an older program: `reconcile apply`" in told
+    project.write(volume(app).replace("name: data", "name: data, id: vol_nosuch"))
+    assert "the plan is refused" in project.run("apply", "--auto-approve", code=1).err
+    assert state_file(project).read_bytes() == before
     assert not backups.folder(state_file(project)).exists()
 
 
@@ -120,7 +123,9 @@ def test_a_migration_says_what_it_did_and_how_to_go_back(project: Project, verb:
     shown = project.run(*verb, code=None)
     (copy,) = backups.folder(state_file(project)).glob("version-1-*.db")
     told = f"migrated from version 1 to {schema.VERSION}; a copy of version 1 is {copy}: to go back"
-    assert told in " ".join(shown.err.split())
+    err = " ".join(shown.err.split())
+    assert told in err
+    assert "state.db.key, and remove state.db.seen: what was recorded since is unknown to it" in err
     assert project.run("state", "migrate").out == "sqlite:.reconcile/state.db: has the newest version\n"
     assert "Volume/shop/data" in project.run("state", "list").out
     assert "migrated" not in project.run("state", "list").err
@@ -203,6 +208,8 @@ def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     assert f"locked by process {holder.pid} for" in refused.err
     assert "taken from" in project.run("state", "unlock", "held", "--force").out
     assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
+    both = project.run("state", "unlock", "held", "held").out
+    assert both == "held: free: no process holds it\n" * 2
     assert "no run has ever locked" in project.run("state", "unlock", "other", code=1).err
 
 
@@ -295,6 +302,20 @@ def test_a_terminal_is_asked_before_a_restore(applied: Project, typed: bytes, co
     assert "Put the state of the newest good backup at sqlite:.reconcile/state.db?" in shown
     assert "Files that are there are kept as *.damaged-TIME." in shown
     applied.run("state", "list", code=code)
+
+
+def test_a_terminal_is_asked_whether_to_go_on_with_an_older_copy(applied: Project, tmp_path: Path) -> None:
+    home = {"XDG_STATE_HOME": str(tmp_path / "home")}
+    folder, older = applied.root / ".reconcile", tmp_path / "older"
+    shutil.copytree(folder, older)
+    applied.run("state", "forget", "--unclaimed", "all", env=home)
+    shutil.rmtree(folder)
+    shutil.copytree(older, folder)
+    applied.env |= home
+    ended, shown = on_a_terminal(applied, "state", "restore", typed=b"n\n")
+    assert (ended, "Go on with it as it is?" in shown, "newest good backup" in shown) == (1, True, False), (
+        shown
+    )
 
 
 def test_a_link_and_what_it_points_to_are_one_state(project: Project, sandbox: Sandbox, app: str) -> None:

@@ -81,7 +81,7 @@ def test_drift_is_not_green_because_nothing_is_recorded(forgetful: Project) -> N
 
 
 def test_a_state_that_is_missing_is_not_sound(forgetful: Project) -> None:
-    assert "there is no state yet" in forgetful.run("state", "doctor", code=1).out
+    assert "there was a state: " in forgetful.run("state", "doctor", code=1).out
 
 
 def test_what_needs_records_refuses_without_a_state(forgetful: Project, app: str) -> None:
@@ -122,7 +122,7 @@ def test_a_state_that_left_its_backups_is_not_replaced_by_a_new_one(project: Pro
         if file.is_file():
             file.unlink()
     refused = project.run("state", "init", code=1)
-    assert "its backups in state.db.backups still exist" in refused.err
+    assert f"its backups in {project.root / '.reconcile/state.db.backups'} still exist" in refused.err
     assert "reconcile state restore" in refused.err
     project.run("state", "restore", "--auto-approve")
     assert project.json("state", "list").json["records"]
@@ -195,6 +195,20 @@ def test_objects_that_are_older_than_the_state_are_told_until_a_person_knows_the
             assert "older than this state" not in shown.out + shown.err
 
 
+def test_older_objects_of_an_app_with_nothing_but_secrets_are_told(tmp_path: Path) -> None:
+    seed = tmp_path / "world.yaml"
+    seed.write_text(
+        "apps: [{name: notes}]\nvolumes: [{id: vol_kept, app: notes, name: kept, region: ams, "
+        "created_at: 2020-01-01T00:00:00Z}]\n"
+    )
+    with serving("--clock", "x600", "--seed", str(seed)) as platform:
+        project = project_at(tmp_path / "checkout", platform.url)
+        project.write(secret("notes", "KEY", "env: NOBODY_SET_IT"))
+        shutil.rmtree(project.root / ".reconcile")
+        for verb in (("state", "init"), ("doctor",)):
+            assert "Volume/notes/vol_kept" in project.run(*verb, code=None).out
+
+
 def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:
     shutil.rmtree(project.root / ".reconcile")
     project.env["RECONCILE_BASE_URL"] = "http://127.0.0.1:1"
@@ -209,7 +223,7 @@ def test_a_key_shows_that_there_was_a_state(project: Project, app: str) -> None:
     for file in folder.glob("state.db*"):
         if file.name != "state.db.key":
             shutil.rmtree(file) if file.is_dir() else file.unlink()
-    for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",)):
+    for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",), ("state", "doctor")):
         shown = project.run(*verb, code=None)
         assert f"there was a state: {folder / 'state.db.key'}" in shown.out + shown.err, verb
     told = only(project.apply(code=1).json["diagnostics"])

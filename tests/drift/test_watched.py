@@ -6,9 +6,10 @@ come from what kinds and wire models declare, so that a new kind joins by itself
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, get_args
 
 import anyio
@@ -18,6 +19,7 @@ import yaml
 from reconciler.cli.failures import CHANGES, DONE, FAILED, code_of, first_of
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
+from reconciler.core.steps import Binding, Plan
 from reconciler.core.wire import Wire
 from reconciler.doctor.check import Outcome
 from reconciler.doctor.examine import check_objects
@@ -49,6 +51,7 @@ class Cell(NamedTuple):
     exit: int
     drift: Drift
     plan: str
+    bindings: Sequence[Binding]
 
     @property
     def told(self) -> bool:
@@ -76,15 +79,16 @@ class World:
         self.live |= {**shown, **healthy, "id": self.id, "name": "OBJECT"}
         if "state" in self.live and "state" not in healthy:
             self.live["state"] = sent.get("power", "created")
-        item = self.model.model_validate(self.live)
         self.applied = {**sent, "name": "OBJECT"}
-        self.applied |= {each.name: _at(item, each.name) for each in kind.fields if each.source == "live"}
-        self.applied |= {each.path: _at(item, each.path) for each in kind.watched if each.is_recorded}
         self.applied |= {"digest": self.live["digest"]} if "digest" in self.live else {}
         self.applied |= {"secrets": "set", "ours": "ext-1"} if "provider" in sent else {}
+        with TemporaryDirectory() as folder:  # a later plan adds what the answer to the create left blank
+            self.applied = {**{each.name: "" for each in kind.fields}, **self.applied}
+            made = self.play(self.live, "declared", Path(folder)).bindings
+        self.applied |= {name: value for each in made for name, value in each.applied.items()}
 
     def play(self, live: Mapping[str, Any] | None, column: str, folder: Path, **more: Any) -> Cell:
-        """`live`: None: the object is not shown. `more`: of the record, or of the case."""
+        """`live`: None: the object is not shown. `more`: of the record, of `reads` or of the case."""
         manifest = self.manifest if column in NAMED else PROVIDER
         (folder / MANIFEST).write_text(manifest + ("---\n" + PROVIDER if manifest != PROVIDER else ""))
         record = {"id": self.id, "applied": self.applied, **more.pop("record", {})}
@@ -104,7 +108,7 @@ class World:
             "capabilities": CAPABILITIES,
             "env": {"SIGNING": "canary", "DB_PASSWORD": "canary"},
             "records": {str(self.address): record},
-            "live": {path: answer},
+            "live": {path: answer, **more.pop("reads", {})},
             **more,
         }
         loaded = load([str(folder / MANIFEST)], root=folder)
@@ -115,23 +119,17 @@ class World:
         )
         drift = anyio.run(find_drift, project, desired)
         plan = anyio.run(make_plan, project, desired)
-        return _cell(drift, str(plan_document(plan)))
+        return _cell(drift, plan)
 
 
-def _cell(drift: Drift, plan: str) -> Cell:
+def _cell(drift: Drift, plan: Plan) -> Cell:
     codes = {each.code for each in drift.plan.diagnostics if each.code not in ("secret-source",)}
     codes |= {"drift"} if drift.plan.changes else set()
     codes |= {"unmanaged"} if drift.unmanaged else set()
     codes |= {"not looked at"} if drift.plan.outside else set()
     failed = code_of(drift.plan.diagnostics, FAILED) if has_errors(drift.plan.diagnostics) else DONE
     exit = first_of(failed, CHANGES if drift.plan.changes else DONE)
-    return Cell(frozenset(codes), exit, drift, plan)
-
-
-def _at(item: Any, path: str) -> Any:
-    for name in path.split("."):
-        item = getattr(item, name, None)
-    return item
+    return Cell(frozenset(codes), exit, drift, str(plan_document(plan)), plan.bindings)
 
 
 def _example(model: type[Wire], name: str, *, other: bool = False) -> Any:
@@ -166,6 +164,11 @@ OPEN = {
     "unclaimed object": ({"unclaimed-object"}, 0),
     "outcome in a file": ({"outcomes-spooled"}, 0),
     "owed restart": (set[str](), 0),
+}
+HIDDEN = {  # with the sentence of docs/limits.md
+    "another word": "any other word is taken for work that will end",
+    "left out": "A field that an answer leaves out is unknown, not changed.",
+    "no capability": "nothing of a Secret (`secrets.list`) or a Machine (`machine.get`) is read",
 }
 
 
@@ -260,3 +263,42 @@ def test_what_is_open_is_told(name: str, what: str, tmp_path: Path) -> None:
         assert cell.exit == exit
         if what == "owed restart":
             assert [each.address for each in cell.drift.plan.owed] == [world.address]
+
+
+@pytest.mark.parametrize(("name", "row"), list(itertools.product(KINDS, HIDDEN)))
+def test_what_no_answer_shows_is_named_as_a_limit(name: str, row: str, tmp_path: Path) -> None:
+    world = World(KINDS[name])
+    word = next((each for each in ("state", "status") if each in world.live), None)
+    live = dict(world.live)
+    more: dict[str, Any] = {}
+    if row == "another word":
+        live |= {word: "another-word"} if word else {}
+    elif row == "left out":
+        live = {each: live[each] for each in ("id", "name", word) if each in live}
+    else:
+        more = {"capabilities": []}
+    for column in COLUMNS[:-1]:
+        cell, quiet = world.play(live, column, tmp_path, **more), _quiet(world, column, tmp_path)
+        assert cell.codes - quiet.codes <= {"drift", "not-compared"}
+        assert cell.exit == (CHANGES if "drift" in cell.codes else DONE)
+    assert HIDDEN[row] in " ".join(LIMITS.split())
+
+
+@pytest.mark.parametrize("machine", ["m2", None])
+def test_a_volume_is_told_that_left_the_machine_that_owes_a_restart(
+    machine: str | None, tmp_path: Path
+) -> None:
+    world = World(KINDS["Volume"])
+    for column in COLUMNS[:-1]:
+        owed = {"record": {"obligations": [{"because": "extended", "machine": "m1"}]}}
+        live = {**world.live, "attached_machine_id": machine, "attached_alloc_id": None}
+        alone = {f"/v1/apps/shop/volumes/{world.id}": live}
+        cell = world.play(live, column, tmp_path, reads=alone, **owed)
+        assert cell.codes >= {"drift", "restart-elsewhere"}
+        assert cell.exit == CHANGES
+        told = next(each for each in cell.drift.plan.diagnostics if each.code == "restart-elsewhere")
+        assert told.addresses == (str(world.address),)
+        # A plan that settles the restart, since no machine has the volume, does not warn of it.
+        settled = "restart-settled" in cell.plan
+        assert settled == (machine is None and column in NAMED)
+        assert not (settled and "restart-elsewhere" in cell.plan)

@@ -1,6 +1,7 @@
 """Options that say which environment: none is taken for another, and advised commands carry them."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 
@@ -130,3 +131,22 @@ def test_the_command_that_runs_a_saved_plan_names_its_environment(
     assert "Saved the plan: reconcile apply --env prod --plan 'a plan'" in told
     told = reconcile("plan --env base --out saved.plan").err
     assert "Saved the plan: reconcile apply --env base --plan saved.plan" in told
+
+
+def test_notes_and_what_doctor_says_of_a_state_name_the_environment(
+    reconcile: Command, sandbox: Sandbox
+) -> None:
+    reconcile.variables |= {"RECONCILE_BASE_URL": sandbox.url, "RECONCILE_TOKEN": TOKEN}
+    reconcile.write("manifests/all.yaml", volume("data", app=sandbox.app("noted")))
+    reconcile.write("overlays/prod/a.yaml", "# nothing differs\n")
+    reconcile("state init --env prod")
+    reconcile("apply --env prod --auto-approve")
+    private = reconcile.root / ".reconcile"
+    (private / "prod").rename(private / "away")
+    at_home = os.environ["XDG_STATE_HOME"]
+    reconcile.variables["XDG_STATE_HOME"] = str(reconcile.root / "other-home")
+    reconcile("state init --env prod")
+    reconcile.variables["XDG_STATE_HOME"] = at_home
+    advised = "`reconcile state init --env prod` says so"
+    assert advised in reconcile("plan --env prod").err
+    assert advised in reconcile("doctor --env prod").out

@@ -206,6 +206,18 @@ async def test_what_is_done_is_skipped_and_two_files_run_one_after_another(stage
     assert len(stage.volumes()) == 2
 
 
+async def test_calls_without_an_action_are_not_taken_for_done(stage: Stage) -> None:
+    grown = volume(spec="region: ams, size_gb: 20")
+    await stage.apply(volume())
+    plan = await saved(stage, grown)
+    await stage.apply(grown)
+    stage.line.sent.clear()
+    (said,) = await moved(
+        stage, replace(every("PUT", lambda step: body(step, size_gb=500))(plan), changes=()), grown
+    )
+    assert said.endswith("but this run plans nothing")
+
+
 async def test_a_plan_of_what_was_not_merged_is_not_taken_for_done(stage: Stage) -> None:
     await stage.apply(volume())
     for changed in ("size_gb: 20", "size_gb: 10, snapshot_retention: 9"):

@@ -8,6 +8,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from reconciler.core.errors import StoreError
+from reconciler.core.reporter import Reporter
 from reconciler.state.store import Event, JournalEntry
 from tests.execution.stage import Stage, cluster, outcomes, volume
 
@@ -132,8 +133,22 @@ async def test_one_outage_of_the_store_is_told_once(stage: Stage, monkeypatch: p
     monkeypatch.setattr(stage.store, "commit", out_of_order)
     applied = await stage.apply("".join(volume(f"v{number}") for number in range(4)))
     errors = [result.error for result in applied.results]
-    said = [error for error in errors if error.startswith("the outcome of the call is yes (vol_")]
+    said = [error for error in errors if error.startswith("the call took effect (vol_")]
     first, *others = sorted(said, key=len, reverse=True)
     assert "but the state cannot be written: the store cannot be reached" in first
     assert others
     assert all(error.endswith("): written to the same file") for error in others)
+
+
+def test_only_the_first_note_of_an_outage_has_its_reason() -> None:
+    notes: list[str] = []
+    reporter = Reporter()
+    reporter.note = notes.append  # type: ignore[method-assign, assignment]
+    for what in ("the lease could not be renewed", "the lease could not be released"):
+        reporter.failed(what, "no route")
+    reporter.failed("the end could not be recorded", "the disk is full")
+    assert notes == [
+        "the lease could not be renewed: no route",
+        "the lease could not be released",
+        "the end could not be recorded: the disk is full",
+    ]

@@ -148,7 +148,8 @@ def test_an_apply_tells_a_question_with_the_commands_to_type(
         f"the outcome of POST /v1/postgres for `PostgresCluster/{name}` is unknown"
     )
     assert question["data"]["run"]
-    assert f"reconcile resolve PostgresCluster/{name} --not-created" in item["what"]
+    command = f"reconcile resolve PostgresCluster/{name}"
+    assert f"run one of: {command} --adopt ID, {command} --not-created" in item["what"]
     assert item["place"] == "manifests/db.yaml:4:18"
 
 

@@ -207,10 +207,9 @@ def converged(draw: st.DrawFn) -> World:
         resources.append(
             resource(address, fields, lifecycle=lifecycle, adopt_id=draw(st.sampled_from([None, id])))
         )
-        applied = {"name": address.name, **fields}
-        made = draw(st.sampled_from([LONG_AGO, JUST_NOW]))
-        records.append(record(address, id, applied, lifecycle=lifecycle, created_at=made))
         live = {"region": "fra", "size_gb": 3, **fields}
+        made, applied = draw(st.sampled_from([LONG_AGO, JUST_NOW])), {"name": address.name, **live}
+        records.append(record(address, id, applied, lifecycle=lifecycle, created_at=made))
         volumes[str(address.app)].append(Volume(id=id, name=address.name, state="created", **live))
     if draw(st.booleans()):
         fields = {"org_slug": "personal", "plan": "starter", "region": "ams"}

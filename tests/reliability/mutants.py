@@ -487,8 +487,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a smaller size is sent as an extend",
         VOLUME,
-        "    if live < want:\n",
-        "    if live != want:\n",
+        "Effect.GROW) if live < want else None",
+        "Effect.GROW) if live != want else None",
     ),
     _mutant(
         "no snapshot is taken before an extend",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.copies import bring_back
+from reconciler.state.copies import bring_back, require_backup
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.objects.bucket import Bucket
@@ -114,6 +114,7 @@ async def test_a_state_that_was_put_back_is_refused_until_a_person_goes_on_with_
     with pytest.raises(StateOlder):
         await kept.open(read_only=True).load()
 
+    assert "it lacks 1 committed change" in await require_backup(kept.open())  # what a person is asked about
     done = await bring_back(kept.open(), None, "", kept.clock, "me")
     assert "it lacks 1 committed change" in done.lost
     state = await kept.open().load()
@@ -262,6 +263,18 @@ async def test_no_state_is_made_where_a_mark_tells_of_an_older_one(file: Kept) -
     )
     mark.unlink()
     assert await file.open().create()
+
+
+@pytest.mark.parametrize("kept", ["memory", "objects"], indirect=True)
+async def test_a_mark_tells_of_a_shared_state_that_is_gone_but_holds_no_new_one_back(kept: Kept) -> None:
+    await kept.commit("shop")
+    kept.memory, kept.bucket = MemoryState(kept.clock), memory_bucket()
+    (mark,), marks = kept.marks.iterdir(), Marks(kept.marks, "project")
+    store = Spooling(kept.backend("project"), kept.folder / "spool", kept.clock, marks=marks)
+    assert (await store.load()).traces == (str(mark),)
+    with pytest.raises(StoreError, match="keeps no backups beside itself"):
+        await require_backup(store)
+    assert await store.create()
 
 
 async def test_a_record_is_no_part_of_a_mark(file: Kept) -> None:

@@ -148,7 +148,7 @@ class TestTheThread:
             await store.renewals(3)
             while not told:
                 await anyio.lowlevel.checkpoint()
-        assert told == ["the lease could not be renewed: the store is not there"]
+        assert told == ["the store is not there"]
 
     async def test_a_loss_is_told_and_nothing_more_is_asked(self, store: Expiring) -> None:
         told: list[str] = []

@@ -111,7 +111,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         Watched(
             "attached_machine_id",
             "restart-elsewhere",
-            "machine {before} owes a restart, not {after}",
+            "machine {before} owes a restart; it is attached to {after}",
             owed=True,
         ),
         REPLACED,

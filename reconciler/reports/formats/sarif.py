@@ -54,7 +54,8 @@ def _run(report: Report) -> dict[str, Any]:
 
 def _driver(report: Report, codes: Sequence[str]) -> dict[str, Any]:
     version = report.about.version if report.about is not None else program_version()
-    return {"name": "reconcile", "version": version, "rules": _rules(codes)}
+    uri = f"pkg:generic/reconciler@{version}"  # a package URL: the project has no address on the web
+    return {"name": "reconcile", "version": version, "informationUri": uri, "rules": _rules(codes)}
 
 
 def _rules(codes: Iterable[str]) -> list[dict[str, Any]]:

@@ -76,11 +76,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             END LOOP;
         END $$""",
     ),
-    (
-        # Each chain begins at the lineage, each serial at 0. A state that began otherwise stays as it is.
-        "ALTER TABLE reconcile.states ADD CHECK (trunk_seq = 0 AND trunk_serial = 0)",
-        "ALTER TABLE reconcile.states DROP trunk_seq, DROP trunk_hash, DROP trunk_serial",
-    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -100,8 +95,10 @@ _READ = f"""SELECT v.version, s.id, s.lineage, s.key, s.digest, s.moved_to, coal
     FROM reconcile.version v LEFT JOIN reconcile.states s ON s.environment = %s"""
 _READ_AGAIN = """SELECT v.version, s.lineage, s.moved_to
     FROM reconcile.version v JOIN reconcile.states s ON s.id = %s"""
-_INSERT = """INSERT INTO reconcile.states (environment, lineage, key, digest)
-    VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
+# `trunk_*` is where each chain and serial begins: since version 0.2.0 at the lineage, and at 0.
+_INSERT = """INSERT INTO reconcile.states
+    (environment, lineage, key, trunk_seq, trunk_hash, trunk_serial, digest)
+    VALUES (%s, %s, %s, 0, %s, 0, %s) ON CONFLICT DO NOTHING RETURNING id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +231,4 @@ async def insert(line: Line, environment: str, lineage: str, key: bytes) -> bool
 
 
 def _insertion(environment: str, new: Identity) -> Statement:
-    return _INSERT, [environment, new.lineage, new.key, new.digest]
+    return _INSERT, [environment, new.lineage, new.key, new.lineage, new.digest]

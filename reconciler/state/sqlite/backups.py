@@ -136,7 +136,8 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     return (
         f"the state {path} was migrated from version {version} to {schema.VERSION}; "
         f"a copy of version {version} is {copy}: to go back to an older program, put it and {copy.name}.key "
-        f"in the place of {path.name} and {path.name}.key"
+        f"in the place of {path.name} and {path.name}.key, and remove {path.name}.seen: what was recorded "
+        "since is unknown to it"
     )
 
 

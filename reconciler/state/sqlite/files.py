@@ -31,13 +31,13 @@ def state_exists(path: Path) -> bool:
     wal = _beside(path, "-wal")
     if wal.exists():
         raise StoreError(
-            f"the state {path} is missing, but {wal.name} with its newest changes still exists",
+            f"the state {path} is missing, but {wal} with its newest changes still exists",
             help=f"put {path.name} back, or remove {wal.name} to start without a state",
         )
     backups = _beside(path, ".backups")
     if any(backups.glob("*.db")):
         raise StoreError(
-            f"the state {path} is missing, but its backups in {backups.name} still exist",
+            f"the state {path} is missing, but its backups in {backups} still exist",
             help=f"`{_RESTORE}` restores the newest good one; to start without a state, move the backups "
             "away",
             advice=(_RESTORE,),

@@ -185,7 +185,7 @@ async def test_an_older_schema_is_migrated_once_by_whoever_may(
     looks = reader(database)
     column = "ALTER TABLE reconcile.heads ADD COLUMN colour text NOT NULL DEFAULT 'red'"
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (column,)))
-    monkeypatch.setattr(schema, "VERSION", 4)
+    monkeypatch.setattr(schema, "VERSION", 3)
     with pytest.raises(StoreError, match="the role may not do this"):
         await handles.open(url=looks).load()
     with pytest.raises(StoreError, match="older reconciler"):
@@ -195,7 +195,7 @@ async def test_an_older_schema_is_migrated_once_by_whoever_may(
         for _ in range(2):
             both.start_soon(handles.open(tell=notes.append).load)
     assert len(notes) == 1
-    assert "migrated from version 3 to 4" in notes[0]
+    assert "migrated from version 2 to 3" in notes[0]
     await handles.open(url=looks).load()
     lease = await handles.open().lease(["shop"], "me")
     assert lease.epochs == {"shop": 1}
