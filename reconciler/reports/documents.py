@@ -194,9 +194,7 @@ class UnmanagedJson(Json, frozen=True):
         return cls(str(change.address), field.path, shown(field.before), shown(field.after), change.id)
 
     def value(self) -> Change:
-        from reconciler.planning.drift import (
-            UNMANAGED,  # late: it brings all kinds, and only reading needs it
-        )
+        from reconciler.planning.drift import UNMANAGED  # late: it imports all kinds, for reading alone
 
         fields = (FieldChange(self.path, self.before, self.after, Effect.IN_PLACE),)
         return Change(Address.parse(self.address), Action.NOOP, fields, reason=UNMANAGED, id=self.id)

@@ -44,13 +44,9 @@ def count_actions(plan: Plan) -> Counter[Action]:
 
 def json_text(document: Any) -> str:
     """A parser reads the same values; a person sees the characters that would be invisible."""
-    plain = to_builtins(document, builtin_types=(datetime,))
-    text = json.dumps(plain, ensure_ascii=False, indent=2, default=_in_text)
+    plain = to_builtins(document, builtin_types=(datetime,), enc_hook=str)
+    text = json.dumps(plain, ensure_ascii=False, indent=2, default=datetime.isoformat)
     return "\n".join(escaped(line, spelled) for line in text.split("\n")) + "\n"
-
-
-def _in_text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def spelled(character: str) -> str:

@@ -1,16 +1,17 @@
 """The JSON documents of plan, drift and apply. Source: DESIGN, section 3."""
 
 import json
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
 from reconciler.core.model import Action
 from reconciler.core.steps import OutputRef, SecretRef, Template
-from reconciler.reports.report import ApplyReport, Failure, PlanReport
+from reconciler.reports.report import ApplyReport, Failure, Page, PlanReport
 from reconciler.reports.shown import shown
 from tests.documents import document, drift_document, plan_document
-from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
+from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, NOW, OWED, PLAN, RESULTS
 
 SUMMARY = (
     "create restore adopt update extend snapshot set suspend stop start restart "
@@ -145,3 +146,12 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
     assert shown(nested) == {"a": [hidden, {"b": hidden}], "c": [hidden]}
     assert shown(Template(("/v1/", OutputRef("x#y", "id")))) == "/v1/${x#y:id}"
     assert plan_document(PLAN)["steps"][3]["body"] == {"value": hidden}
+
+
+def test_what_json_has_no_form_of_is_text() -> None:
+    page = Page(document={"path": PurePosixPath("a/b"), "at": NOW})
+    assert document(page) == {
+        "format_version": "1",
+        "path": "a/b",
+        "at": NOW.isoformat(),
+    }

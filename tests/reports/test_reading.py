@@ -19,7 +19,7 @@ from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
-from tests.reports.reports import HOST, reports_of, texts
+from tests.reports.reports import HOST, forecast_of, reports_of, texts
 
 KNOWN = replace(
     PLAN, context=replace(PLAN.context, revision="3f2a9c1d" * 5), diagnostics=DIAGNOSTICS, outside=3
@@ -54,6 +54,7 @@ REPORTS: dict[str, Report] = {
     "no changes": PlanReport(plan=EMPTY, diagnostics=()),
     "notes": PlanReport(plan=replace(EMPTY, diagnostics=(NOTED,)), diagnostics=(NOTED,)),
     "rehearsal": PlanReport(plan=KNOWN, rehearsal=REHEARSED, diagnostics=DIAGNOSTICS),
+    "forecast": PlanReport(plan=KNOWN, forecast=forecast_of("later"), diagnostics=DIAGNOSTICS),
     "drift": DriftReport(plan=DRIFT, unmanaged=ASIDE, only_new=True),
     "no drift": DriftReport(plan=EMPTY, unmanaged=ASIDE),
     "applied": ApplyReport(plan=KNOWN, results=RESULTS, owed=OWED, head="abc", diagnostics=DIAGNOSTICS),
