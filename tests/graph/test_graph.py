@@ -20,6 +20,7 @@ from reconciler.reports.documents import graph_document
 from reconciler.reports.formats.mermaid import render_mermaid
 from reconciler.reports.formats.svg import CHARACTER, Box, lay_out, render_svg
 from reconciler.reports.graph import label, render_text
+from reconciler.reports.visible import columns_of
 from tests.planning.plans import plan_of
 
 HERE = Path(__file__).parent
@@ -100,7 +101,7 @@ def test_boxes_hold_their_text_and_do_not_overlap(graph: Graph) -> None:
     drawing = lay_out(graph, "no app")
     assert {box.node.key for box in drawing.boxes} == {node.key for node in graph.nodes}
     for box in drawing.boxes:
-        assert max(map(len, box.lines)) * CHARACTER <= box.width
+        assert max(map(columns_of, box.lines)) * CHARACTER <= box.width
         assert 0 < box.x < box.x + box.width < drawing.width
         assert any(lane.y < box.y and box.y + box.height < lane.y + lane.height for lane in drawing.lanes)
     assert not [pair for pair in combinations(drawing.boxes, 2) if overlap(*pair)]
