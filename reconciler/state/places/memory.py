@@ -12,16 +12,16 @@ from threading import Lock
 from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
-from reconciler.state.objects import head as heads
-from reconciler.state.objects.bucket import Bucket, Found, Taken
-from reconciler.state.objects.changes import Stored
-from reconciler.state.objects.folded import Folded, Marks
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat
-from reconciler.state.objects.root import Root
-from reconciler.state.objects.segments import Files
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.changes import Stored
+from reconciler.state.log.folded import Folded, Marks
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.root import Root
+from reconciler.state.log.segments import Files
+from reconciler.state.log.store import LogStore
 from reconciler.state.rules import View
 from reconciler.state.store import WHOLE_STATE, State
 
@@ -154,7 +154,7 @@ class MemoryHolders:
         self._ours.clear()
 
 
-class MemoryStore(ObjectStore):
+class MemoryStore(LogStore):
     """One handle on a `MemoryState`, as one process has it."""
 
     def __init__(self, state: MemoryState) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.state.codec import decode_entry, decode_record, encode_entry
-from reconciler.state.objects.changes import Stored
-from reconciler.state.objects.damage import Damaged
-from reconciler.state.objects.folded import Departures, Folded, Marks
+from reconciler.state.log.changes import Stored
+from reconciler.state.log.damage import Damaged
+from reconciler.state.log.folded import Departures, Folded, Marks
 from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry
 

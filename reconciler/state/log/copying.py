@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Contents, Row
-from reconciler.state.objects import head as heads
-from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.changes import Change, Stored
-from reconciler.state.objects.changes import Row as Hashed
-from reconciler.state.objects.damage import Damaged
-from reconciler.state.objects.folded import Folded, Marks, read
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.root import PROBE, UNFINISHED
-from reconciler.state.objects.segments import Files
+from reconciler.state.log import head as heads
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket, side_by_side
+from reconciler.state.log.changes import Change, Stored
+from reconciler.state.log.changes import Row as Hashed
+from reconciler.state.log.damage import Damaged
+from reconciler.state.log.folded import Folded, Marks, read
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.root import PROBE, UNFINISHED
+from reconciler.state.log.segments import Files
 
 _ROWS = 500  # how many rows stand in one change
 

@@ -11,8 +11,8 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record
-from reconciler.state.objects.changes import Change, Row, Stored
-from reconciler.state.objects.damage import Damaged
+from reconciler.state.log.changes import Change, Row, Stored
+from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry, not_covered
 

@@ -10,15 +10,15 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
-from reconciler.state.objects import lease_beats, root
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.folded import Wanted, judged
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.head_writing import Heads, Seen
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat, Exclusion
-from reconciler.state.objects.lease_keeping import Held
-from reconciler.state.objects.scopes import Scopes
+from reconciler.state.log import lease_beats, root
+from reconciler.state.log.bucket import Bucket, side_by_side
+from reconciler.state.log.folded import Wanted, judged
+from reconciler.state.log.head import Head
+from reconciler.state.log.head_writing import Heads, Seen
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Beat, Exclusion
+from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.scopes import Scopes
 from reconciler.state.store import Event, JournalEntry
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.state.objects import bases, writes
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Folded
-from reconciler.state.objects.head import Head, Segment
-from reconciler.state.objects.keys import Layout
+from reconciler.state.log import bases, writes
+from reconciler.state.log.bucket import Bucket, side_by_side
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded
+from reconciler.state.log.head import Head, Segment
+from reconciler.state.log.keys import Layout
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made

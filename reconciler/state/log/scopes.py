@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from reconciler.core.model import Address
-from reconciler.state.objects import head as heads
-from reconciler.state.objects.bucket import Bucket, Found, side_by_side
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Folded, Marks, read
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.segments import Files, decoded
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found, side_by_side
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded, Marks, read
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.segments import Files, decoded
 
 
 @dataclass(eq=False, slots=True)
