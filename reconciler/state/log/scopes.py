@@ -6,7 +6,7 @@ from threading import RLock
 
 from reconciler.core.model import Address
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found, side_by_side
+from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Gone
 from reconciler.state.log.folded import Folded, Marks, read
@@ -54,7 +54,9 @@ class Scopes:
         """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
         names = list(names)
         read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
-        return dict(zip(names, side_by_side(lambda each: self._refreshed(*each), list(read)), strict=True))
+        return dict(
+            zip(names, self._bucket.in_parallel(lambda each: self._refreshed(*each), list(read)), strict=True)
+        )
 
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""

@@ -6,9 +6,8 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -306,10 +305,9 @@ class LogStore:
         if self._opened is None:
             return self._root(), None
         heads = self._opened.layout.heads
-        with ThreadPoolExecutor(1) as thread:
-            listed = thread.submit(self._bucket.list, heads)
-            found = self._root()
-        return found, listed.result()
+        asks: list[Callable[[], Any]] = [self._root, lambda: self._bucket.list(heads)]
+        found, listed = self._bucket.in_parallel(lambda ask: ask(), asks)
+        return found, listed
 
     def _require_state(self) -> Opened:
         found = self._root()

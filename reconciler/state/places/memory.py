@@ -14,7 +14,7 @@ from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
 from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found, Taken
-from reconciler.state.log.changes import Stored
+from reconciler.state.log.changes import Stored, sum_of
 from reconciler.state.log.folded import Folded, Marks
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
@@ -70,14 +70,15 @@ def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
     )
     stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
     serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
-    total = sum(each.digest for each in stored.values()) % (1 << 256)
-    return Folded(Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view), stored)
+    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view)
+    return Folded(marks, stored)
 
 
 class MemoryBucket(Bucket):
     """The objects of a `MemoryState`."""
 
     is_quick = is_sure = True
+    at_once = 1
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
