@@ -66,7 +66,7 @@ def open_store(
         return sealing(database)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
-        from reconciler.state.objects.obstore_bucket import open_objects
+        from reconciler.state.places.objects.bucket import open_objects
 
         objects = open_objects(
             url,

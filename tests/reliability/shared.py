@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Movable
-from reconciler.state.objects import lease_beats
-from reconciler.state.objects.obstore_bucket import open_bucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import lease_beats
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import open_bucket
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Store
@@ -95,7 +95,7 @@ class Prefix:
     variables: Mapping[str, str]
 
     def open(self) -> Store:
-        return ObjectStore(open_bucket(self.url, self.variables), SystemClock())
+        return LogStore(open_bucket(self.url, self.variables), SystemClock())
 
     def lease_over(self) -> None:
         apart(self._end_leases)

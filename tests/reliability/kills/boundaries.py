@@ -89,13 +89,13 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
-    from reconciler.state.objects.store import ObjectStore
+    from reconciler.state.log.store import LogStore
     from reconciler.state.postgres.store import PostgresStore
     from reconciler.state.spooling import Spooling
     from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore, ObjectStore):
+        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore, LogStore):
             setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
@@ -119,7 +119,7 @@ def wrap_line(boundaries: Boundaries) -> None:
 
 def wrap_bucket(boundaries: Boundaries) -> None:
     """Each request to an object store, by what it asks for and the kind of object."""
-    from reconciler.state.objects.obstore_bucket import ObstoreBucket
+    from reconciler.state.places.objects.bucket import ObstoreBucket
 
     def around(name: str) -> None:
         method = getattr(ObstoreBucket, name)

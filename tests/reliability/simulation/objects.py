@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching
-from reconciler.state.objects import bucket, lease_keeping, lease_taking, probing, scopes, segments
-from reconciler.state.objects import store as object_store
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.lease_beats import Beat
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import bucket, lease_keeping, lease_taking, probing, scopes, segments
+from reconciler.state.log import store as object_store
+from reconciler.state.log.changes import Change
+from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.store import LogStore
 from tests.reliability.simulation.bucket import Reached, Shared
 from tests.reliability.simulation.runner import Landed, renewing_on
 from tests.reliability.simulation.threads import Executor, Lock, ToThread
@@ -54,7 +54,7 @@ def _tell(landed: Landed, change: Change) -> None:
     landed([each.serial for each in change.put])
 
 
-class SimulatedObjects(ObjectStore):
+class SimulatedObjects(LogStore):
     """`landed`: hears of the next commit, by the id of its change."""
 
     def __init__(self, process: "Process", shared: Shared, rng: Random) -> None:

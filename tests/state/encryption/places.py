@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from obstore.store import MemoryStore as Objects
 
 from reconciler.core.clock import Clock
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
+from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres
@@ -34,7 +34,7 @@ def in_memory(clock: Clock) -> Place:
 def in_objects(clock: Clock) -> Place:
     memory = Objects()
     bucket = ObstoreBucket("memory://", memory, memory)
-    return Place(lambda: ObjectStore(bucket, clock), lambda: _stored(bucket))
+    return Place(lambda: LogStore(bucket, clock), lambda: _stored(bucket))
 
 
 def _stored(bucket: Bucket) -> list[str]:

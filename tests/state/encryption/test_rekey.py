@@ -12,10 +12,10 @@ from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSea
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.rekey import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.spooling import Spooling
@@ -146,7 +146,7 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
 ) -> None:
     first, second = WAYS[way]
     origin = bucket_of(Objects())
-    before = await whole(ObjectStore(origin, clock), first, tmp_path, clock)
+    before = await whole(LogStore(origin, clock), first, tmp_path, clock)
     _, journal, _ = await known(before.store)
     content = {key: found.body for key in origin.list("") if (found := origin.get(key)) is not None}
     refused, at, ended = 0, 0, False
@@ -157,13 +157,13 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
             bucket.create(key, body)
         try:
             # In turns just before the write, and just after it.
-            await rekeyed(ObjectStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
+            await rekeyed(LogStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
             ended = True
         except* Killed:  # also in a group of tasks
             pass
 
-        def opened(bucket: Bucket = bucket) -> ObjectStore:
-            return ObjectStore(bucket, clock)
+        def opened(bucket: Bucket = bucket) -> LogStore:
+            return LogStore(bucket, clock)
 
         for settings in (first, replace(second, changing=False)):
             shown = await loaded(Encrypting(opened(), settings))

@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Contents, Row
-from reconciler.state.objects import head as heads
-from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.changes import Change, Stored
-from reconciler.state.objects.changes import Row as Hashed
-from reconciler.state.objects.damage import Damaged
-from reconciler.state.objects.folded import Folded, Marks, read
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.root import PROBE, UNFINISHED
-from reconciler.state.objects.segments import Files
+from reconciler.state.log import head as heads
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change, Stored
+from reconciler.state.log.changes import Row as Hashed
+from reconciler.state.log.damage import Damaged
+from reconciler.state.log.folded import Folded, Marks, read
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.root import PROBE, UNFINISHED
+from reconciler.state.log.segments import Files
 
 _ROWS = 500  # how many rows stand in one change
 
@@ -36,7 +36,7 @@ def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[]
     def write_scope(name: str) -> None:
         _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
 
-    side_by_side(write_scope, scopes_of(contents))
+    bucket.in_parallel(write_scope, scopes_of(contents))
 
 
 def finish(bucket: Bucket, layout: Layout) -> None:
@@ -50,7 +50,7 @@ def delete_others(bucket: Bucket, layout: Layout) -> None:
     others = [
         key for key in bucket.list(layout.environment) if key != layout.root and not key.startswith(kept)
     ]
-    side_by_side(bucket.delete, others)
+    bucket.in_parallel(bucket.delete, others)
 
 
 def scopes_of(contents: Contents) -> list[str]:

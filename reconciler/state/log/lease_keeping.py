@@ -9,10 +9,10 @@ from threading import Lock
 from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
-from reconciler.state.objects import lease_beats
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat, Exclusion
+from reconciler.state.log import lease_beats
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
 _FRESH_S = 0.5  # for so long at most an answer serves a check

@@ -4,10 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.json import encode as encode_json
+
 from reconciler.state.codec import decode_entry, decode_record, encode_entry
-from reconciler.state.objects.changes import Stored
-from reconciler.state.objects.damage import Damaged
-from reconciler.state.objects.folded import Departures, Folded, Marks
+from reconciler.state.log.changes import Stored, decode_stored, sum_of
+from reconciler.state.log.damage import Damaged
+from reconciler.state.log.folded import Departures, Folded, Marks
 from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry
 
@@ -20,6 +22,7 @@ def encode(folded: Folded) -> str:
         "changes": marks.changes,
         "seq": marks.seq,
         "serial": marks.serial,
+        "sum": f"{marks.sum:x}",
         "open_intents": [encode_entry(entry) for entry in view.open_intents.values()],
         "plans_run": sorted(marks.plans | view.plans_run),
         "unclaimed": [encode_entry(entry) for entry in view.unclaimed.values()],
@@ -31,14 +34,14 @@ def encode(folded: Folded) -> str:
         "claimed": sorted(marks.claimed),
     }
     records = sorted((stored.to_json() for stored in folded.stored.values()), key=lambda each: str(each[:4]))
-    return f"{json.dumps(first)}\n{json.dumps(records, separators=(',', ':'))}\n"
+    return f"{json.dumps(first)}\n{encode_json(records).decode()}\n"
 
 
 def decode(text: str, scope: str) -> Folded:
     """Raises Damaged for another text."""
     try:
         first, second, _ = text.split("\n")
-        fields, records = json.loads(first), json.loads(second)
+        fields, records = json.loads(first), decode_stored(second)
         stored = [Stored.from_json(values) for values in records]
         marks = Marks(
             fields["hash"],
@@ -46,7 +49,8 @@ def decode(text: str, scope: str) -> Folded:
             fields["seq"],
             fields["serial"],
             len(stored),
-            sum(each.digest for each in stored) % (1 << 256),
+            # The head authenticates the file. One that version 0.2.0 wrote does not hold the sum.
+            int(fields["sum"], 16) if "sum" in fields else sum_of(stored),
             _view(fields),
             Departures(
                 {source: (times, _entry(row)) for source, (times, row) in fields["arrived"].items()},

@@ -8,12 +8,12 @@ from itertools import chain
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Marks
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.scopes import Scopes, plain
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Marks
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
 _PATIENT = 5  # how often all is read again for one moment of everything

@@ -11,12 +11,10 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record
-from reconciler.state.objects.changes import Change, Row, Stored
-from reconciler.state.objects.damage import Damaged
+from reconciler.state.log.changes import SUM_BITS, Change, Row, Stored
+from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry, not_covered
-
-_BITS = 256
 
 
 class Departures(Struct, frozen=True):
@@ -184,7 +182,7 @@ def _replaced(marks: Marks, before: Stored | None, after: Stored | None) -> Mark
     if after is not None:
         total, count = total + after.digest, count + 1
         serial = max(serial, after.serial)
-    return replace(marks, sum=total % (1 << _BITS), records=count, serial=serial)
+    return replace(marks, sum=total % (1 << SUM_BITS), records=count, serial=serial)
 
 
 def _not_of(scope: str | None, address: Address) -> None:

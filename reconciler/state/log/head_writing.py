@@ -6,14 +6,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.state.objects import head as heads
-from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.folded import Marks
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.scopes import Scopes
+from reconciler.state.log import head as heads
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change
+from reconciler.state.log.folded import Marks
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.scopes import Scopes
 
 
 class Seen(Struct, frozen=True):

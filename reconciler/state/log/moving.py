@@ -9,13 +9,13 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import contents as wholes
 from reconciler.state.contents import Body, Contents, Row, has_changed, is_there, same
-from reconciler.state.objects import copying, reading, root, writes
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.damage import Gone
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.open_state import Opened
-from reconciler.state.objects.root import Root
-from reconciler.state.objects.row_order import in_one
+from reconciler.state.log import copying, reading, root, writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.damage import Gone
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.open_state import Opened
+from reconciler.state.log.root import Root
+from reconciler.state.log.row_order import in_one
 from reconciler.state.store import no_state
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read

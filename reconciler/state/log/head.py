@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from reconciler.state.objects.damage import Damaged, Newer, sealed, unsealed
-from reconciler.state.objects.folded import Marks
+from reconciler.state.log.damage import Damaged, Newer, sealed, unsealed
+from reconciler.state.log.folded import Marks
 
 FORMAT = 1
 

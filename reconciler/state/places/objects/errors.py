@@ -15,7 +15,7 @@ from obstore.exceptions import (
 )
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Taken, Unanswered
+from reconciler.state.log.bucket import Taken, Unanswered
 
 _BUCKET_MISSING = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE)
 _WRONG_KEY = re.compile(

@@ -18,10 +18,10 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.objects.bucket import Bucket, Found, Taken
-from reconciler.state.objects.lease_beats import Watched
-from reconciler.state.objects.obstore_errors import reading, unusable, writing
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.errors import reading, unusable, writing
 
 # By scheme: its class, how its variables begin, and those that say where it is, the first one first.
 _STORES: Mapping[str, tuple[Any, str, tuple[str, ...]]] = {
@@ -131,11 +131,11 @@ def open_objects(
     environment: str = "",
     read_only: bool = False,
     lease_s: float = LEASE_S,
-) -> ObjectStore:
+) -> LogStore:
     """The state at `url`, in the bucket that `open_bucket` gives."""
     bucket = open_bucket(url, variables, endpoint)
     watched = Watched(clock, lease_s)
-    return ObjectStore(bucket, clock, exclusion=watched, environment=environment, read_only=read_only)
+    return LogStore(bucket, clock, exclusion=watched, environment=environment, read_only=read_only)
 
 
 def _parts(url: str) -> tuple[str, str, str]:

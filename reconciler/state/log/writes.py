@@ -7,7 +7,7 @@ tag that is made from the body never comes back for an older one.
 from msgspec import Struct
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
 
 _NOT_THERE = "it said that the object exists, which is not there"
 _UNCHANGED = "it said that the object has changed, which has not"

@@ -1,6 +1,7 @@
-"""The state in an object store: S3, Google Cloud Storage or Azure, and whatever speaks like one of them.
+"""The one store: a state as a few objects, wherever conditional writes of single objects are to be had.
 
-`store.py` is the `Store`. `bucket.py` says what it needs of an object store, `obstore_bucket.py` gives it.
+`store.py` is the `Store`. `bucket.py` says what it needs of a place, and `lease_beats.py` how a place tells
+that a holder is alive; the places themselves are in `state/places/`.
 
     ENVIRONMENT/state.json    the root (`root.py`): lineage, key, which scopes there are; and GENERATION, with
     heads/SCOPE               where a scope stands, and its newest changes (`head.py`, `head_writing.py`)
@@ -14,7 +15,7 @@ to a segment. So a commit is one round trip, and costs the same however many rec
 
 What else there is:
 
-    keys, writes, obstore_errors               an object: its key, conditional writes, what a store refuses
+    keys, writes                               an object: its key, and conditional writes
     lease_taking, lease_keeping, lease_beats   a lease: taken, kept by its holder, its sign of life
     commits, head_writing                      a commit, and the head that it writes
     changes, folded                            changes, and what they amount to

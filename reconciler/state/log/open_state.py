@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.state.batching import Batching, in_thread
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.commits import Committing, Request
-from reconciler.state.objects.damage import explained
-from reconciler.state.objects.head_writing import Heads
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Exclusion
-from reconciler.state.objects.lease_keeping import Keeping
-from reconciler.state.objects.lease_taking import Taking
-from reconciler.state.objects.root import Root
-from reconciler.state.objects.scopes import Scopes
-from reconciler.state.objects.segments import Files
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.commits import Committing, Request
+from reconciler.state.log.damage import explained
+from reconciler.state.log.head_writing import Heads
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Exclusion
+from reconciler.state.log.lease_keeping import Keeping
+from reconciler.state.log.lease_taking import Taking
+from reconciler.state.log.root import Root
+from reconciler.state.log.scopes import Scopes
+from reconciler.state.log.segments import Files
 from reconciler.state.store import Lease
 
 

@@ -9,10 +9,10 @@ from msgspec.structs import asdict, replace
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.errors import StateMoved, StoreError
-from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.damage import damaged, newer_program, sealed, unsealed
-from reconciler.state.objects.keys import Layout
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
+from reconciler.state.log.keys import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet

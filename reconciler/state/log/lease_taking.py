@@ -10,15 +10,15 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
-from reconciler.state.objects import lease_beats, root
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.folded import Wanted, judged
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.head_writing import Heads, Seen
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat, Exclusion
-from reconciler.state.objects.lease_keeping import Held
-from reconciler.state.objects.scopes import Scopes
+from reconciler.state.log import lease_beats, root
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.folded import Wanted, judged
+from reconciler.state.log.head import Head
+from reconciler.state.log.head_writing import Heads, Seen
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Beat, Exclusion
+from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.scopes import Scopes
 from reconciler.state.store import Event, JournalEntry
 
 
@@ -88,7 +88,7 @@ class Taking:
             tag = lease_beats.begin(self._bucket, self._layout, beat)
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(seen[name], beat) for name in names[:1]]
-            epochs += side_by_side(lambda name: self._take_one(seen[name], beat), names[1:])
+            epochs += self._bucket.in_parallel(lambda name: self._take_one(seen[name], beat), names[1:])
             root.name_scopes(
                 self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
             )
@@ -140,7 +140,7 @@ class Taking:
         """By scope, its head, and the newest beat of the lease that holds it there, dead or alive."""
         read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
         there = [(name, found) for name, found in read if found is not None]
-        side_by_side(lambda each: self._scopes.take(*each), there)
+        self._bucket.in_parallel(lambda each: self._scopes.take(*each), there)
         seen = {name: self._heads.seen(name) for name in names}
         ids = {name: seen[name].head.lease for name, _ in there}
         found = lease_beats.read(self._bucket, self._layout, sorted(set(filter(None, ids.values()))))

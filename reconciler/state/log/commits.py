@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.objects import segments
-from reconciler.state.objects.changes import Change, Stored
-from reconciler.state.objects.damage import explained
-from reconciler.state.objects.folded import Folded, Marks, Wanted, judged
-from reconciler.state.objects.head_writing import Heads, Seen
-from reconciler.state.objects.lease_keeping import Keeping
-from reconciler.state.objects.scopes import Scopes
-from reconciler.state.objects.segments import Files
+from reconciler.state.log import segments
+from reconciler.state.log.changes import Change, Stored
+from reconciler.state.log.damage import explained
+from reconciler.state.log.folded import Folded, Marks, Wanted, judged
+from reconciler.state.log.head_writing import Heads, Seen
+from reconciler.state.log.lease_keeping import Keeping
+from reconciler.state.log.scopes import Scopes
+from reconciler.state.log.segments import Files
 from reconciler.state.store import Event, Lease, no_longer_ours
 
 

@@ -6,9 +6,8 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -21,17 +20,17 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import Contents
-from reconciler.state.objects import probing, reading, root, writes
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.commits import Request
-from reconciler.state.objects.damage import Gone, explained
-from reconciler.state.objects.folded import Wanted
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Exclusion, Watched
-from reconciler.state.objects.lease_taking import Obstacle, Raced
-from reconciler.state.objects.moving import Moving
-from reconciler.state.objects.open_state import Check, Opened
-from reconciler.state.objects.root import Root
+from reconciler.state.log import probing, reading, root, writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.commits import Request
+from reconciler.state.log.damage import Gone, explained
+from reconciler.state.log.folded import Wanted
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Exclusion, Watched
+from reconciler.state.log.lease_taking import Obstacle, Raced
+from reconciler.state.log.moving import Moving
+from reconciler.state.log.open_state import Check, Opened
+from reconciler.state.log.root import Root
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
 _KEY_BYTES = 32
@@ -40,7 +39,7 @@ _RACES = 20  # how often somebody else may be faster before we say so
 T = TypeVar("T")
 
 
-class ObjectStore:
+class LogStore:
     """A `store.Store`. `randomness(n)` gives n bytes, for ids, nonces and the fingerprint key.
 
     `environment`: whose state it must be ("": that of none). `read_only`: write nothing.
@@ -306,10 +305,9 @@ class ObjectStore:
         if self._opened is None:
             return self._root(), None
         heads = self._opened.layout.heads
-        with ThreadPoolExecutor(1) as thread:
-            listed = thread.submit(self._bucket.list, heads)
-            found = self._root()
-        return found, listed.result()
+        asks: list[Callable[[], Any]] = [self._root, lambda: self._bucket.list(heads)]
+        found, listed = self._bucket.in_parallel(lambda ask: ask(), asks)
+        return found, listed
 
     def _require_state(self) -> Opened:
         found = self._root()

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from threading import RLock
 
 from reconciler.core.model import Address
-from reconciler.state.objects import head as heads
-from reconciler.state.objects.bucket import Bucket, Found, side_by_side
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Folded, Marks, read
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.segments import Files, decoded
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded, Marks, read
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.segments import Files, decoded
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +54,9 @@ class Scopes:
         """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
         names = list(names)
         read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
-        return dict(zip(names, side_by_side(lambda each: self._refreshed(*each), list(read)), strict=True))
+        return dict(
+            zip(names, self._bucket.in_parallel(lambda each: self._refreshed(*each), list(read)), strict=True)
+        )
 
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.state.objects import bases, writes
-from reconciler.state.objects.bucket import Bucket, side_by_side
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.damage import Damaged, Gone
-from reconciler.state.objects.folded import Folded
-from reconciler.state.objects.head import Head, Segment
-from reconciler.state.objects.keys import Layout
+from reconciler.state.log import bases, writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded
+from reconciler.state.log.head import Head, Segment
+from reconciler.state.log.keys import Layout
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
@@ -36,7 +36,7 @@ class Files:
     def changes(self, head: Head, after: int) -> list[Change]:
         """Those in segments whose number is greater. Raises Gone, or Damaged."""
         wanted = [each for each in head.segments if each.last > after]
-        texts = side_by_side(
+        texts = self._bucket.in_parallel(
             lambda each: self._read(self._layout.segment(head.scope, each.name), each), wanted
         )
         found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
@@ -52,7 +52,7 @@ class Files:
         asked: list[Callable[[], Any]] = [lambda: self.changes(head, known)] if until > known else []
         if base is not None:
             asked.append(lambda: self._base(head.scope, base))
-        found = side_by_side(lambda ask: ask(), asked)
+        found = self._bucket.in_parallel(lambda ask: ask(), asked)
         return (found.pop() if base is not None else None), (found[0] if found else [])
 
     def _base(self, scope: str, base: Segment) -> Folded:
@@ -92,7 +92,7 @@ class Files:
         ]
         if before.base is not None and before.base != after.base:
             unnamed.append(self._layout.base(before.scope, before.base.name))
-        side_by_side(self._bucket.delete, unnamed)
+        self._bucket.in_parallel(self._bucket.delete, unnamed)
 
     def _as_one(self, head: Head, group: Sequence[Segment], new: str) -> Segment:
         """`new`: the text of the segment that is not written yet."""
@@ -104,7 +104,9 @@ class Files:
                 self._read(self._layout.segment(head.scope, segment.name), segment) if segment.name else new
             )
 
-        return self._write_segment(head, group[0].first, group[-1].last, "".join(side_by_side(text, group)))
+        return self._write_segment(
+            head, group[0].first, group[-1].last, "".join(self._bucket.in_parallel(text, group))
+        )
 
     def _write_segment(self, head: Head, first: int, last: int, text: str) -> Segment:
         # The epoch belongs to one holder, so that no file of another one has this name.
@@ -136,7 +138,7 @@ def decoded(line: str, scope: str) -> Change:
     """Raises Damaged for another line."""
     try:
         return Change.from_line(line)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise Damaged(f"a change of `{scope}` is not what was written") from error
 
 

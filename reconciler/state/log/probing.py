@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects import writes
-from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
 
 _WRITERS = 4
 _TIMES = 20
