@@ -152,7 +152,7 @@ SHARED: tuple[Mutant, ...] = (
                 STORE,
                 "        opened.keeping.require(lease)\n"
                 "        if opened.keeping.shortest_s(lease) <= for_s:\n"
-                "            await self.renew(lease)\n"
+                "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
                 "        opened.keeping.require(lease, for_s)\n",
                 "",
             ),
@@ -163,7 +163,8 @@ SHARED: tuple[Mutant, ...] = (
         "a lease need not outlive the call",
         f"{LEASES_TEST}::test_a_check_renews_where_the_rest_is_too_short",
         STORE,
-        "        if opened.keeping.shortest_s(lease) <= for_s:\n            await self.renew(lease)\n"
+        "        if opened.keeping.shortest_s(lease) <= for_s:\n"
+        "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
         "        opened.keeping.require(lease, for_s)\n",
         "",
     ),
