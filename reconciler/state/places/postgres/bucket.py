@@ -67,6 +67,7 @@ _COPY = """INSERT INTO :schema.objects (key, part, tag, body, written_at)
 class TableBucket(Bucket):
     """`tell` gets a line about a migration. `_written`: heads that this process wrote, in their parts."""
 
+    is_of_one_moment = True
     at_once = AT_MOST
 
     def __init__(
