@@ -6,6 +6,7 @@ and an intent.
 """
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address
 from reconciler.state.contents import verify
+from reconciler.state.places.postgres import older as older_tables
+from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
@@ -89,6 +92,22 @@ async def test_two_that_write_first_migrate_it_once(handles: Handles, older: Pos
             both.start_soon(take, scope)
     assert len(notes) == 1
     assert set(await handles.open().holders(["blog", "shop"])) == {"blog", "shop"}
+
+
+@pytest.mark.parametrize("at", ["look", "read"])
+async def test_a_state_that_is_migrated_while_it_is_read_is_there(
+    handles: Handles, older: Postgres, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    module, name = (TableBucket, "_tables") if at == "look" else (older_tables, "objects")
+    real, looks = getattr(module, name), handles.open(read_only=True)
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        anyio.from_thread.run(handles.open().lease, ["shop"], "ben")
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, overtaken)
+    assert len((await looks.load()).records) == 2
 
 
 async def test_a_state_that_an_older_program_works_on_is_not_migrated(

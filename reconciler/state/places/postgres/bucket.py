@@ -19,6 +19,7 @@ from reconciler.state.places.postgres import older
 from reconciler.state.places.postgres.connections import (
     AT_MOST,
     BEGIN,
+    BEGIN_READING,
     COMMIT,
     LIMITS,
     Ask,
@@ -65,7 +66,7 @@ _COPY = """INSERT INTO :schema.objects (key, part, tag, body, written_at)
 
 
 class TableBucket(Bucket):
-    """`tell` gets a line about a migration. `_written`: heads that this process wrote, in their parts."""
+    """The objects in the table of `schema`. `tell` gets a line about a migration."""
 
     is_of_one_moment = True
     at_once = AT_MOST
@@ -79,9 +80,10 @@ class TableBucket(Bucket):
         self._connections = connections
         self._tell = tell
         self._schema = schema
-        self._written: dict[str, tuple[str, bytes, int]] = {}  # by key: tag, the rest, how many parts
+        # Heads that this process wrote, by key: tag, what follows part 0, and in how many parts that stands.
+        self._written: dict[str, tuple[str, bytes, int]] = {}
         self._ages: dict[str, float] = {}  # by lease, when it was read last
-        self._before: Mapping[str, Found] | None = None
+        self._before: Mapping[str, Found] = {}
 
     @property
     def place(self) -> str:
@@ -91,10 +93,9 @@ class TableBucket(Bucket):
         return self.get_all([key])[0]
 
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
-        try:
-            rows = self._read(_GET, list(keys))
-        except NoTable:
-            return [self._older().get(key) for key in keys]
+        rows = self._rows(_GET, list(keys))
+        if rows is None:
+            return [self._before.get(key) for key in keys]
         found = {}
         for key, tag, body, age_s in rows:
             found[key] = Found(bytes(body), tag)
@@ -127,10 +128,10 @@ class TableBucket(Bucket):
             self._connections.repeat(lambda ask: ask(BEGIN, LIMITS, statement, COMMIT))
 
     def list(self, prefix: str) -> Mapping[str, str]:
-        try:
-            return dict(self._read(_LIST, *_under(prefix)))
-        except NoTable:
-            return {key: each.tag for key, each in self._older().items() if key.startswith(prefix)}
+        rows = self._rows(_LIST, *_under(prefix))
+        if rows is None:
+            return {key: each.tag for key, each in self._before.items() if key.startswith(prefix)}
+        return dict(rows)
 
     def list_beside(self) -> tuple[str, ...]:
         return ()
@@ -156,10 +157,10 @@ class TableBucket(Bucket):
             raise damaged(self.place, f"the table {self._schema}.objects has lost its primary key")
 
     def rename(self, before: Layout, after: Layout, body: bytes, tag: str) -> bool:
-        """All objects of one environment are those of another one from now on, but for its leases.
+        """Give all objects of one environment to another one, and drop its leases.
 
-        The root, which has this tag, gets a new `body`. False, and nothing is changed, where another one is
-        there. Raises Unanswered.
+        The root, which must have this `tag`, gets a new `body`. False: it has another tag, and nothing was
+        changed. Raises Unanswered.
         """
         new, start = _tag(), len(before.environment) + 1
         try:
@@ -176,7 +177,7 @@ class TableBucket(Bucket):
         return True
 
     def proving(self, schema: str) -> "TableBucket":
-        """One like this in a schema of its own. `drop` it."""
+        """A bucket like this one in a schema of its own, for `drop` in the end."""
         return TableBucket(self._connections, schema=schema)
 
     def drop(self) -> None:
@@ -192,7 +193,7 @@ class TableBucket(Bucket):
         return self._connections.read(self._statement(text, *values))[0]
 
     def _wrote(self, tag: str, statements: Sequence[Statement]) -> str:
-        """`tag`, if the first statement has written it. Raises Taken or Unanswered."""
+        """Send the statements; returns the `tag` that the first one has written. Raises Taken, Unanswered."""
         ready = [self._statement(text, *values) for text, values in statements]
         try:
             first, *_ = self._connections.write(*ready)
@@ -206,19 +207,28 @@ class TableBucket(Bucket):
     def _statement(self, text: str, *values: object) -> Statement:
         return text.replace(":schema", self._schema), values
 
-    def _older(self) -> Mapping[str, Found]:
-        """What an older program left, where there is no table yet."""
-        if self._before is None:
+    def _rows(self, text: str, *values: object) -> Sequence[Row] | None:
+        """The rows. None while there is no table: what an older program left is in `_before` then."""
+        statement = self._statement(text, *values)
+        try:
+            return self._connections.read(statement)[0]
+        except NoTable:
+            with suppress(*NoTable):  # somebody migrates it while it is read
+                if self._connections.repeat(self._look_before):
+                    return None
+        return self._settled(lambda ask: ask(BEGIN_READING, LIMITS, statement, COMMIT))[2]
 
-            def read(ask: Ask) -> Mapping[str, Found]:
-                names = self._tables(ask)
-                return older.objects(ask, self.place, names) if older.MARK in names else {}
-
-            self._before = self._settled(read)
-        return self._before
+    def _look_before(self, ask: Ask) -> bool:
+        """Whether there is no table yet."""
+        names = self._tables(ask)
+        if "objects" in names:
+            return False
+        if older.MARK in names and not self._before:
+            self._before = older.objects(ask, self.place, names)
+        return True
 
     def _settled(self, work: Callable[[Ask], T]) -> T:
-        """A table that is missing now is not to be made any more."""
+        """What comes of `work`. Raises StoreError for a table that is missing, too."""
         try:
             return self._connections.repeat(work)
         except NoTable as error:
@@ -232,9 +242,9 @@ class TableBucket(Bucket):
         return names
 
     def _make(self) -> None:
-        """The table, with what an older program left, whose tables are dropped: all of it or nothing.
+        """Make the table, with what an older program left, and drop that one's tables: all of it or nothing.
 
-        Two processes that do this at once take turns.
+        Two processes that do this at once take turns. Raises Locked while an older program holds a scope.
         """
 
         def make(ask: Ask) -> bool:
@@ -282,7 +292,7 @@ class ServerTime:
 
 
 def _tag() -> str:
-    """Never the same again: so it says of any two bodies that they are not one."""
+    """A text that never comes back, not even for an equal body."""
     return secrets.token_hex(8)
 
 
@@ -295,7 +305,7 @@ def _in_parts(key: str, body: bytes) -> tuple[bytes, bytes]:
 
 
 def _under(prefix: str) -> tuple[str, str]:
-    """All keys that begin with `prefix` are from the first one on, and before the second one."""
+    """The bounds of all keys that begin with `prefix`: from the first one on, and before the second one."""
     return prefix, f"{prefix[:-1]}0"  # "0" follows "/"
 
 

@@ -70,7 +70,7 @@ class PostgresStore(LogStore):
         return True
 
     async def probe(self) -> bool:
-        """Beside the states, or in a schema of its own where there is no table yet."""
+        """As in `Provable`: in the table of the states, or in a schema of its own while there is none."""
         if await self._in_thread(self._table.has_table):
             return await super().probe()
         self._bucket = self._table.proving(f"reconcile_probe_{self._nonce()}")
@@ -101,7 +101,7 @@ class PostgresStore(LogStore):
         return None
 
     def _rename(self, environment: str) -> None:
-        """All that is of no environment is that of `environment`, as one write, and held by nobody."""
+        """Give the state of no environment to `environment`, as one write. Raises StoreError."""
         before, after = self._require_state()[0].layout, Layout(environment)
         known = root.read(self._bucket, self._layout, self._environment)
         if known is None:
