@@ -99,7 +99,7 @@ async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
     store, other = handles.open(), handles.open()
     await store.create()
     lease = await store.lease(["shop"], "me")
-    read = TableBucket._read
+    read = TableBucket._rows
 
     async def take() -> None:
         handles.clock.elapsed_s += handles.lease_s
@@ -112,6 +112,6 @@ async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
         anyio.from_thread.run(take)
         return found
 
-    monkeypatch.setattr(TableBucket, "_read", wake_late)
+    monkeypatch.setattr(TableBucket, "_rows", wake_late)
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease, for_s=5)
