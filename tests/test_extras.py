@@ -28,7 +28,7 @@ MOST_REQUIRED = 13
 SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("description", "http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
-OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.postgres"}
+OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
 
 
 def requirements(package: str, extra: str = "") -> list[Requirement]:

@@ -58,7 +58,7 @@ def open_store(
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
-        from reconciler.state.postgres.store import PostgresStore
+        from reconciler.state.places.postgres.store import PostgresStore
 
         database = PostgresStore(
             url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s

@@ -17,7 +17,7 @@ from reconciler.state.contents import Movable
 from reconciler.state.log import lease_beats
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.bucket import open_bucket
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Store
 from tests.forking import apart
@@ -182,7 +182,7 @@ def carried_out(place: Place, project: Path) -> None:
 
 def lease_over(url: str) -> None:
     """In the database of this URL, as `Place.lease_over`."""
-    Postgres(url).rows("UPDATE reconcile.leases SET expires_at = clock_timestamp()")
+    Postgres(url).rows("UPDATE reconcile.objects SET written_at = 'epoch' WHERE key LIKE '%/leases/%'")
 
 
 def _file(project: Path) -> SqliteStore:

@@ -40,11 +40,13 @@ class Bucket(Protocol):
     """Objects by their key. What is written can be read at once, by everybody.
 
     `is_quick`: no call waits for anything, so that none needs a thread. `is_sure`: that it keeps its word
-    needs no proof. `at_once`: how many requests at a time are answered sooner than one after another.
+    needs no proof. `is_of_one_moment`: `get_all` gives all objects as of one moment. `at_once`: how many
+    requests at a time are answered sooner than one after another.
     """
 
     is_quick: bool = False
     is_sure: bool = False
+    is_of_one_moment: bool = False
     at_once: int = 128  # with 64 requests at a time, a thousand heads 30 ms away take 0.5 s
 
     @property

@@ -101,12 +101,16 @@ class Keeping:
             with held.lock:
                 self._read_again(held)
 
-    def beat(self, lease: Lease) -> Lease:
-        """Put off the end of `lease`. Raises StoreError, and then it ends when it would have."""
+    def beat(self, lease: Lease, for_s: float = math.inf) -> Lease:
+        """Put off the end of `lease`. Raises StoreError, and then it ends when it would have.
+
+        `for_s`: not of what lasts longer already, such as by another one who asked at the same moment.
+        """
         self.require(lease)
         for held in self._all([lease]) if self._exclusion.lease_s < math.inf else ():
             with held.lock:
-                self._beat(held)
+                if held.ends_s - self._clock.monotonic() <= for_s:
+                    self._beat(held)
         self.require(lease)
         return self._lease(lease.holder, lease.epochs)
 

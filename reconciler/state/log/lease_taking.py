@@ -12,6 +12,7 @@ from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.log import lease_beats, root
 from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.damage import Damaged
 from reconciler.state.log.folded import Wanted, judged
 from reconciler.state.log.head import Head
 from reconciler.state.log.head_writing import Heads, Seen
@@ -67,13 +68,19 @@ class Taking:
         found = {name: self._obstacle(name, *beat) for name, beat in holders.items()}
         return {name: each for name, each in found.items() if each.stands}
 
-    def take(self, names: Sequence[str], holder: str) -> Obstacle | tuple[Held, dict[str, int]]:
+    def take(
+        self, names: Sequence[str], holder: str, known: Collection[str]
+    ) -> Obstacle | tuple[Held, dict[str, int]]:
         """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError.
 
+        `known`: the scopes that the root names, which have a head: Damaged where one is gone.
         Only the heads that were read here are written over: others of this process may read newer ones
         meanwhile, with a holder that is alive.
         """
         seen, holders = self._holders(names)
+        for name in names:
+            if name in known and not seen[name].tag:
+                raise Damaged(f"the head of `{name}` is missing")
         obstacles = [self._obstacle(name, *beat) for name, beat in holders.items()]
         if obstacle := next((each for each in obstacles if each.stands), None):
             return obstacle

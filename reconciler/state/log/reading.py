@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 
 from reconciler.core.errors import StoreError
@@ -35,6 +36,10 @@ def keep_up(
     are read one after the other. That shows no moment, but no record twice or nowhere either, as long as
     none moves from one scope to another, which is the only thing that a commit in one says of another.
     """
+    if bucket.is_of_one_moment and not any(scopes.of(name).tag for name in names):
+        with suppress(Gone):  # a file that was merged meanwhile, or is lost
+            scopes.refresh(names)
+            return
     before = _tags(bucket, layout, names, listed)
     if not before.keys() >= set(names):
         before = _tags(bucket, layout, names)

@@ -95,7 +95,7 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     # A proof that was cut off may have left something behind.
     proof = f"{layout.environment}{PROBE}"
     traces = [key for key in found if not key.startswith((*unfinished, proof))]
-    if traces:
+    if traces and bucket.get(layout.root) is None:  # nobody has made one meanwhile
         raise StoreError(
             f"there is no state {bucket.place}, but there are traces of one, such as {traces[0]}",
             help=f"restore it with `{command('state', 'restore', 'FILE')}`, or name another prefix",

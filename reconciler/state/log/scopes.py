@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 
+from msgspec import Struct
+
 from reconciler.core.model import Address
 from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found
@@ -24,6 +26,14 @@ class Scope:
     tag: str = ""
     tail: list[str] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
+
+
+class _Read(Struct, frozen=True):
+    """A head that was read."""
+
+    head: Head
+    tail: list[str]
+    tag: str
 
 
 class Scopes:
@@ -53,21 +63,16 @@ class Scopes:
     def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
         """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
         names = list(names)
-        read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
-        return dict(
-            zip(names, self._bucket.in_parallel(lambda each: self._refreshed(*each), list(read)), strict=True)
-        )
+        read = self._bucket.get_all([self._layout.head(name) for name in names])
+        decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
+        changes = {each.head.scope: self._keep_up(each) for each in decoded if not each.head.has_files}
+        waiting = [each for each in decoded if each.head.has_files]
+        done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
+        return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
 
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
-        head, tail = heads.decode(found.body, name, self._lineage)
-        scope = self.of(name)
-        with scope.lock:
-            if scope.tag and head.serial <= scope.head.serial:
-                return ()
-            changes = self._fold(scope.folded, head, tail, name)
-            scope.head, scope.tag, scope.tail = head, found.tag, tail
-        return changes
+        return self._keep_up(self._decoded(name, found))
 
     def wrote(
         self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, Marks]]
@@ -92,10 +97,20 @@ class Scopes:
             None,
         )
 
-    def _refreshed(self, name: str, found: Found | None) -> Sequence[Change]:
+    def _decoded(self, name: str, found: Found | None) -> "_Read":
         if found is None:
             raise Gone(self._layout.head(name))
-        return self.take(name, found)
+        head, tail = heads.decode(found.body, name, self._lineage)
+        return _Read(head, tail, found.tag)
+
+    def _keep_up(self, read: "_Read") -> Sequence[Change]:
+        head, scope = read.head, self.of(read.head.scope)
+        with scope.lock:
+            if scope.tag and head.serial <= scope.head.serial:
+                return ()
+            changes = self._fold(scope.folded, head, read.tail, head.scope)
+            scope.head, scope.tag, scope.tail = head, read.tag, read.tail
+        return changes
 
     def _fold(self, folded: Folded, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
         """Bring `folded` to `head`. Where that fails, it is as empty as at first."""

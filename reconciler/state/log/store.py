@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
+from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
@@ -116,7 +117,7 @@ class LogStore:
                 raise check.failure
         opened.keeping.require(lease)
         if opened.keeping.shortest_s(lease) <= for_s:
-            await self.renew(lease)
+            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))
         opened.keeping.require(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
@@ -146,7 +147,7 @@ class LogStore:
         return request.outcome
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        opened = await self._in_thread(self._require_state)
+        opened, _ = await self._in_thread(self._require_state)
         while not force:
             found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
             if found is None:
@@ -232,8 +233,9 @@ class LogStore:
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
-        state = reading.state_of(opened.scopes, found.lineage, found.scopes)
+        with collector_paused():
+            reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
+            state = reading.state_of(opened.scopes, found.lineage, found.scopes)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
         return self._loaded
@@ -266,20 +268,26 @@ class LogStore:
         return self._new_key
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
-        opened = self._require_state()
+        opened, known = self._require_state()
         self._forbid_read_only()
         if not scopes:
             return Lease(holder, {})
+        gone: Gone | None = None
         for _ in range(_RACES):
             try:
-                taken = opened.taking.take(scopes, holder)
-            except (Raced, Gone):
+                taken = opened.taking.take(scopes, holder, known.scopes)
+            except Raced:
+                continue
+            except Gone as missing:
+                gone = missing
                 continue
             if isinstance(taken, Obstacle):
                 return taken
             held, epochs = taken
             self._load()
             return opened.keeping.keep(held, holder, epochs)
+        if gone is not None:
+            raise gone
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
 
     def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Obstacle]:
@@ -309,11 +317,11 @@ class LogStore:
         found, listed = self._bucket.in_parallel(lambda ask: ask(), asks)
         return found, listed
 
-    def _require_state(self) -> Opened:
+    def _require_state(self) -> tuple[Opened, Root]:
         found = self._root()
         if found is None:
             raise no_state(self._bucket.place)
-        return self._open(found)
+        return self._open(found), found
 
     def _open(self, found: Root) -> Opened:
         if self._opened is None:

@@ -77,7 +77,7 @@ def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
 class MemoryBucket(Bucket):
     """The objects of a `MemoryState`."""
 
-    is_quick = is_sure = True
+    is_quick = is_sure = is_of_one_moment = True
     at_once = 1
 
     def __init__(self, state: MemoryState) -> None:

@@ -29,7 +29,6 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
     """Threads, locks and small limits, where this store uses them."""
     replaced: list[tuple[Any, str, Any]] = [
         (object_store, "to_thread", ToThread),
-        (object_store, "ThreadPoolExecutor", Executor),
         (batching, "to_thread", ToThread),
         (bucket, "ThreadPoolExecutor", Executor),
         (probing, "ThreadPoolExecutor", Executor),
@@ -50,7 +49,7 @@ def _held(beat: Beat, tag: str, ends_s: float) -> lease_keeping.Held:
     return lease_keeping.Held(beat, tag, ends_s, lock=cast("Any", Lock()))
 
 
-def _tell(landed: Landed, change: Change) -> None:
+def tell(landed: Landed, change: Change) -> None:
     landed([each.serial for each in change.put])
 
 
@@ -67,7 +66,7 @@ class SimulatedObjects(LogStore):
         """The id of a change is made where its commit begins, before anything else can happen."""
         nonce = super()._nonce()
         if self.landed is not None:
-            self._shared.asked[nonce], self.landed = partial(_tell, self.landed), None
+            self._shared.asked[nonce], self.landed = partial(tell, self.landed), None
         return nonce
 
     def bury(self) -> None:

@@ -1,6 +1,6 @@
 """Leases that expire, beat, are taken over and taken away."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -453,3 +453,48 @@ async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sen
     await rival.unlock("shop", force=True, by="ben")
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease)
+
+
+@pytest.mark.anyio
+async def test_a_scope_whose_head_is_gone_is_no_new_one(opened: Open, bucket: Bucket) -> None:
+    store = opened()
+    await store.create()
+    await store.release(await store.lease(["shop"], "anna"))
+    (head,) = (key for key in bucket.list("base/") if "/heads/" in key)
+    bucket.delete(head)
+    with pytest.raises(StoreError, match="is damaged: the head of `shop` is missing"):
+        await opened().lease(["shop"], "anna")
+
+
+@pytest.mark.anyio
+async def test_a_state_that_another_makes_at_the_same_moment_is_no_trace_of_one(bucket: Bucket) -> None:
+    other = LogStore(bucket, SimulatedClock())
+
+    class Overtaken(Wrapped):
+        def list(self, prefix: str) -> Mapping[str, str]:
+            from_thread.run(other.create)
+            return super().list(prefix)
+
+    assert not await LogStore(Overtaken(bucket), SimulatedClock()).create()
+    assert (await other.load()).lineage
+
+
+@pytest.mark.anyio
+async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: SimulatedClock) -> None:
+    store = opened()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    clock.elapsed_s += LEASE_S - 10
+    beats: list[Lease] = []
+    keeping = store._opened.keeping  # type: ignore[union-attr]
+    beat = keeping._beat
+
+    def counting(held: Held) -> None:
+        beats.append(lease)
+        beat(held)
+
+    keeping._beat = counting  # type: ignore[method-assign]
+    async with anyio.create_task_group() as tasks:
+        for scope in ("blog", "shop") * 10:
+            tasks.start_soon(store.check, lease.of(scope), 30)
+    assert len(beats) == 1

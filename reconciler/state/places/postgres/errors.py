@@ -1,15 +1,14 @@
 """What PostgreSQL's errors mean for the person who runs this program: a StoreError that says what to do."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psycopg
 from psycopg import errors
 
-from reconciler.core.advice import Command, command
+from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state.postgres.place import Place
+from reconciler.state.log.damage import damaged
+from reconciler.state.places.postgres.url import DatabaseUrl
 
 # The connection ended, or the transaction was given up by the server: nothing of it stands, or it is asked.
 _LOST = (
@@ -53,10 +52,6 @@ _UNREACHED = (
 _CHECK = "check the address in the URL, the server and the network"
 
 
-class Damaged(Exception):
-    """Says which row is not what was written; `explained` adds the place and the way out."""
-
-
 def is_lost(error: Exception) -> bool:
     """Whether a new connection may do better."""
     if isinstance(error, _LOST):
@@ -68,20 +63,20 @@ def is_lost(error: Exception) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith("08")
 
 
-def explain(error: psycopg.Error | TimeoutError, place: Place) -> StoreError:
-    state = f"the state {place.shown}"
+def explain(error: psycopg.Error | TimeoutError, url: DatabaseUrl) -> StoreError:
+    state = f"the state {url.shown}"
     match error:
         case errors.InsufficientPrivilege():
-            return StoreError(f"the role may not do this with {state}: {_said(error, place)}", help=_RIGHTS)
+            return StoreError(f"the role may not do this with {state}: {said(error, url)}", help=_RIGHTS)
         # The second is what a standby says to a transaction that is to write.
         case errors.ReadOnlySqlTransaction() | errors.FeatureNotSupported():
             return StoreError(
-                f"{state} takes no changes: {_said(error, place)}",
+                f"{state} takes no changes: {said(error, url)}",
                 help="name the primary server, not a standby, and a role whose transactions may write",
             )
         case _ if _WITHOUT_TRANSACTIONS in str(error):
             return StoreError(
-                f"{state} takes no changes: {_said(error, place)}",
+                f"{state} takes no changes: {said(error, url)}",
                 help="set the pooler's pool_mode to transaction, or name the server itself",
             )
         case errors.DiskFull():
@@ -92,60 +87,33 @@ def explain(error: psycopg.Error | TimeoutError, place: Place) -> StoreError:
                 help="run again; if it happens again, find out what keeps the server busy",
             )
         case errors.UndefinedTable() | errors.UndefinedColumn():
-            restore = way_out()
-            return StoreError(
-                f"{state} is not whole: {_said(error, place)}",
-                help="if another program made the schema `reconcile`, name another database; if only a part "
-                f"of the state is left, bring a backup of it to an empty database with `{restore}`",
-                advice=(restore,),
-            )
+            return not_whole(url.shown, said(error, url))
         case errors.DataCorrupted() | errors.IndexCorrupted():
-            return damaged(place, "PostgreSQL cannot read it")
+            return damaged(url.shown, "PostgreSQL cannot read it")
         case _ if is_lost(error):
-            said = _said(error, place)
-            advised = (help for words, help in _UNREACHED if words.search(said))
-            return StoreError(f"{state} cannot be reached: {said}", help=next(advised, _CHECK))
+            text = said(error, url)
+            advised = (help for words, help in _UNREACHED if words.search(text))
+            return StoreError(f"{state} cannot be reached: {text}", help=next(advised, _CHECK))
         case _:
             return StoreError(
-                f"{state} cannot be read or written: {_said(error, place)}",
+                f"{state} cannot be read or written: {said(error, url)}",
                 help="check the database and the rights of its role",
             )
 
 
-def damaged(place: Place, what: str) -> StoreError:
-    restore = way_out()
+def not_whole(place: str, what: str) -> StoreError:
+    restore = command("state", "restore", "FILE")
     return StoreError(
-        f"the state {place.shown} is damaged: {what}",
-        help=f"restore it from a backup with `{restore}`",
+        f"the state {place} is not whole: {what}",
+        help="if another program made the schema `reconcile`, name another database; if only a part "
+        f"of the state is left, bring a backup of it to an empty database with `{restore}`",
         advice=(restore,),
     )
 
 
-def way_out() -> Command:
-    return command("state", "restore", "FILE")
-
-
-@contextmanager
-def explained(place: Place) -> Iterator[None]:
-    """Turn what is found to be damaged into a StoreError that names the place."""
-    try:
-        yield
-    except Damaged as error:
-        raise damaged(place, str(error)) from error
-
-
-@contextmanager
-def decoding() -> Iterator[None]:
-    """What cannot be decoded was never written there."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged("a row holds what was never written there") from error
-
-
-def _said(error: psycopg.Error | TimeoutError, place: Place) -> str:
+def said(error: psycopg.Error | TimeoutError, url: DatabaseUrl) -> str:
     """The first of what PostgreSQL or libpq says. The details of an error would repeat stored values."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     text = primary or str(error)
     lines = dict.fromkeys(line.strip() for line in text.splitlines() if line.strip())
-    return place.without_secrets("; ".join(lines)) or type(error).__name__
+    return url.without_secrets("; ".join(lines)) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Where a state in PostgreSQL is: what libpq is told, and the URL as people may see it.
+"""The URL of a state in PostgreSQL: what libpq is told, and what people may see.
 
 libpq's own variables (`PGPASSWORD`, `PGSSLMODE`, …), its password file and its services count where the
 URL says nothing.
@@ -29,7 +29,7 @@ _PORTS = re.compile(r"[\d,]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseUrl:
     """`conninfo`: for libpq. `shown`: the URL as people may see it. `hidden`: what no text may repeat."""
 
     conninfo: str = field(repr=False)
@@ -37,7 +37,7 @@ class Place:
     hidden: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, url: str) -> "Place":
+    def of(cls, url: str) -> "DatabaseUrl":
         """Raises StoreError for a URL that libpq would not take, or would take for another one."""
         # Its own messages repeat what it took for a port or a host, such as half of a password.
         outside = url.partition("?")[0].partition("//")[2]
