@@ -75,7 +75,7 @@ class Sandbox:
         self.strict = strict
         self._buckets = Buckets()
         self._platform = Router(catalog.ROUTES, extended=self.extended)
-        self._control = Router(control.ROUTES)
+        self._control = Router(control.route.found)
         self.settle()
         begin_days(self.world)
         try:

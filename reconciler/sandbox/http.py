@@ -167,7 +167,7 @@ def application(sandbox: Sandbox) -> FastAPI:
         return Answer(answer)
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
-    routes += [route for route in control.ROUTES if route.replies]
+    routes += [route for route in control.route.found if route.summary]
     app = _Front(respond, title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None)
     for route in routes:
         app.add_api_route(

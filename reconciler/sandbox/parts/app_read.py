@@ -8,15 +8,28 @@ from typing import Any
 from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import organization_name, required_app
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import app as wires
 
+route = Routes("app_read")
 
+
+@route("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,), extended=True)
 def get(world: World, request: Request, app_name: str) -> Response:
     return reply(_wire(world, required_app(world, app_name)))
 
 
+@route(
+    "GET",
+    "/v1/apps",
+    "List apps",
+    wires.AppList,
+    errors=(403,),
+    extended=True,
+    query={"org_slug": {"type": "string"}},
+    gives={"app_name": "/apps/0/name"},
+)
 def list_all(world: World, request: Request) -> Response:
     """Those of the organization `org_slug`; of all that the token may touch without one."""
     slug = request.parameter("org_slug")
@@ -39,27 +52,4 @@ def _wire(world: World, app: App) -> dict[str, Any]:
     }
 
 
-_ROUTES = (
-    Route(
-        "GET",
-        "/v1/apps",
-        list_all,
-        "List apps",
-        extended=True,
-        replies={200: wires.AppList},
-        errors=(401, 403),
-        query={"org_slug": {"type": "string"}},
-        gives={"app_name": "/apps/0/name"},
-    ),
-    Route(
-        "GET",
-        "/v1/apps/{app_name}",
-        get,
-        "Get an app",
-        extended=True,
-        replies={200: wires.App},
-        errors=(401, 403, 404),
-    ),
-)
-
-PART = Part(routes=_ROUTES)
+PART = Part(routes=route.found)

@@ -14,7 +14,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import organization_name
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
 
@@ -60,6 +60,20 @@ class Cluster(Thing):
     deleted_at: float | None = None
 
 
+route = Routes("cluster")
+
+
+@route(
+    "POST",
+    "/v1/postgres",
+    "Create a cluster",
+    wires.ClusterReply,
+    statuses=(201,),
+    errors=(404,),
+    body=wires.ClusterCreate,
+    gives={"id": "/data/id", "postgres_cluster_id": "/data/id"},
+    example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
+)
 def create(world: World, request: Request) -> Response:
     body = request.object()
     org_slug = body.get("org_slug")
@@ -87,6 +101,7 @@ def create(world: World, request: Request) -> Response:
     return _provision(world, cluster)
 
 
+@route("GET", "/v1/postgres/{id}", "Get a cluster", wires.ClusterReply)
 def get(world: World, request: Request, id: str) -> Response:
     cluster = _required(world, id)
     if cluster.state == "deleted" and world.switches["deleted_cluster_get"] == 404:
@@ -94,6 +109,15 @@ def get(world: World, request: Request, id: str) -> Response:
     return reply({"data": wire(world, cluster)})
 
 
+@route(
+    "POST",
+    RESTORE_PATH,
+    "Restore to a new cluster",
+    wires.ClusterReply,
+    statuses=(201, 200, 202),
+    body=wires.ClusterRestore,
+    gives={"id": "/data/id"},
+)
 def restore(world: World, request: Request, postgres_cluster_id: str) -> Response:
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
@@ -126,6 +150,16 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     return _provision(world, cluster, status=world.switches["restore_status"])
 
 
+@route(
+    "GET",
+    "/v1/postgres",
+    "List clusters",
+    wires.ClusterList,
+    errors=(404, 422),
+    extended=True,
+    query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
+    gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
+)
 def list_all(world: World, request: Request) -> Response:
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
@@ -147,6 +181,7 @@ def list_all(world: World, request: Request) -> Response:
     )
 
 
+@route("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,), extended=True)
 def delete(world: World, request: Request, id: str) -> Response:
     cluster = _required(world, id)
     if cluster.state in _GONE:
@@ -157,6 +192,14 @@ def delete(world: World, request: Request, id: str) -> Response:
     return Response(202)
 
 
+@route(
+    "GET",
+    "/v1/postgres/{id}/backups",
+    "List the backups of a cluster",
+    wires.ClusterBackupList,
+    extended=True,
+    gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
+)
 def list_backups(world: World, request: Request, id: str) -> Response:
     return reply({"data": _required(world, id).backups})
 
@@ -316,67 +359,5 @@ _TRANSITIONS: Transitions = {
     ("cluster", "deleting"): Transition(60, _finish_deleting),
 }
 
-_ERRORS = (400, 401, 404, 422)
-_ROUTES = (
-    Route(
-        "POST",
-        "/v1/postgres",
-        create,
-        "Create a cluster",
-        body=wires.ClusterCreate,
-        replies={201: wires.ClusterReply},
-        errors=_ERRORS,
-        gives={"id": "/data/id", "postgres_cluster_id": "/data/id"},
-        example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
-    ),
-    Route(
-        "GET",
-        "/v1/postgres",
-        list_all,
-        "List clusters",
-        extended=True,
-        replies={200: wires.ClusterList},
-        errors=(401, 404, 422),
-        query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
-        gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
-    ),
-    Route(
-        "GET",
-        "/v1/postgres/{id}",
-        get,
-        "Get a cluster",
-        replies={200: wires.ClusterReply},
-        errors=(401, 404),
-    ),
-    Route(
-        "DELETE",
-        "/v1/postgres/{id}",
-        delete,
-        "Delete a cluster",
-        extended=True,
-        replies={202: None},
-        errors=(401, 404, 410),
-    ),
-    Route(
-        "GET",
-        "/v1/postgres/{id}/backups",
-        list_backups,
-        "List the backups of a cluster",
-        extended=True,
-        replies={200: wires.ClusterBackupList},
-        errors=(401, 404),
-        gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
-    ),
-    Route(
-        "POST",
-        RESTORE_PATH,
-        restore,
-        "Restore to a new cluster",
-        body=wires.ClusterRestore,
-        replies=dict.fromkeys((201, 200, 202), wires.ClusterReply),
-        errors=_ERRORS,
-        gives={"id": "/data/id"},
-    ),
-)
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Cluster,), list_paths=_list_paths)
+PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Cluster,), list_paths=_list_paths)

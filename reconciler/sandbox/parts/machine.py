@@ -12,7 +12,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import listed_app, required_app
 from reconciler.sandbox.parts.volume import Volume
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -71,11 +71,17 @@ def register(
     return machine
 
 
+_MACHINES = "/v1/apps/{app_name}/machines"
+route = Routes("machine")
+
+
+@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
     listed_app(world, app_name)
     return reply([wire(world, machine) for machine in world.children(Machine, app_name)])
 
 
+@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     return reply(wire(world, required(world, app_name, machine_id)))
 
@@ -203,27 +209,4 @@ def _list_paths(world: World) -> Iterator[str]:
         yield f"/v1/apps/{quote(app.id, safe='')}/machines"
 
 
-_MACHINES = "/v1/apps/{app_name}/machines"
-_ROUTES = (
-    Route(
-        "GET",
-        _MACHINES,
-        list_all,
-        "List machines",
-        extended=True,
-        replies={200: list[wires.Machine]},
-        errors=(401, 404),
-        gives={"machine_id": "/0/id"},
-    ),
-    Route(
-        "GET",
-        _MACHINES + "/{machine_id}",
-        get,
-        "Get a machine",
-        extended=True,
-        replies={200: wires.Machine},
-        errors=(401, 404),
-    ),
-)
-
-PART = Part(routes=_ROUTES, things=(Machine,), list_paths=_list_paths)
+PART = Part(routes=route.found, things=(Machine,), list_paths=_list_paths)

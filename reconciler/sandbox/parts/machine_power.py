@@ -12,7 +12,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts import machine_lease
 from reconciler.sandbox.parts.machine import boot, mounted, required, shown_state
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
@@ -25,6 +25,11 @@ _STARTABLE = ("created", "stopped", "suspended", "suspending", "failed")
 _STOPPABLE = (*RUNNING, "starting", "suspending", "suspended", "failed")
 
 
+_MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
+route = Routes("machine_power")
+
+
+@route("POST", _MACHINE + "/suspend", "Suspend a machine", wires.MachineAccepted, errors=(409, 412))
 def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     machine = _free(world, request, app_name, machine_id)
     if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
@@ -38,6 +43,27 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
     return _accepted()
 
 
+@route(
+    "GET",
+    _MACHINE + "/wait",
+    "Wait for a state of a machine",
+    wires.MachineWaited,
+    errors=(408, 422),
+    query={
+        "state": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(_WAITED_FOR)},
+            "minItems": 1,
+            "default": ["started"],
+        },
+        "timeout": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": LONGEST_WAIT_S,
+            "default": LONGEST_WAIT_S,
+        },
+    },
+)
 def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """200 in a wanted state, else the 408 that ends the wait when its time has passed.
 
@@ -58,6 +84,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return answer
 
 
+@route("POST", _MACHINE + "/start", "Start or resume a machine", wires.MachineStarted, errors=(409, 412))
 def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
     machine = _free(world, request, app_name, machine_id)
@@ -74,6 +101,16 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
     return reply(answer)
 
 
+@route(
+    "POST",
+    _MACHINE + "/stop",
+    "Stop a machine",
+    wires.MachineAccepted,
+    errors=(409, 412),
+    extended=True,
+    body=wires.MachineStop,
+    example={"signal": "SIGTERM", "timeout": 30},
+)
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     machine = _free(world, request, app_name, machine_id)
     body = request.object()
@@ -83,6 +120,14 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return _stop(world, machine)
 
 
+@route(
+    "POST",
+    _MACHINE + "/restart",
+    "Restart a machine",
+    wires.MachineAccepted,
+    errors=(409, 412),
+    extended=True,
+)
 def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     return _restart(world, _free(world, request, app_name, machine_id))
 
@@ -251,66 +296,5 @@ _TRANSITIONS: Transitions = {
     ("machine", "destroyed"): Transition(0, _let_go),
 }
 
-_MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
-_ROUTES = (
-    Route(
-        "POST",
-        _MACHINE + "/suspend",
-        suspend,
-        "Suspend a machine",
-        replies={200: wires.MachineAccepted},
-        errors=(401, 404, 409, 412),
-    ),
-    Route(
-        "GET",
-        _MACHINE + "/wait",
-        wait,
-        "Wait for a state of a machine",
-        replies={200: wires.MachineWaited},
-        errors=(401, 404, 408, 422),
-        query={
-            "state": {
-                "type": "array",
-                "items": {"type": "string", "enum": list(_WAITED_FOR)},
-                "minItems": 1,
-                "default": ["started"],
-            },
-            "timeout": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": LONGEST_WAIT_S,
-                "default": LONGEST_WAIT_S,
-            },
-        },
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/start",
-        start,
-        "Start or resume a machine",
-        replies={200: wires.MachineStarted},
-        errors=(401, 404, 409, 412),
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/stop",
-        stop,
-        "Stop a machine",
-        extended=True,
-        body=wires.MachineStop,
-        replies={200: wires.MachineAccepted},
-        errors=(400, 401, 404, 409, 412, 422),
-        example={"signal": "SIGTERM", "timeout": 30},
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/restart",
-        restart,
-        "Restart a machine",
-        extended=True,
-        replies={200: wires.MachineAccepted},
-        errors=(401, 404, 409, 412),
-    ),
-)
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS)
+PART = Part(routes=route.found, transitions=_TRANSITIONS)

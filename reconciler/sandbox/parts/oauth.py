@@ -24,7 +24,7 @@ from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.fingerprint import holds
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
 
@@ -101,6 +101,30 @@ class _Problem(Exception):
         self.code, self.text, self.status, self.wish = code, text, status, wish
 
 
+_AUTHORIZE = "/oauth/authorize"
+_NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
+_OPTIONAL = (
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "organization_id",
+    "organization",
+    "login_hint",
+)
+_QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
+route = Routes("oauth")
+
+
+@route(
+    "GET",
+    _AUTHORIZE,
+    "Show the sign-in page",
+    None,
+    statuses=(200, 302, 400),
+    query=_QUERY,
+    required=_NEEDED,
+    guard="",
+)
 def authorize(world: World, request: Request) -> Response:
     """The page to sign in at, or the redirect back where no person is asked (switch sign_in)."""
     try:
@@ -115,6 +139,18 @@ def authorize(world: World, request: Request) -> Response:
     return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
 
 
+@route(
+    "POST",
+    _AUTHORIZE,
+    "Sign in, or refuse",
+    None,
+    statuses=(303, 200, 400),
+    body=Consent,
+    query=_QUERY,
+    required=_NEEDED,
+    guard="",
+    media=FORM,
+)
 def sign_in(world: World, request: Request) -> Response:
     """What the page was answered with; its query is checked as that of the page was."""
     try:
@@ -132,6 +168,16 @@ def sign_in(world: World, request: Request) -> Response:
     return _signed_in(world, wish, user, 303)
 
 
+@route(
+    "POST",
+    "/oauth/token",
+    "Exchange a code or a refresh token for tokens",
+    OAuthToken,
+    errors=(400, 401),
+    body=TokenRequest,
+    guard="",
+    media=FORM,
+)
 def token(world: World, request: Request) -> Response:
     try:
         form = _form(request)
@@ -160,6 +206,14 @@ def token(world: World, request: Request) -> Response:
     return response
 
 
+@route(
+    "GET",
+    "/oauth/token/info",
+    "Show the user of an access token",
+    dict[str, Any],
+    errors=(401,),
+    guard="access_token",
+)
 def info(world: World, request: Request) -> Response:
     """Whom an access token stands for. Source: platform API, 2.10."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
@@ -379,60 +433,5 @@ def _expire(world: World, credential: Credential, at: float) -> None:
 
 _TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
 
-_AUTHORIZE = "/oauth/authorize"
-_NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
-_OPTIONAL = (
-    "state",
-    "code_challenge",
-    "code_challenge_method",
-    "organization_id",
-    "organization",
-    "login_hint",
-)
-_QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
-_ROUTES = (
-    Route(
-        "GET",
-        _AUTHORIZE,
-        authorize,
-        "Show the sign-in page",
-        replies={200: None, 302: None, 400: None},
-        query=_QUERY,
-        required=_NEEDED,
-        guard="",
-    ),
-    Route(
-        "POST",
-        _AUTHORIZE,
-        sign_in,
-        "Sign in, or refuse",
-        body=Consent,
-        replies={303: None, 200: None, 400: None},
-        query=_QUERY,
-        required=_NEEDED,
-        guard="",
-        media=FORM,
-    ),
-    Route(
-        "POST",
-        "/oauth/token",
-        token,
-        "Exchange a code or a refresh token for tokens",
-        body=TokenRequest,
-        replies={200: OAuthToken},
-        errors=(400, 401),
-        guard="",
-        media=FORM,
-    ),
-    Route(
-        "GET",
-        "/oauth/token/info",
-        info,
-        "Show the user of an access token",
-        replies={200: dict[str, Any]},
-        errors=(401,),
-        guard="access_token",
-    ),
-)
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Credential,))
+PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Credential,))

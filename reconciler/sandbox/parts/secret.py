@@ -15,7 +15,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.fingerprint import fingerprint, holds
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import listed_app, required_app
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Thing, World
 from reconciler.services.machines.wire import secret as wires
 
@@ -39,6 +39,21 @@ class Secret(Thing):
         return (self.app,)
 
 
+_SECRETS = "/v1/apps/{app_name}/secrets"
+_SECRET = _SECRETS + "/{secret_name}"
+route = Routes("secret")
+
+
+@route(
+    "POST",
+    _SECRET,
+    "Create or update a secret",
+    wires.SecretReply,
+    statuses=(200, 201),
+    body=wires.SecretSet,
+    gives={"secret_name": "/name"},
+    example={"value": "correct horse battery"},
+)
 def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
     value = fields.text(request.object(), "value")
@@ -51,6 +66,16 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     return reply(answer, world.switches["secret_status"])
 
 
+@route(
+    "POST",
+    _SECRETS,
+    "Set and unset several secrets",
+    wires.SecretsReply,
+    extended=True,
+    body=wires.SecretsSet,
+    gives={"secret_name": "/secrets/0/name"},
+    example={"values": {"A": "correct horse battery", "B": None}},
+)
 def set_many(world: World, request: Request, app_name: str) -> Response:
     """Set and unset several: `values` are texts by name, null for a secret that is to go.
 
@@ -73,6 +98,7 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
     return reply({"Version": version, "version": version, "secrets": listed})
 
 
+@route("GET", _SECRET, "Get a secret, without its value", wires.Secret, extended=True)
 def get(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
     secret = world.find(Secret, f"{app.id}/{secret_name}")
@@ -81,11 +107,15 @@ def get(world: World, request: Request, app_name: str, secret_name: str) -> Resp
     return reply(_listed(secret))
 
 
+@route(
+    "GET", _SECRETS, "List secrets", wires.SecretList, extended=True, gives={"secret_name": "/secrets/0/name"}
+)
 def list_all(world: World, request: Request, app_name: str) -> Response:
     listed_app(world, app_name)
     return reply({"secrets": [_listed(secret) for secret in world.children(Secret, app_name)]})
 
 
+@route("DELETE", _SECRET, "Delete a secret", wires.SecretReply, extended=True)
 def delete(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
     secret = world.find(Secret, f"{app.id}/{secret_name}")
@@ -152,60 +182,4 @@ def _list_paths(world: World) -> Iterator[str]:
         yield f"/v1/apps/{quote(app.id, safe='')}/secrets"
 
 
-_SECRETS = "/v1/apps/{app_name}/secrets"
-_SECRET = _SECRETS + "/{secret_name}"
-_ROUTES = (
-    Route(
-        "POST",
-        _SECRET,
-        set_value,
-        "Create or update a secret",
-        body=wires.SecretSet,
-        replies={200: wires.SecretReply, 201: wires.SecretReply},
-        errors=(400, 401, 404, 422),
-        gives={"secret_name": "/name"},
-        example={"value": "correct horse battery"},
-    ),
-    Route(
-        "GET",
-        _SECRETS,
-        list_all,
-        "List secrets",
-        extended=True,
-        replies={200: wires.SecretList},
-        errors=(401, 404),
-        gives={"secret_name": "/secrets/0/name"},
-    ),
-    Route(
-        "POST",
-        _SECRETS,
-        set_many,
-        "Set and unset several secrets",
-        extended=True,
-        body=wires.SecretsSet,
-        replies={200: wires.SecretsReply},
-        errors=(400, 401, 404, 422),
-        gives={"secret_name": "/secrets/0/name"},
-        example={"values": {"A": "correct horse battery", "B": None}},
-    ),
-    Route(
-        "GET",
-        _SECRET,
-        get,
-        "Get a secret, without its value",
-        extended=True,
-        replies={200: wires.Secret},
-        errors=(401, 404),
-    ),
-    Route(
-        "DELETE",
-        _SECRET,
-        delete,
-        "Delete a secret",
-        extended=True,
-        replies={200: wires.SecretReply},
-        errors=(401, 404),
-    ),
-)
-
-PART = Part(routes=_ROUTES, things=(Secret,), list_paths=_list_paths)
+PART = Part(routes=route.found, things=(Secret,), list_paths=_list_paths)

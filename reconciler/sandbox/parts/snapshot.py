@@ -12,7 +12,7 @@ from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.volume import DAY_S, GIB, Snapshot, Volume, required
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
@@ -20,6 +20,11 @@ SCHEDULED_S = 2
 RUNNING_S = 10
 
 
+_SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
+route = Routes("snapshot")
+
+
+@route("GET", _SNAPSHOTS, "List snapshots", list[wires.Snapshot], gives={"snapshot_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """A snapshot is listed a few moments after its request. Source: platform API, 4.2 rule 3."""
     required(world, app_name, volume_id)
@@ -27,6 +32,14 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
     return reply([wire(world, snapshot) for snapshot in snapshots if snapshot.state != "waiting"])
 
 
+@route(
+    "POST",
+    _SNAPSHOTS,
+    "Create an on-demand snapshot",
+    wires.SnapshotReply,
+    errors=(412,),
+    gives={"snapshot_id": "/Msg/backup/graph_id"},
+)
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = required(world, app_name, volume_id)
     if not volume.present:
@@ -145,26 +158,5 @@ _TRANSITIONS: Transitions = {
     ("snapshot", "created"): Transition(5 * DAY_S, _expire),
 }
 
-_SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
-_ROUTES = (
-    Route(
-        "GET",
-        _SNAPSHOTS,
-        list_all,
-        "List snapshots",
-        replies={200: list[wires.Snapshot]},
-        errors=(401, 404),
-        gives={"snapshot_id": "/0/id"},
-    ),
-    Route(
-        "POST",
-        _SNAPSHOTS,
-        create,
-        "Create an on-demand snapshot",
-        replies={200: wires.SnapshotReply},
-        errors=(401, 404, 412),
-        gives={"snapshot_id": "/Msg/backup/graph_id"},
-    ),
-)
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths)
+PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths)

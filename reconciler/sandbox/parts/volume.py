@@ -16,7 +16,7 @@ from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.app import listed_app, required_app
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
@@ -96,11 +96,27 @@ class Snapshot(Thing):
         return (self.volume_id,)
 
 
+_VOLUMES = "/v1/apps/{app_name}/volumes"
+_VOLUME = _VOLUMES + "/{volume_id}"
+route = Routes("volume")
+
+
+@route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
     listed_app(world, app_name)
     return reply([wire(world, volume) for volume in world.children(Volume, app_name)])
 
 
+@route(
+    "POST",
+    _VOLUMES,
+    "Create a volume",
+    wires.Volume,
+    errors=(412,),
+    body=wires.VolumeCreate,
+    gives={"volume_id": "/id", "source_volume_id": "/id"},
+    example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
+)
 def create(world: World, request: Request, app_name: str) -> Response:
     app = required_app(world, app_name)
     body = request.object()
@@ -139,10 +155,20 @@ def create(world: World, request: Request, app_name: str) -> Response:
     return reply(_mutated(world, volume))
 
 
+@route("GET", _VOLUME, "Get a volume", wires.Volume)
 def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     return reply(wire(world, required(world, app_name, volume_id)))
 
 
+@route(
+    "PUT",
+    _VOLUME,
+    "Update a volume",
+    wires.Volume,
+    errors=(412,),
+    body=wires.VolumeUpdate,
+    example={"auto_backup_enabled": True, "snapshot_retention": 14},
+)
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     body = request.object()
@@ -156,6 +182,15 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
     return reply(_mutated(world, volume))
 
 
+@route(
+    "PUT",
+    _VOLUME + "/extend",
+    "Enlarge a volume",
+    wires.VolumeExtended,
+    errors=(412,),
+    body=wires.VolumeExtend,
+    example={"size_gb": 10},
+)
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
@@ -180,6 +215,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
     return reply({"volume": _mutated(world, volume), "needs_restart": needs_restart})
 
 
+@route("DELETE", _VOLUME, "Delete a volume", wires.Volume, errors=(410, 412))
 def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = required(world, app_name, volume_id)
     if not volume.present:
@@ -405,62 +441,9 @@ _TRANSITIONS: Transitions = {
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
 # Fields that public services of this shape send beside the documented ones.
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
-_VOLUMES = "/v1/apps/{app_name}/volumes"
-_VOLUME = _VOLUMES + "/{volume_id}"
-_ROUTES = (
-    Route(
-        "GET",
-        _VOLUMES,
-        list_all,
-        "List volumes",
-        replies={200: list[wires.Volume]},
-        errors=(401, 404),
-        gives={"volume_id": "/0/id"},
-    ),
-    Route(
-        "POST",
-        _VOLUMES,
-        create,
-        "Create a volume",
-        body=wires.VolumeCreate,
-        replies={200: wires.Volume},
-        errors=(400, 401, 404, 412, 422),
-        gives={"volume_id": "/id", "source_volume_id": "/id"},
-        example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
-    ),
-    Route("GET", _VOLUME, get, "Get a volume", replies={200: wires.Volume}, errors=(401, 404)),
-    Route(
-        "PUT",
-        _VOLUME,
-        update,
-        "Update a volume",
-        body=wires.VolumeUpdate,
-        replies={200: wires.Volume},
-        errors=(400, 401, 404, 412, 422),
-        example={"auto_backup_enabled": True, "snapshot_retention": 14},
-    ),
-    Route(
-        "DELETE",
-        _VOLUME,
-        delete,
-        "Delete a volume",
-        replies={200: wires.Volume},
-        errors=(401, 404, 410, 412),
-    ),
-    Route(
-        "PUT",
-        _VOLUME + "/extend",
-        extend,
-        "Enlarge a volume",
-        body=wires.VolumeExtend,
-        replies={200: wires.VolumeExtended},
-        errors=(400, 401, 404, 412, 422),
-        example={"size_gb": 10},
-    ),
-)
 
 PART = Part(
-    routes=_ROUTES,
+    routes=route.found,
     transitions=_TRANSITIONS,
     things=(Volume, Day),
     list_paths=_list_paths,
