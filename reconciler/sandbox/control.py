@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reconciler.sandbox import faults as fault_list
-from reconciler.sandbox import fields, page, registration, switches
+from reconciler.sandbox import fields, switches
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.page import show
 from reconciler.sandbox.parts import (
+    app,
     cluster,
     delivery,
     machine,
@@ -43,13 +45,13 @@ route = Routes("control", guard="control")
     "POST",
     PREFIX + "apps",
     "Register an app",
-    registration.AppRegistered,
-    body=registration.AppRegistration,
+    app.AppRegistered,
+    body=app.AppRegistration,
     gives={"app_name": "/name", "app": "/name", "org_slug": "/org_slug"},
     example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
 )
 def post_app(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_app(sandbox.world, request.object()))
+    return reply(app.register_body(sandbox.world, request.object()))
 
 
 @route(
@@ -58,17 +60,17 @@ def post_app(sandbox: Controlled, request: Request) -> Response:
     "Register a machine",
     wires.Machine,
     errors=(404,),
-    body=registration.MachineRegistration,
+    body=machine.MachineRegistration,
     gives={"machine_id": "/id", "app_name": "/app"},
     example={"app": "shop", "memory_mb": 512},
 )
 def post_machine(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_machine(sandbox.world, request.object()))
+    return reply(machine.register_body(sandbox.world, request.object()))
 
 
 @route("POST", PREFIX + "providers")
 def post_provider(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_provider(sandbox.world, request.object()))
+    return reply(provider.wire(provider.register(sandbox.world, request.object())))
 
 
 @route("POST", PREFIX + "users")
@@ -124,7 +126,7 @@ def post_faults(sandbox: Controlled, request: Request) -> Response:
 
 @route("GET", _PAGE)
 def get_page(sandbox: Controlled, request: Request) -> Response:
-    return page.show(sandbox)
+    return show(sandbox)
 
 
 @route("GET", PREFIX + "faults")

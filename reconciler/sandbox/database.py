@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
-from reconciler.sandbox.fingerprint import keyed
 from reconciler.sandbox.parts import secret
+from reconciler.sandbox.parts.secret import keyed
 from reconciler.sandbox.world import Thing, World
 
 # 2: days of volumes; 3: the application id, what seeds carry, providers; 4: fingerprints, bodies in the log

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.dataclasses import dataclass as checked
 
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.problem import problems
+from reconciler.sandbox.fields import problems
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _ENUMS = ("state", "status", "plan", "type", "previous_state")

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from reconciler.sandbox import html, switches
+from reconciler.sandbox import switches
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.controlled import Controlled
-from reconciler.sandbox.exchange import Response
+from reconciler.sandbox.exchange import Response, page
 from reconciler.sandbox.parts.delivery import Delivery
 from reconciler.sandbox.world import Thing
 
@@ -33,7 +33,7 @@ class Section(NamedTuple):
 
 def show(sandbox: Controlled) -> Response:
     world = sandbox.world
-    return html.page(
+    return page(
         "page.html",
         _HEADERS,
         now=rfc3339(world.now),

@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox import registration
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.exchange import Refusal
-from reconciler.sandbox.part import Seed
-from reconciler.sandbox.problem import listed, located, problems
-from reconciler.sandbox.seed_form import Item
+from reconciler.sandbox.fields import listed, located, problems
+from reconciler.sandbox.part import Item, Seed
+from reconciler.sandbox.parts import app, machine
 from reconciler.sandbox.world import World
 
 
@@ -40,9 +39,9 @@ def plant(
             raise StoreError(listed(found, name))
     try:
         for body in apps:
-            registration.register_app(world, body)
+            app.register_body(world, body)
         for body in machines:
-            registration.register_machine(world, body)
+            machine.register_body(world, body)
     except Refusal as refusal:
         raise StoreError(f"the sandbox cannot store this: {refusal.message}") from None
 

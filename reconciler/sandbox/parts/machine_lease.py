@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.machine import required
+from reconciler.sandbox.parts.app import required_in_app
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
@@ -23,7 +23,7 @@ route = Routes("machine_lease")
 
 @route("GET", _LEASE, "Get the lease of a machine", wires.MachineLease, extended=True)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     if not _is_held(world, machine):
         raise Refusal(404, "no lease found", "not_found")
     return reply(_wire(machine))
@@ -43,7 +43,7 @@ def get(world: World, request: Request, app_name: str, machine_id: str) -> Respo
 )
 def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     body, asked = request.object(), request.parameter("ttl")
     given = body if asked is None else {"ttl": int(asked) if asked.isdecimal() else asked}
     ttl_s = fields.whole(given, "ttl", _SHORTEST_S, _LONGEST_S)
@@ -61,7 +61,7 @@ def take(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     "DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,), extended=True
 )
 def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     check(world, request, machine)
     if machine.lease_nonce:
         machine.lease_nonce, machine.lease_until = "", 0.0

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE_S
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts import machine_lease
-from reconciler.sandbox.parts.machine import boot, mounted, required, shown_state
+from reconciler.sandbox.parts.app import required_in_app
+from reconciler.sandbox.parts.machine import boot, mounted, shown_state
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
@@ -38,7 +39,7 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
     rule = _broken_rule(machine)
     if rule:
         named = world.switches["suspend_refusal"] == "rule"
-        raise _precondition(rule if named else "machine cannot be suspended")
+        raise fields.precondition(rule if named else "machine cannot be suspended")
     world.enter(machine, "suspending", lasts_s=world.switches["suspending_s"])
     return _accepted()
 
@@ -70,7 +71,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     `state` is `started` unless it is given; given repeatedly, any of them is wanted.
     `timeout` are whole seconds from 1 to 60, which is the default.
     """
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     wanted = request.parameters("state") or ["started"]
     if not set(wanted) <= set(_WAITED_FOR):
         raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
@@ -134,7 +135,7 @@ def restart(world: World, request: Request, app_name: str, machine_id: str) -> R
 
 def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
     """The machine, which nobody else holds. Raises Refusal 404, 409."""
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     machine_lease.check(world, request, machine)
     return machine
 
@@ -239,11 +240,7 @@ def _lose_memory(world: World, machine: Machine, state: str) -> None:
 
 def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
     if machine.state not in states:
-        raise _precondition(f"unable to {verb} machine from current state: '{machine.state}'")
-
-
-def _precondition(problem: str) -> Refusal:
-    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
+        raise fields.precondition(f"unable to {verb} machine from current state: '{machine.state}'")
 
 
 def _timeout_s(text: str | None) -> int:
@@ -258,22 +255,10 @@ def _accepted() -> Response:
     return reply({"ok": True})
 
 
-def _finish_suspending(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "suspended", at)
-
-
 def _finish_starting(world: World, machine: Machine, at: float) -> None:
     if not machine.memory_kept:
         boot(world, machine, at)
     world.enter(machine, "started", at)
-
-
-def _finish_stopping(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "stopped", at)
-
-
-def _start_again(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "starting", at)
 
 
 def _finish_destroying(world: World, machine: Machine, at: float) -> None:
@@ -287,14 +272,13 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
 
 
 _TRANSITIONS: Transitions = {
-    ("machine", "suspending"): Transition(10, _finish_suspending),
+    ("machine", "suspending"): Transition(10, "suspended"),
     ("machine", "starting"): Transition(2, _finish_starting),
-    ("machine", "stopping"): Transition(3, _finish_stopping),
-    ("machine", "restarting"): Transition(3, _start_again),
-    ("machine", "updating"): Transition(5, _start_again),
+    ("machine", "stopping"): Transition(3, "stopped"),
+    ("machine", "restarting"): Transition(3, "starting"),
+    ("machine", "updating"): Transition(5, "starting"),
     ("machine", "destroying"): Transition(2, _finish_destroying),
     ("machine", "destroyed"): Transition(0, _let_go),
 }
-
 
 PART = Part(routes=route.found, transitions=_TRANSITIONS)

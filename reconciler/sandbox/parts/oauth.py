@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
@@ -19,11 +19,10 @@ from msgspec import Struct
 from pydantic import Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox import sign_in_page
-from reconciler.sandbox.exchange import Request, Response, reply
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.exchange import Request, Response, page, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
+from reconciler.sandbox.parts.secret import holds
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
@@ -136,7 +135,7 @@ def authorize(world: World, request: Request) -> Response:
     user = _meant(world, wish.parameters) if world.switches["sign_in"] == "direct" else None
     if user is not None:
         return _signed_in(world, wish, user, 302)
-    return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+    return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
 
 
 @route(
@@ -159,7 +158,7 @@ def sign_in(world: World, request: Request) -> Response:
         if "deny" in form:
             raise _denied(wish)
         if "user" not in form:  # nobody was chosen
-            return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+            return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
         user = world.find(User, form["user"])
         if user is None:
             raise _Problem("access_denied", "there is no such user", wish=wish)
@@ -411,7 +410,7 @@ def _denied(wish: _Wish) -> _Problem:
 def _sent_back(problem: _Problem, status: int) -> Response:
     """The redirect with the error, or a page where it is not certain whom to send the browser to."""
     if problem.wish is None:
-        return sign_in_page.show_error(problem.text)
+        return _page(400, problem=problem.text)
     return problem.wish.redirect(status, error=problem.code, error_description=problem.text)
 
 
@@ -427,11 +426,28 @@ def _digest(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _expire(world: World, credential: Credential, at: float) -> None:
-    world.enter(credential, "expired", at)
+def _sign_in_page(provider: Provider, users: Sequence[User], parameters: Mapping[str, str]) -> Response:
+    """Users of the organization that was asked for come first; any may be picked, a wrong one too."""
+    wanted = parameters.get("organization_id") or parameters.get("organization") or ""
+    hint = parameters.get("login_hint")
+    ordered = sorted(
+        users, key=lambda user: (hint not in (user.id, user.email), wanted not in user.organizations)
+    )
+    return _page(200, provider=provider, users=ordered, organization=wanted)
 
 
-_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
+def _page(status: int, **values: object) -> Response:
+    return page("sign_in.html", _PAGE_HEADERS, status, **values)
 
+
+_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, "expired")}
+
+
+# The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",  # the address holds the provider's `state`
+}
 
 PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Credential,))

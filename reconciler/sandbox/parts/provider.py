@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.fields import NAME
-from reconciler.sandbox.fingerprint import fingerprint
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.part import Part, Seed, said
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
+from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
 from reconciler.services.transport import HttpTransport
 
@@ -81,18 +80,26 @@ class Resource(Thing):
         return self.status != DELETED
 
 
+@dataclass
+class BillingDay(Thing):
+    """The present day of a provider, which has its `id`; `asked_at` by the real clock. See `delivery`."""
+
+    kind = "billing_day"
+    asked_at: float = 0.0
+
+
 DELETED = "deleted"
 REPORTED = ("status", "name", "plan", "organization_id", "user_id")
 
 
 def register(world: World, body: Mapping[str, Any]) -> Provider:
     """Create the provider, or change what is given of an existing one. Raises Refusal 422."""
-    name = plain(body, "name")
+    name = fields.required_name(body, "name")
     provider = world.find(Provider, name) or Provider(name, client_id=name)
     encoding = fields.choice(body, "encoding", ENCODINGS)
     changes: dict[str, Any] = {
         "client_id": fields.text(body, "client_id"),
-        "organization": plain(body, "organization") if "organization" in body else None,
+        "organization": fields.required_name(body, "organization") if "organization" in body else None,
         "base_url": _base_url(body),
         "signing_secret": fields.text(body, "signing_secret"),
         "webhook_secrets": _secrets(body),
@@ -112,12 +119,14 @@ def register(world: World, body: Mapping[str, Any]) -> Provider:
             setattr(provider, key, value)
     world.put(provider)
     register_organization(world, provider.organization)
+    if world.find(BillingDay, name) is None:
+        world.enter(BillingDay(name), "passing")
     return provider
 
 
 def register_user(world: World, body: Mapping[str, Any]) -> User:
     """Create the user, or change what is given of an existing one. Raises Refusal 422."""
-    id = plain(body, "id")
+    id = fields.required_name(body, "id")
     _refuse_others(body, {"id", "name", "email", "organizations"})
     user = world.find(User, id) or User(id, name=id, email=f"{id}@users.sandbox.invalid")
     user.name = fields.text(body, "name") or user.name
@@ -200,13 +209,6 @@ def resource_wire(resource: Resource) -> dict[str, Any]:
     }
 
 
-def plain(body: Mapping[str, Any], name: str) -> str:
-    text = fields.required_text(body, name)
-    if not re.fullmatch(NAME, text):
-        raise fields.refused(name, "must be letters, digits, dots, dashes and underscores, at most 200")
-    return text
-
-
 def _refuse_others(body: Mapping[str, Any], known: set[str]) -> None:
     for name in body:
         if name not in known:
@@ -267,14 +269,45 @@ def _memberships(given: Any) -> dict[str, str]:
     found = {}
     for each in given:
         _refuse_others(each, {"id", "role"})
-        found[plain(each, "id")] = fields.choice(each, "role", ROLES) or ROLES[1]
+        found[fields.required_name(each, "id")] = fields.choice(each, "role", ROLES) or ROLES[1]
     return found
 
 
-PART = Part(
-    things=(
-        Provider,
-        User,
-        Resource,
-    )
+_PROVIDERS = Seed(
+    "providers",
+    Provider,
+    shown=lambda world, provider: wire(provider),
+    titles=("name", "organization", "base URL", "redirect URI", "events"),
+    cells=lambda world, each: (
+        *(each.id, each.organization, each.base_url, each.redirect_uri),
+        "yes" if each.events else "no",
+    ),
+    plant=lambda world, item: register(world, said(item)),
 )
+
+
+_RESOURCES = Seed(
+    "resources",
+    Resource,
+    shown=lambda world, each: resource_wire(each),
+    titles=("provider", "id", "status", "name", "plan"),
+    cells=lambda world, each: (each.provider, each.resource_id, each.status, each.name, each.plan),
+    plant=lambda world, item: register_resource(world, said(item)),
+    after=("providers",),
+)
+
+
+_USERS = Seed(
+    "users",
+    User,
+    shown=lambda world, each: user_wire(each),
+    titles=("id", "name", "alias", "organizations"),
+    cells=lambda world, each: (
+        *(each.id, each.name, each.email),
+        ", ".join(f"{role} of {id}" for id, role in each.organizations.items()),
+    ),
+    plant=lambda world, item: register_user(world, said(item)),
+)
+
+
+PART = Part(things=(Provider, User, Resource, BillingDay), seeds=(_PROVIDERS, _RESOURCES, _USERS))

@@ -8,14 +8,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.app import listed_app, required_app
+from reconciler.sandbox.part import (
+    Count,
+    Date,
+    Item,
+    Items,
+    Name,
+    Part,
+    Retention,
+    Seed,
+    Size,
+    Text,
+    moment_or_now,
+    one_of,
+)
+from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
@@ -67,7 +81,7 @@ class Volume(Thing):
 
 @dataclass
 class Day(Thing):
-    """The present day of a volume's life, which has its `id`; what its end brings is in `day`."""
+    """The present day of a volume's life, which has its `id`; what its end brings is in `snapshot`."""
 
     kind = "day"
 
@@ -103,8 +117,7 @@ route = Routes("volume")
 
 @route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    listed_app(world, app_name)
-    return reply([wire(world, volume) for volume in world.children(Volume, app_name)])
+    return reply([wire(world, volume) for volume in listed_in_app(world, Volume, app_name)])
 
 
 @route(
@@ -157,7 +170,7 @@ def create(world: World, request: Request, app_name: str) -> Response:
 
 @route("GET", _VOLUME, "Get a volume", wires.Volume)
 def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
-    return reply(wire(world, required(world, app_name, volume_id)))
+    return reply(wire(world, required_in_app(world, Volume, app_name, volume_id)))
 
 
 @route(
@@ -194,7 +207,7 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
-        raise _precondition(f"volume is {volume.state}")
+        raise fields.precondition(f"volume is {volume.state}")
     size_gb = fields.whole(request.object(), "size_gb", 1, wires.LARGEST_GB)
     if size_gb is None:
         raise fields.refused("size_gb", "is required")
@@ -217,7 +230,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
 
 @route("DELETE", _VOLUME, "Delete a volume", wires.Volume, errors=(410, 412))
 def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
-    volume = required(world, app_name, volume_id)
+    volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise Refusal(410, "volume has been destroyed", "gone")
     if volume.attached_machine_id is not None:
@@ -266,15 +279,6 @@ def begin_days(world: World) -> None:
         world.enter(Day(volume.id), "passing")
 
 
-def required(world: World, app_name: str, volume_id: str) -> Volume:
-    """Raises Refusal 404 when the app is not there or the volume is not the app's."""
-    required_app(world, app_name)
-    volume = world.find(Volume, volume_id)
-    if volume is None or volume.app != app_name:
-        raise Refusal(404, "volume not found", "not_found")
-    return volume
-
-
 def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
     shown: dict[str, Any] = {
@@ -307,14 +311,10 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
 
 
 def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
-    volume = required(world, app_name, volume_id)
+    volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
-        raise _precondition("volume is being destroyed")
+        raise fields.precondition("volume is being destroyed")
     return volume
-
-
-def _precondition(problem: str) -> Refusal:
-    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
 
 
 def _hold_back(world: World, volume: Volume) -> None:
@@ -365,11 +365,7 @@ def _check_compute(body: Mapping[str, Any]) -> None:
     fields.text(compute, "host_dedication_id")
     for name in ("cpus", "gpus", "memory_mb"):
         fields.whole(compute, name, 0)
-    arguments = compute.get("kernel_args")
-    if arguments is not None and not (
-        isinstance(arguments, list) and all(isinstance(each, str) for each in arguments)
-    ):
-        raise fields.refused("kernel_args", "must be an array of strings")
+    fields.texts(compute, "kernel_args", of="strings")
 
 
 def _check_region(world: World, app: App, region: str) -> None:
@@ -419,32 +415,122 @@ def _zones_used_up(world: World, region: str) -> Refusal:
     return Refusal(422, message, "insufficient_capacity")
 
 
-def _finish_creating(world: World, volume: Volume, at: float) -> None:
-    world.enter(volume, "created", at)
-
-
-def _vanish(world: World, volume: Volume, at: float) -> None:
-    world.remove(volume)
-
-
-def _list_paths(world: World) -> Iterator[str]:
-    for app in world.all(App):
-        yield f"/v1/apps/{quote(app.id, safe='')}/volumes"
-
-
-_TRANSITIONS: Transitions = {
-    ("volume", "restoring"): Transition(20, _finish_creating),
-    ("volume", "hydrating"): Transition(30, _finish_creating),
-    ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
-}
-
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
 # Fields that public services of this shape send beside the documented ones.
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
+
+
+# Source: platform notes, "Volumes".
+STATES = (
+    "creating",
+    "created",
+    "extending",
+    "restoring",
+    "enabling_remote_export",
+    "hydrating",
+    "recovering",
+    "scheduling_destroy",
+    "pending_destroy",
+    "fork_cleanup",
+    "waiting_for_detach",
+    "destroying",
+    "destroyed",
+)
+
+
+def _nothing_for_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+class VolumeItem(Item):
+    id: Name | None = None
+    app: Name
+    name: Text
+    region: str | None = None
+    zone: Text | None = None
+    state: Annotated[str, one_of(*STATES)] = "created"
+    size_gb: Size = 3
+    encrypted: bool = True
+    fstype: Literal["ext4", "raw"] = "ext4"
+    snapshot_retention: Retention = 5
+    auto_backup_enabled: bool = True
+    attached_machine_id: Annotated[Name | None, BeforeValidator(_nothing_for_empty)] = None
+    created_at: Date | None = None
+    attached_alloc_id: str | None = None
+    blocks: Count | None = None
+    block_size: Count | None = None
+    blocks_free: Count | None = None
+    blocks_avail: Count | None = None
+    host_dedication_key: str | None = None
+    host_status: str | None = None
+    bytes_used: Count | None = None
+    bytes_total: Count | None = None
+    type: str | None = None
+
+
+def _plant(world: World, item: VolumeItem) -> None:
+    """Without a zone at first, until the zones that are given are all known."""
+    app = register(world, item.app)
+    volume = Volume(
+        item.id or f"vol_{world.new_id()}",
+        app=item.app,
+        name=item.name,
+        region=item.region or app.primary_region,
+        zone=item.zone or "",
+        size_gb=item.size_gb,
+        encrypted=item.encrypted,
+        fstype=item.fstype,
+        snapshot_retention=item.snapshot_retention,
+        auto_backup_enabled=item.auto_backup_enabled,
+        created_at=moment_or_now(world, item.created_at),
+        attached_machine_id=item.attached_machine_id,
+        attached_alloc_id=item.attached_alloc_id or None,
+        host_dedication_key=item.host_dedication_key or "",
+    )
+    settle_in(world, volume, item.state)
+
+
+def _missing(items: Items) -> Iterator[str]:
+    machines = {item.id: item.app for item in items["machines"]}
+    for number, volume in enumerate(items["volumes"]):
+        holder = volume.attached_machine_id
+        if holder is not None and machines.get(holder) != volume.app:
+            yield f"volumes[{number}].attached_machine_id: there is no machine {holder} in app {volume.app}"
+
+
+def _choose_zones(world: World) -> None:
+    for volume in world.all(Volume):
+        if not volume.zone:
+            volume.zone = free_zone(world, volume.app, volume.name, volume.region, unique=False)
+
+
+_SEED = Seed(
+    "volumes",
+    Volume,
+    shown=world_wire,
+    titles=("id", "app", "name", "state", "size GB", "region", "zone", "machine"),
+    cells=lambda world, each: (
+        *(each.id, each.app, each.name, each.state, each.size_gb, each.region, each.zone),
+        each.attached_machine_id or "",
+    ),
+    plant=_plant,
+    form=VolumeItem,
+    after=("apps",),
+    missing=_missing,
+    finish=_choose_zones,
+)
+
+
+_TRANSITIONS: Transitions = {
+    ("volume", "restoring"): Transition(20, "created"),
+    ("volume", "hydrating"): Transition(30, "created"),
+    ("volume", "pending_destroy"): Transition(24 * 3600, None),
+}
 
 PART = Part(
     routes=route.found,
     transitions=_TRANSITIONS,
     things=(Volume, Day),
-    list_paths=_list_paths,
+    seeds=(_SEED,),
+    list_paths=lists_in_apps("volumes"),
 )
