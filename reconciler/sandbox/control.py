@@ -24,7 +24,7 @@ from reconciler.sandbox.parts import (
     volume,
 )
 from reconciler.sandbox.routing import Routes
-from reconciler.sandbox.world import Machine, World
+from reconciler.sandbox.world import Machine, T, World
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -91,9 +91,7 @@ def get_deliveries(sandbox: Controlled, request: Request) -> Response:
 @route("POST", PREFIX + "machines/{machine_id}/{verb}")
 def post_machine_verb(sandbox: Controlled, request: Request, machine_id: str, verb: str) -> Response:
     """What the platform or a person does to a machine, past the token and the profile."""
-    thing = sandbox.world.find(Machine, machine_id)
-    if thing is None:
-        raise Refusal(404, "machine not found")
+    thing = _required(sandbox, Machine, machine_id)
     if verb not in machine_power.BY_HAND:
         raise Refusal(404, f"`{verb}` is none of {', '.join(machine_power.BY_HAND)}")
     machine_power.BY_HAND[verb](sandbox.world, thing)
@@ -171,10 +169,7 @@ def get_world(sandbox: Controlled, request: Request) -> Response:
 @route("PATCH", PREFIX + "world/volumes/{volume_id}")
 def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world = sandbox.world
-    thing = world.find(volume.Volume, volume_id)
-    if thing is None:
-        raise Refusal(404, "volume not found")
+    world, thing = sandbox.world, _required(sandbox, volume.Volume, volume_id)
     checks: Mapping[str, _Check] = {
         "region": fields.required_text,
         "zone": fields.required_text,
@@ -200,10 +195,7 @@ def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Respo
 @route("PATCH", PREFIX + "world/clusters/{id}")
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world = sandbox.world
-    thing = world.find(cluster.Cluster, id)
-    if thing is None:
-        raise Refusal(404, "cluster not found")
+    world, thing = sandbox.world, _required(sandbox, cluster.Cluster, id)
     checks: Mapping[str, _Check] = {
         "name": fields.required_text,
         "region": fields.required_text,
@@ -233,6 +225,13 @@ def get_switches(sandbox: Controlled, request: Request) -> Response:
 def post_switches(sandbox: Controlled, request: Request) -> Response:
     sandbox.set_switches(request.object())
     return reply(sandbox.world.switches)
+
+
+def _required(sandbox: Controlled, cls: type[T], id: str) -> T:
+    thing = sandbox.world.find(cls, id)
+    if thing is None:
+        raise Refusal(404, f"{cls.kind} not found")
+    return thing
 
 
 _Check = Callable[[Mapping[str, Any], str], Any]
