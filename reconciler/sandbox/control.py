@@ -143,16 +143,13 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise fields.refused("since", "must be a sequence number")
+    shown = ("at", "method", "path", "status", "effect")
     bodies = request.parameter("bodies") == "1"
     return reply(
         [
             {
                 "seq": seq,
-                "at": entry.at,
-                "method": entry.method,
-                "path": entry.path,
-                "status": entry.status,
-                "effect": entry.effect,
+                **{name: getattr(entry, name) for name in shown},
                 **({"body": json.loads(entry.body) if entry.body else None} if bodies else {}),
             }
             for seq, entry in sandbox.database.log(int(since))

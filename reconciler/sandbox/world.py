@@ -29,6 +29,10 @@ class Thing:
         """What it can be listed under, such as its app; never changes."""
         return ()
 
+    def shown(self, *names: str) -> dict[str, Any]:
+        """Give the fields that answers show as they are kept, by name."""
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass
 class Organization(Thing):

@@ -152,14 +152,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     cluster = Cluster(
         world.new_id(),
         name=_name(body) or f"{source.name} {label}"[:63],
-        org_slug=source.org_slug,
-        region=source.region,
-        plan=source.plan,
-        pg_major_version=source.pg_major_version,
-        disk_size_gb=source.disk_size_gb,
-        postgis_enabled=source.postgis_enabled,
-        pool_mode=source.pool_mode,
-        replicas=source.replicas,
+        **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
     return _provision(world, cluster, status=world.switches["restore_status"])
@@ -223,19 +216,14 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
     return {
-        "id": cluster.id,
-        "name": cluster.name,
+        **cluster.shown("id", "name"),
         "organization": organization_wire(cluster.org_slug),
-        "region": cluster.region,
-        "plan": cluster.plan,
-        "pg_major_version": cluster.pg_major_version,
+        **cluster.shown("region", "plan", "pg_major_version"),
         "status": cluster.state,
         "cpu_kind": cpu_kind,
         "cpus": cpus,
         "memory_mb": memory_mb,
-        "disk_size_gb": cluster.disk_size_gb,
-        "replicas": cluster.replicas,
-        "postgis_enabled": cluster.postgis_enabled,
+        **cluster.shown("disk_size_gb", "replicas", "postgis_enabled"),
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
         "endpoints": _endpoints(cluster) if cluster.state == "ready" else {},
         "created_at": rfc3339(cluster.created_at),
@@ -323,10 +311,7 @@ def _inside_window(world: World, source: Cluster, text: str) -> float:
 def _summary(cluster: Cluster) -> dict[str, Any]:
     deleted = {} if cluster.deleted_at is None else {"deleted_at": rfc3339(cluster.deleted_at)}
     return {
-        "id": cluster.id,
-        "name": cluster.name,
-        "plan": cluster.plan,
-        "region": cluster.region,
+        **cluster.shown("id", "name", "plan", "region"),
         "status": cluster.state,
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
         "created_at": rfc3339(cluster.created_at),
@@ -406,6 +391,9 @@ class ClusterItem(Item):
     storage_used_bytes: Count | None = None
 
 
+_KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mode", "replicas"}
+
+
 def _plant(world: World, item: ClusterItem) -> None:
     slug = item.organization.slug if item.organization else PERSONAL
     register_organization(world, slug)
@@ -417,12 +405,7 @@ def _plant(world: World, item: ClusterItem) -> None:
         name=item.name or id,
         org_slug=slug,
         region=item.region or DEFAULT_REGION,
-        plan=item.plan,
-        pg_major_version=item.pg_major_version,
-        disk_size_gb=item.disk_size_gb,
-        postgis_enabled=item.postgis_enabled,
-        pool_mode=item.pool_mode,
-        replicas=item.replicas,
+        **item.model_dump(include=_KEPT),
         attached_apps=[app.name for app in item.attached_apps],
         backups=[backup.model_dump() for backup in item.backups],
         created_at=created_at,

@@ -64,13 +64,7 @@ def wire(delivery: Delivery) -> dict[str, Any]:
     message = {
         "id": delivery.id,
         "at": rfc3339(delivery.made_at, 3),
-        "provider": delivery.provider,
-        "purpose": delivery.purpose,
-        "about": delivery.about,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "status": delivery.status,
-        "problem": delivery.problem,
+        **delivery.shown("provider", "purpose", "about", "state", "attempts", "status", "problem"),
     }
     if delivery.purpose == "event":
         return message | {"type": delivery.type, "payload": delivery.payload}

@@ -185,9 +185,7 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
             if not usable_at_once and volume.size_gb > machine.used_gb.get(volume.id, volume.size_gb)
         ],
         "snapshot": machine.state == "suspended" and machine.memory_kept,
-        "memory_kept": machine.memory_kept,
-        "host": machine.host,
-        "moved": machine.moved,
+        **machine.shown("memory_kept", "host", "moved"),
         "booted_at": None if machine.booted_at is None else rfc3339(machine.booted_at),
     }
 

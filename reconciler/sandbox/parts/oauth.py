@@ -200,9 +200,7 @@ def token(world: World, request: Request) -> Response:
         "scope": SCOPE,
         "created_at": int(world.now),
     }
-    response = reply(answer)
-    response.headers.update(_PRIVATE)
-    return response
+    return _private(answer)
 
 
 @route(
@@ -222,7 +220,7 @@ def info(world: World, request: Request) -> Response:
     if not (found and user and provider) or found.due is None:  # only what is valid will end
         problem = _Problem("invalid_token", "the access token is unknown, expired or revoked", status=401)
         return _refused(problem, 'Bearer error="invalid_token"')
-    response = reply(
+    return _private(
         {
             "resource_owner_id": user.id,
             "user_id": user.id,
@@ -235,8 +233,6 @@ def info(world: World, request: Request) -> Response:
             "created_at": int(found.issued_at),
         }
     )
-    response.headers.update(_PRIVATE)
-    return response
 
 
 def _wish(world: World, request: Request) -> _Wish:
@@ -415,10 +411,16 @@ def _sent_back(problem: _Problem, status: int) -> Response:
 
 
 def _refused(problem: _Problem, challenge: str = 'Basic realm="oauth"') -> Response:
-    response = reply({"error": problem.code, "error_description": problem.text}, problem.status)
-    response.headers.update(_PRIVATE)
+    response = _private({"error": problem.code, "error_description": problem.text}, problem.status)
     if problem.status == 401:
         response.headers["www-authenticate"] = challenge
+    return response
+
+
+def _private(data: Any, status: int = 200) -> Response:
+    """Reply with what nobody on the way may keep."""
+    response = reply(data, status)
+    response.headers.update(_PRIVATE)
     return response
 
 

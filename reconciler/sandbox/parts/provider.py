@@ -184,14 +184,8 @@ def wire(provider: Provider) -> dict[str, Any]:
     """Without its secrets."""
     return {
         "name": provider.id,
-        "organization": provider.organization,
-        "base_url": provider.base_url,
-        "encoding": provider.encoding,
-        "webhook_encoding": provider.webhook_encoding,
-        "client_id": provider.client_id,
-        "redirect_uri": provider.redirect_uri,
-        "events": provider.events,
-        "costs_path": provider.costs_path,
+        **provider.shown("organization", "base_url", "encoding", "webhook_encoding"),
+        **provider.shown("client_id", "redirect_uri", "events", "costs_path"),
     }
 
 
@@ -204,7 +198,7 @@ def resource_wire(resource: Resource) -> dict[str, Any]:
     return {
         "provider": resource.provider,
         "id": resource.resource_id,
-        **{name: getattr(resource, name) for name in REPORTED},
+        **resource.shown(*REPORTED),
         "updated_at": rfc3339(resource.updated_at),
     }
 

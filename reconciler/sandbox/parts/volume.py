@@ -282,24 +282,14 @@ def begin_days(world: World) -> None:
 def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
     shown: dict[str, Any] = {
-        "id": volume.id,
-        "name": volume.name,
-        "state": volume.state,
-        "size_gb": volume.size_gb,
-        "region": volume.region,
-        "zone": volume.zone,
-        "encrypted": volume.encrypted,
-        "attached_machine_id": volume.attached_machine_id,
-        "attached_alloc_id": volume.attached_alloc_id,
+        **volume.shown("id", "name", "state", "size_gb", "region", "zone", "encrypted", *_HOLDERS),
         "created_at": rfc3339(volume.created_at, 3),
         "blocks": 0,
         "block_size": 0,
         "blocks_free": 0,
         "blocks_avail": 0,
         "fstype": "",
-        "snapshot_retention": volume.snapshot_retention,
-        "auto_backup_enabled": volume.auto_backup_enabled,
-        "host_dedication_key": volume.host_dedication_key,
+        **volume.shown("snapshot_retention", "auto_backup_enabled", "host_dedication_key"),
     }
     form = world.switches["attached_none"]
     for name in [name for name in _HOLDERS if shown[name] is None and form != "null"]:
@@ -438,6 +428,12 @@ STATES = (
 )
 
 
+_KEPT = {
+    *("app", "name", "size_gb", "encrypted", "fstype"),
+    *("snapshot_retention", "auto_backup_enabled", "attached_machine_id"),
+}
+
+
 def _nothing_for_empty(value: Any) -> Any:
     return None if value == "" else value
 
@@ -473,17 +469,10 @@ def _plant(world: World, item: VolumeItem) -> None:
     app = register(world, item.app)
     volume = Volume(
         item.id or f"vol_{world.new_id()}",
-        app=item.app,
-        name=item.name,
+        **item.model_dump(include=_KEPT),
         region=item.region or app.primary_region,
         zone=item.zone or "",
-        size_gb=item.size_gb,
-        encrypted=item.encrypted,
-        fstype=item.fstype,
-        snapshot_retention=item.snapshot_retention,
-        auto_backup_enabled=item.auto_backup_enabled,
         created_at=moment_or_now(world, item.created_at),
-        attached_machine_id=item.attached_machine_id,
         attached_alloc_id=item.attached_alloc_id or None,
         host_dedication_key=item.host_dedication_key or "",
     )
