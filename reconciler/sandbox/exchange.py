@@ -4,7 +4,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
@@ -120,7 +119,9 @@ def page(template: str, headers: dict[str, str], status: int = 200, **values: ob
 
 @cache
 def _template(name: str) -> "Template":
-    from jinja2 import Environment  # late: a sandbox in process shows no pages, and needs no such package
+    from importlib import resources  # late, as jinja2: a sandbox in process shows no pages
+
+    from jinja2 import Environment
 
     source = resources.files("reconciler.sandbox").joinpath(name).read_text(encoding="utf-8")
     return Environment(autoescape=True, trim_blocks=True).from_string(source)
