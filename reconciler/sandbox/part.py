@@ -17,6 +17,7 @@ from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 from reconciler.services.machines.wire.volume import LARGEST_GB
 
+Columns = Sequence[str | tuple[str, str | Callable[[World, Any], Any]]]
 Items = Mapping[str, Sequence[Any]]  # of a whole seed, by part; each item is checked against its form
 
 
@@ -78,17 +79,17 @@ class Item(BaseModel):
 class Seed(Struct, frozen=True):
     """What a world holds of one class, under `name`: one of the `seeds` of its part.
 
-    `shown`: a thing as `GET /_sandbox/world` shows it, and as a seed has it. `titles` and `cells`: its table
-    on the page for people. `plant` puts an item into a world where those of the seeds in `after` are
-    planted. `form`: what the items are checked against first; without one, `plant` checks. `missing`: what
-    items refer to and no item is, as `place: problem`. `finish`: what is done when everything is planted.
+    `shown`: a thing as `GET /_sandbox/world` shows it, and as a seed has it. `columns`: its table on the page
+    for people: fields, or titles with a field or a function. `plant` puts an item into a world where those of
+    the seeds in `after` are planted. `form`: what the items are checked against first; without one, `plant`
+    takes and checks a mapping. `missing`: what items refer to and no item is, as `place: problem`. `finish`:
+    what is done when everything is planted.
     """
 
     name: str
     cls: type[Thing]
     shown: Callable[[World, Any], Mapping[str, Any]]
-    titles: Sequence[str]
-    cells: Callable[[World, Any], Sequence[Any]]
+    columns: Columns
     plant: Callable[[World, Any], object]
     form: type[Item] | None = None
     after: Sequence[str] = ()
@@ -113,11 +114,6 @@ def apps_in(items: Items) -> set[str]:
     """The apps of a seed: one exists as soon as something of it does."""
     named = {app.name for app in items["apps"]}
     return named | {item.app for each in items.values() for item in each if getattr(item, "app", None)}
-
-
-def said(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item without a form: null means that the field is left out."""
-    return {name: value for name, value in item.items() if value is not None}
 
 
 def moment_or_now(world: World, text: str | None) -> float:

@@ -93,10 +93,11 @@ def _checked(seed: Seed, number: int, item: Any, found: list[str]) -> Any:
     if not isinstance(item, Mapping):
         found.append(f"{place}: must be a mapping")
         return item
+    given = {name: value for name, value in item.items() if value is not None}
     if seed.form is None:
-        return item
+        return given
     try:
-        return seed.form.model_validate({name: value for name, value in item.items() if value is not None})
+        return seed.form.model_validate(given)
     except ValidationError as error:
         known = f"; {seed.name} have {', '.join(seed.form.model_fields)}"
         found += [

@@ -174,8 +174,7 @@ _SEED = Seed(
     "apps",
     App,
     shown=lambda world, app: {**wire(app), "secrets_version": app.secrets_version},
-    titles=("name", "organization", "region"),
-    cells=lambda world, app: (app.id, app.org_slug, app.primary_region),
+    columns=(("name", "id"), ("organization", "org_slug"), ("region", "primary_region")),
     plant=_plant,
     form=AppItem,
 )

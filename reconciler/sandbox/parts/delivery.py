@@ -22,6 +22,8 @@ from reconciler.sandbox.world import App, Machine, Thing, Transition, Transition
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 MOST_KEPT = 1000
+ONE = "{id}"  # where it stands in the path, each resource is asked for; else all are at once
+LEAST_S = 10.0  # real seconds between two questions, where the world's clock is faster
 
 
 @dataclass
@@ -75,10 +77,6 @@ def _forget(world: World) -> None:
     done = [each for each in world.all(Delivery) if each.state != WAITING]
     for each in done[: max(0, len(done) - MOST_KEPT + 1)]:
         world.remove(each)
-
-
-ONE = "{id}"  # where it stands in the path, each resource is asked for; else all are at once
-LEAST_S = 10.0  # real seconds between two questions, where the world's clock is faster
 
 
 def _end_day(world: World, day: BillingDay, at: float) -> None:

@@ -89,16 +89,6 @@ _MACHINES = "/v1/apps/{app_name}/machines"
 route = Routes("machine")
 
 
-@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
-def list_all(world: World, request: Request, app_name: str) -> Response:
-    return reply([wire(world, machine) for machine in listed_in_app(world, Machine, app_name)])
-
-
-@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
-def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))
-
-
 def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
     """Register `{app, id?, name?, state?, volumes?: [id], memory_mb?, swap_size_mb?, schedule?, …}`."""
     registered = register(
@@ -121,6 +111,16 @@ def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
         booted_at=fields.moment(body, "booted_at"),
     )
     return world_wire(world, registered)
+
+
+@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
+def list_all(world: World, request: Request, app_name: str) -> Response:
+    return reply([wire(world, machine) for machine in listed_in_app(world, Machine, app_name)])
+
+
+@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
+def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))
 
 
 def boot(world: World, machine: Machine, at: float) -> None:
@@ -330,11 +330,7 @@ _SEED = Seed(
     "machines",
     Machine,
     shown=world_wire,
-    titles=("id", "app", "name", "state", "region", "memory MB"),
-    cells=lambda world, each: (
-        *(each.id, each.app, each.name, shown_state(world, each)),
-        *(each.region, each.memory_mb),
-    ),
+    columns=("id", "app", "name", ("state", shown_state), "region", ("memory MB", "memory_mb")),
     plant=_plant,
     form=MachineItem,
     after=("volumes",),

@@ -35,6 +35,12 @@ FORM = "application/x-www-form-urlencoded"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _PRIVATE = {"cache-control": "no-store", "pragma": "no-cache", "referrer-policy": "no-referrer"}
+# The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",  # the address holds the provider's `state`
+}
 
 
 @dataclass
@@ -444,12 +450,5 @@ def _page(status: int, **values: object) -> Response:
 
 _TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, "expired")}
 
-
-# The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
-_PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-    "referrer-policy": "no-referrer",  # the address holds the provider's `state`
-}
 
 PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Credential,))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.part import Part, Seed, said
+from reconciler.sandbox.part import Part, Seed
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
@@ -271,22 +271,23 @@ _PROVIDERS = Seed(
     "providers",
     Provider,
     shown=lambda world, provider: wire(provider),
-    titles=("name", "organization", "base URL", "redirect URI", "events"),
-    cells=lambda world, each: (
-        *(each.id, each.organization, each.base_url, each.redirect_uri),
-        "yes" if each.events else "no",
+    columns=(
+        ("name", "id"),
+        "organization",
+        ("base URL", "base_url"),
+        ("redirect URI", "redirect_uri"),
+        ("events", lambda world, provider: "yes" if provider.events else "no"),
     ),
-    plant=lambda world, item: register(world, said(item)),
+    plant=register,
 )
 
 
 _RESOURCES = Seed(
     "resources",
     Resource,
-    shown=lambda world, each: resource_wire(each),
-    titles=("provider", "id", "status", "name", "plan"),
-    cells=lambda world, each: (each.provider, each.resource_id, each.status, each.name, each.plan),
-    plant=lambda world, item: register_resource(world, said(item)),
+    shown=lambda world, resource: resource_wire(resource),
+    columns=("provider", ("id", "resource_id"), "status", "name", "plan"),
+    plant=register_resource,
     after=("providers",),
 )
 
@@ -294,13 +295,17 @@ _RESOURCES = Seed(
 _USERS = Seed(
     "users",
     User,
-    shown=lambda world, each: user_wire(each),
-    titles=("id", "name", "alias", "organizations"),
-    cells=lambda world, each: (
-        *(each.id, each.name, each.email),
-        ", ".join(f"{role} of {id}" for id, role in each.organizations.items()),
+    shown=lambda world, user: user_wire(user),
+    columns=(
+        "id",
+        "name",
+        ("alias", "email"),
+        (
+            "organizations",
+            lambda world, user: ", ".join(f"{role} of {id}" for id, role in user.organizations.items()),
+        ),
     ),
-    plant=lambda world, item: register_user(world, said(item)),
+    plant=register_user,
 )
 
 

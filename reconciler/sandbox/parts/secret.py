@@ -207,9 +207,8 @@ def _plant(world: World, item: SecretItem) -> None:
 _SEED = Seed(
     "secrets",
     Secret,
-    shown=lambda world, each: wire(each),
-    titles=("app", "name", "digest", "updated at"),
-    cells=lambda world, each: (each.app, each.name, each.digest, rfc3339(each.updated_at)),
+    shown=lambda world, secret: wire(secret),
+    columns=("app", "name", "digest", ("updated at", lambda world, secret: rfc3339(secret.updated_at))),
     plant=_plant,
     form=SecretItem,
     after=("apps",),

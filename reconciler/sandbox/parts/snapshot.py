@@ -38,6 +38,7 @@ from reconciler.services.machines.wire.volume import LARGEST_GB
 
 SCHEDULED_S = 2
 RUNNING_S = 10
+MOST_GB = 500  # others grow a volume no further
 
 
 _SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
@@ -232,20 +233,21 @@ _SEED = Seed(
     "snapshots",
     Snapshot,
     shown=lambda world, snapshot: _world_wire(snapshot),
-    titles=("id", "volume", "state", "created at", "days kept"),
-    cells=lambda world, each: (
-        *(each.id, each.volume_id, each.state),
-        "" if each.created_at is None else rfc3339(each.created_at),
-        each.retention_days,
+    columns=(
+        "id",
+        ("volume", "volume_id"),
+        "state",
+        (
+            "created at",
+            lambda world, snapshot: "" if snapshot.created_at is None else rfc3339(snapshot.created_at),
+        ),
+        ("days kept", "retention_days"),
     ),
     plant=_plant,
     form=SnapshotItem,
     after=("volumes",),
     missing=_missing,
 )
-
-
-MOST_GB = 500  # others grow a volume no further
 
 
 def _end_day(world: World, day: Day, at: float) -> None:
