@@ -131,7 +131,7 @@ def test_plan_and_apply_need_no_extra(
     plain.reconcile("state", "init", cwd=project)
     assert "Applied" in plain.reconcile("apply", "volume.yaml", "--auto-approve", cwd=project).stdout
     assert "No drift" in plain.reconcile("drift", "volume.yaml", cwd=project).stdout
-    assert plain.reconcile("graph", "--format", "svg", ".", cwd=project).stdout.startswith("<svg")
+    assert plain.reconcile("graph", "-o", "svg", ".", cwd=project).stdout.startswith("<svg")
 
 
 @pytest.mark.parametrize(

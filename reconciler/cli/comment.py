@@ -16,7 +16,7 @@ from reconciler.cli.sources import places_here
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.show import Shown, show
-from reconciler.reports.reading import MOST_BYTES, read_report
+from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page, Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

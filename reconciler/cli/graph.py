@@ -7,28 +7,24 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import echo_diagnostics, emit, in_parts, output
+from reconciler.cli.output import echo_diagnostics, emit, output
 from reconciler.cli.progress import make_reporter
 from reconciler.cli.sources import settings_here, texts_here
 from reconciler.pipeline.desired import load_desired
 from reconciler.pipeline.files import read_file
-from reconciler.planning.graph import Graph, plan_graph, resource_graph
+from reconciler.planning.graph import plan_graph, resource_graph
 from reconciler.planning.saved import load_saved
-from reconciler.reports.graph import graph_document, render_mermaid, render_text
-from reconciler.reports.report import Page
-from reconciler.reports.svg import render_svg
+from reconciler.reports.report import GraphReport
+
+
+def _moved(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Until the next release, the old option names the new one."""
+    if value is not None:
+        raise click.UsageError(f"`--format {value}` is `-o {value}` now")
 
 
 @click.command("graph", short_help="Draw the resources and their order.")
 @options.paths
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "mermaid", "svg"]),
-    default="text",
-    show_default=True,
-    help="What to draw.",
-)
 @click.option(
     "--plan",
     "plan_file",
@@ -37,9 +33,10 @@ from reconciler.reports.svg import render_svg
 )
 @options.untrusted
 @options.environment
-@output()
+@click.option("--format", callback=_moved, expose_value=False, hidden=True)
+@output("graph")
 @reports_failures
-def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: str | None, env: str) -> int:
+def command(paths: Sequence[str], plan_file: Path | None, untrusted: str | None, env: str) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
@@ -48,23 +45,12 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
     if plan_file is not None and untrusted is not None:
         raise click.UsageError("--plan draws a saved plan; --untrusted is about manifests")
-    if form != "text" and not in_parts():
-        raise click.UsageError("--output is a format of its own; leave --format out")
-
-    def graph() -> Graph:
-        if plan_file is not None:
-            return plan_graph(load_saved(read_file(plan_file)).plan)
+    if plan_file is not None:
+        graph = plan_graph(load_saved(read_file(plan_file)).plan)
+    else:
         config = settings_here(env, untrusted=untrusted, manifests_only=True)
         desired = load_desired(paths, config, texts_here(), make_reporter())
         echo_diagnostics(desired.diagnostics)
-        return resource_graph(desired.resources, desired.policies)
-
-    drawn = graph()
-    emit(Page(document=graph_document(drawn), text=_rendered(drawn, form)))
+        graph = resource_graph(desired.resources, desired.policies)
+    emit(GraphReport(graph=graph))
     return DONE
-
-
-def _rendered(graph: Graph, form: str) -> str:
-    if form == "svg":
-        return render_svg(graph)
-    return render_mermaid(graph) if form == "mermaid" else render_text(graph)

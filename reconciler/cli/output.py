@@ -17,10 +17,9 @@ from reconciler.cli.sources import places_here, texts_here
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.pipeline.files import why_not_written, write_output
-from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.formats import Format, find_format, formats_for
-from reconciler.reports.report import Failure, Page, Report, ValidationReport
+from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
 
 # Of click's context: the chosen format, the files of --report, and whether one of them could not be written.
 FORMAT, FILES, LOST = "reconcile.format", "reconcile.reports", "reconcile.report_lost"
@@ -96,7 +95,10 @@ class _FormatName(click.ParamType["Format"]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         if isinstance(value, Format):
             return value
-        found = find_format(value)
+        try:
+            found = find_format(value)
+        except Exception as defect:
+            self.fail(_defect(value, defect))
         if found is None or not found.can_show(self._kind):
             self.fail(
                 f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
@@ -210,8 +212,12 @@ def _rendered(format: Format, report: Report, render: Callable[[Report], str] | 
     try:
         return (render or format.render)(report)
     except Exception as defect:
-        _lose(f"a defect in the format {format.name}: {type(defect).__name__}: {defect}; use another format")
+        _lose(_defect(format.name, defect))
         return ""
+
+
+def _defect(name: str, defect: Exception) -> str:
+    return f"a defect in the format {name}: {type(defect).__name__}: {defect}; use another format"
 
 
 def _add_to_summary(text: str) -> None:

@@ -11,7 +11,7 @@ from reconciler.cli.failures import DONE, reports_failures
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.authoring.schema import json_schema
 from reconciler.pipeline.files import write_output
-from reconciler.reports.plan_schema import plan_schema
+from reconciler.reports.schema import plan_schema
 
 
 @click.command("schema", short_help="Print the JSON Schema of manifests, or of plans.")

@@ -27,8 +27,7 @@ from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.rekey import Rekeyed
 from reconciler.pipeline.rekey import rekey as rekey_state
 from reconciler.pipeline.store import store_of
-from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
     pin_lines,
@@ -36,7 +35,7 @@ from reconciler.reports.records import (
     restored_page,
     state_doctor_page,
 )
-from reconciler.reports.report import Page
+from reconciler.reports.report import Page, advise
 from reconciler.state import copies, files_of, has_files, maintenance_of, prove
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
@@ -86,7 +85,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
     document = {"state": place, "lineage": lineage, "created": created}
-    document |= {"diagnostics": diagnostic_documents(older), **({"taken_over": taken} if take_over else {})}
+    document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
     return DONE
 

@@ -1,11 +1,19 @@
-"""Where the boxes of a drawn graph stand: a lane an app, a column a level. All numbers are pixels."""
+"""A graph as one SVG: it loads nothing, needs no script, and follows a dark or a light page.
 
-from collections.abc import Sequence
+Each app is a lane, and each level a column. All numbers are pixels.
+"""
+
+import html
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from reconciler.planning.graph import Graph, Node
-from reconciler.reports.visible import columns_of
+from reconciler.reports.diagnostics import render as excerpts
+from reconciler.reports.formats import Format
+from reconciler.reports.graph import NO_APP, label, summary
+from reconciler.reports.report import Failure, GraphReport, Report
+from reconciler.reports.visible import columns_of, numbered, visible
 
 # Of the widest common monospace font at 12 px, so that no text leaves its box.
 CHARACTER = 7.4
@@ -15,6 +23,112 @@ BETWEEN_COLUMNS, BETWEEN_ROWS = 56, 12
 MARGIN, LANE_TITLE, BETWEEN_LANES = 16, 26, 16
 LEAST_WIDTH = 760  # alone standing boxes are laid out in rows at least so wide
 _SWEEPS = 4
+
+_FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+STYLE = """
+.page { fill: #ffffff }
+.lane { fill: #f3f4f6; stroke: #d1d5db }
+.box { fill: #ffffff; stroke: #6b7280 }
+.arrow { fill: none; stroke: #6b7280 }
+.head { fill: #6b7280 }
+text { fill: #111827 }
+.quiet { fill: #4b5563; font-size: 11px }
+.name { font-weight: bold }
+@media (prefers-color-scheme: dark) {
+.page { fill: #111827 }
+.lane { fill: #1f2937; stroke: #374151 }
+.box { fill: #111827; stroke: #9ca3af }
+.arrow { stroke: #9ca3af }
+.head { fill: #9ca3af }
+text { fill: #f9fafb }
+.quiet { fill: #d1d5db }
+}
+"""
+# Beside the word in the box: a kind is never told by its colour alone.
+_COLOURS = ("#2563eb", "#0f766e", "#b45309", "#7c3aed", "#be123c", "#4d7c0f")
+_KIND_STRIPE = 4
+_BASELINE = 17  # of the first line of text, below the top of its box or lane
+# XML has no control characters, nor lone surrogates and non-characters.
+_NOT_IN_XML = dict.fromkeys([*range(32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF])
+
+
+def render(report: Report) -> str:
+    match report:
+        case GraphReport():
+            return render_svg(report.graph)
+        case Failure():
+            return _failed(excerpts(report.problems, report.read_line).splitlines())
+    raise TypeError(f"SVG shows no {report.kind}")
+
+
+def render_svg(graph: Graph) -> str:
+    drawing = lay_out(graph, NO_APP)
+    kinds = sorted({node.kind for node in graph.nodes})
+    colours = {kind: _COLOURS[at % len(_COLOURS)] for at, kind in enumerate(kinds)}
+    elements = [line for lane in drawing.lanes for line in _lane(lane, drawing.width)]
+    elements += [
+        f'<path d="{arrow.path}" marker-end="url(#head)" class="arrow" />' for arrow in drawing.arrows
+    ]
+    elements += [line for box in drawing.boxes for line in _box(box, colours[box.node.kind])]
+    described = (
+        f"{summary(graph)}. An arrow points to the resource that is applied later; each lane is an app."
+    )
+    title = f"{graph.what.capitalize()}s and their order"
+    return _picture(drawing.width, drawing.height, title, described, elements)
+
+
+def _failed(lines: Sequence[str]) -> str:
+    texts = [
+        f'<text x="{PADDING}" y="{_BASELINE + LINE * number}" xml:space="preserve">{_text(line)}</text>'
+        for number, line in enumerate(lines)
+    ]
+    width = max(map(columns_of, lines)) * CHARACTER + 2 * PADDING
+    return _picture(width, BOX_HEIGHT + LINE * len(lines), "Failed", lines[0], texts)
+
+
+def _picture(width: float, height: float, title: str, description: str, elements: Sequence[str]) -> str:
+    """`title` and `description` are what a screen reader says."""
+    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description" '
+        f'font-family="{_FONT}" font-size="12">',
+        f'<title id="title">{_text(title)}</title>',
+        f'<desc id="description">{_text(description)}</desc>',
+        f"<style>{STYLE}</style>",
+        "<defs>",
+        '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto">',
+        '<path d="M0 0 8 4 0 8z" class="head" />',
+        "</marker>",
+        "</defs>",
+        '<rect width="100%" height="100%" class="page" />',
+        *elements,
+        "</svg>",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lane(lane: "Lane", width: float) -> Iterator[str]:
+    size = f'y="{lane.y:g}" width="{width - 2 * MARGIN:g}" height="{lane.height:g}"'
+    yield f'<rect x="{MARGIN}" {size} rx="6" class="lane" />'
+    x, y = MARGIN + PADDING, lane.y + _BASELINE
+    yield f'<text x="{x}" y="{y:g}" class="quiet">{_text(lane.title)}</text>'
+
+
+def _box(box: "Box", colour: str) -> Iterator[str]:
+    place, size = f", {box.node.place}" if box.node.place else "", f'height="{box.height:g}"'
+    yield "<g>"
+    yield f"<title>{_text(f'{label(box.node)}{place}')}</title>"
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" {size} rx="4" class="box" />'
+    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{_KIND_STRIPE}" {size} fill="{colour}" />'
+    for number, line in enumerate(box.lines):
+        y, style = box.y + _BASELINE + LINE * number, "name" if number == 1 else "quiet"
+        yield f'<text x="{box.x + PADDING:g}" y="{y:g}" class="{style}">{_text(line)}</text>'
+    yield "</g>"
+
+
+def _text(text: str) -> str:
+    return html.escape(visible(text).translate(_NOT_IN_XML), quote=False)
 
 
 class Box(Struct, frozen=True):
@@ -82,7 +196,7 @@ def lay_out(graph: Graph, no_group: str) -> Drawing:
 
 def _lines(node: Node) -> tuple[str, ...]:
     name = f"{node.name} x{node.count}" if node.count > 1 else node.name
-    return tuple(line for line in (node.kind, name, node.detail) if line)
+    return tuple(visible(line) for line in (node.kind, name, node.detail) if line)
 
 
 def _width(node: Node) -> float:
@@ -156,3 +270,6 @@ def _arrow(source: Box, target: Box) -> Arrow:
     return Arrow(
         source.x + source.width, source.y + source.height / 2, target.x - 2, target.y + target.height / 2
     )
+
+
+FORMAT = Format("svg", frozenset({"graph"}), render, escape=numbered)
