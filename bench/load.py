@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 
 _HOLD = 5  # volumes that a client keeps before it deletes the oldest
 

@@ -14,7 +14,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.pipeline.open import secret_sources
 from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
-from reconciler.providers.check.catalog import Check
+from reconciler.providers.check.bench import Check
 from reconciler.providers.check.report import document, junit, line, summary
 from reconciler.providers.check.run import Report, Result, run, selected
 from reconciler.providers.check.subject import SignInSubject, Subject

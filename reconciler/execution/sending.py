@@ -29,8 +29,7 @@ from reconciler.execution.run import Run
 from reconciler.execution.traffic import Limited, Unsent
 from reconciler.kinds.base import segment
 from reconciler.services.client import Client
-from reconciler.services.outcome import Outcome, Verdict
-from reconciler.services.refusals import Refusal
+from reconciler.services.outcome import Outcome, Refusal, Verdict
 from reconciler.services.retry import TOO_MANY
 
 ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed

@@ -1,14 +1,32 @@
-"""Who may call `/v1`, and which organizations a token may touch. Source: platform API, 6."""
+"""Refuses requests before a handler is asked: by token, organization, web page, size, rate and strictness.
+
+The control verbs take no token, so a web page in a developer's browser must not reach them. A page's simple
+request needs no permission of the sandbox, and a page whose name is made to resolve to loopback reads the
+answer too. So `check_page` checks what a page cannot forge: Host, Origin, and the content type.
+
+Source: platform API, 4 and 6; platform notes, "Errors, limits, headers".
+"""
 
 import hmac
+import ipaddress
+import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any, NamedTuple, get_args
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
+from pydantic import BaseModel
 
 from reconciler.sandbox.exchange import Refusal, Request
+from reconciler.sandbox.fields import INVALID, refused
 from reconciler.sandbox.parts.cluster import Cluster
+from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
+from reconciler.services.signing import MAX_SIGNED
 
 _SCHEMES = ("bearer", "flyv1")  # the second one: clients of today's tokens. Source: platform notes
 
@@ -37,7 +55,7 @@ class Tokens:
         raise Refusal(401, "unauthorized", "unauthorized", headers={"www-authenticate": "Bearer"})
 
 
-def check(world: World, request: Request, parameters: Mapping[str, str]) -> None:
+def check_organization(world: World, request: Request, parameters: Mapping[str, str]) -> None:
     """Raises Refusal 403 where the request concerns an organization that its token may not touch."""
     for slug in _concerned(world, request, parameters) if request.organizations is not None else ():
         if not request.may_touch(slug):
@@ -54,3 +72,152 @@ def _concerned(world: World, request: Request, parameters: Mapping[str, str]) ->
     return [each.org_slug for each in (app, cluster) if each] + [
         each for each in named if isinstance(each, str)
     ]
+
+
+_HERE = "localhost"
+
+
+def check_page(headers: Mapping[str, str], address: str, *, has_body: bool) -> None:
+    """Raises Refusal: 403 unless Host and Origin name `address`, loopback or localhost; 415 for a body that
+    is not JSON. A missing Host or Origin passes: no browser leaves them out where they matter.
+    """
+    host, origin = headers.get("host"), headers.get("origin")
+    if host is not None and not _is_here(f"//{host}", address):
+        raise _refused("Host", host, address)
+    if origin is not None and not (_is_here(origin, address) and urlsplit(origin).netloc == host):
+        raise _refused("Origin", origin, address)
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if has_body and media_type != "application/json":
+        raise Refusal(415, "the content type of a body must be application/json (`curl --json`)")
+
+
+def _is_here(url: str, address: str) -> bool:
+    try:
+        name = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return name in (_HERE, address) or _is_loopback(name)
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _refused(header: str, value: str, address: str) -> Refusal:
+    return Refusal(
+        403, f"{header} {value!r} is not this sandbox's address: call it as {address} or as {_HERE}"
+    )
+
+
+class Limit(NamedTuple):
+    per_s: float
+    burst: float
+
+
+USUAL = Limit(1, 3)
+READ_MACHINE = Limit(5, 10)
+WEBHOOKS = Limit(10, 100)  # of one provider
+# The first that a path has is limited.
+_OBJECTS = ("provider", "machine_id", "id", "postgres_cluster_id", "app_name")
+
+
+def check_body(request: Request) -> None:
+    """Of requests without the platform's token. Raises Refusal: 413 for a large body, 408 for a late one."""
+    if len(request.body) > MAX_SIGNED:
+        raise Refusal(413, f"a body may have at most {MAX_SIGNED} bytes", headers={"connection": "close"})
+    if request.late:
+        raise Refusal(408, "the body did not arrive in time", headers={"connection": "close"})
+
+
+class Buckets:
+    """What is left of each burst, by (action, object), on the world's clock."""
+
+    def __init__(self) -> None:
+        self._left: dict[tuple[str, str], tuple[float, float]] = {}  # tokens, as of when
+
+    def take(self, world: World, action: str, parameters: Mapping[str, str], limit: Limit = USUAL) -> None:
+        """Raises Refusal 429 when the burst is used up (switches rate_limit and retry_after).
+
+        `WEBHOOKS` holds always, and by the real clock.
+        """
+        real = limit is WEBHOOKS
+        if world.switches["rate_limit"] == "off" and not real:
+            return
+        now = world.wall() if real else world.now
+        key = (action, next((parameters[name] for name in _OBJECTS if name in parameters), ""))
+        left, since = self._left.get(key, (limit.burst, now))
+        left = min(limit.burst, left + max(0.0, now - since) * limit.per_s)
+        if left < 1:
+            self._left[key] = (left, now)
+            raise _too_many(world, (1 - left) / limit.per_s)
+        self._left[key] = (left - 1, now)
+
+
+def _too_many(world: World, wait_s: float) -> Refusal:
+    form = world.switches["retry_after"]
+    headers = {}
+    if form == "seconds":
+        headers = {"retry-after": str(math.ceil(wait_s))}
+    elif form == "date":
+        moment = datetime.fromtimestamp(math.ceil(world.now + wait_s), UTC)
+        headers = {"retry-after": format_datetime(moment, usegmt=True)}
+    return Refusal(429, "rate limit exceeded", "resource_exhausted", headers=headers)
+
+
+def check_described(route: Route, request: Request) -> None:
+    """Refuse, for `--strict`, what neither document describes, though the platform may let it pass.
+
+    So a client that passes here relies on nothing but described behaviour.
+    Raises Refusal: 400 for a query, body or repeated key that nothing reads, 415 for a media type
+    other than JSON, 422 for a field that is not described, or null.
+    """
+    seen: set[str] = set()
+    for name, _ in parse_qsl(request.query, keep_blank_values=True):
+        if name not in route.query:
+            raise Refusal(400, f"query parameter `{name}` is not described", INVALID)
+        if name in seen and route.query[name].get("type") != "array":
+            raise Refusal(400, f"query parameter `{name}` is repeated, but only one is read", INVALID)
+        seen.add(name)
+    if route.body is None:
+        if request.body:
+            raise Refusal(400, "this operation takes no body", INVALID)
+        return
+    if not request.body:
+        return  # the handler says where one is required
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(415, "the content type must be application/json", INVALID)
+    try:
+        body = json.loads(request.body, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        return  # the handler says what is wrong with it
+    if isinstance(body, dict):
+        _check_fields(route.body, body)
+
+
+def _check_fields(model: type[BaseModel], body: dict[str, Any]) -> None:
+    for name, value in body.items():
+        if name not in model.model_fields:
+            raise refused(name, "is not described")
+        if value is None:
+            raise refused(name, "must be omitted, not null")
+        nested = next(
+            (
+                each
+                for each in get_args(model.model_fields[name].annotation)
+                if isinstance(each, type) and issubclass(each, BaseModel)
+            ),
+            None,
+        )
+        if nested and isinstance(value, dict):
+            _check_fields(nested, value)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Refusal(400, "a key is repeated in the body", INVALID)
+    return found

@@ -1,28 +1,26 @@
-"""What the platform is made of: the `PART` of each module of `parts/`, the `SEED` of each one of `seeds/`."""
+"""What the platform is made of: the `PART` of every module of `parts/`, in order of their names."""
 
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from typing import Any
+from operator import attrgetter
 
+from reconciler.sandbox import parts
 from reconciler.sandbox.part import Part, Seed
 from reconciler.sandbox.parts import webhook
 from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import Thing, Transitions, World
 
-
-def _found(folder: str, name: str) -> Iterator[Any]:
-    """In order of the modules' names."""
-    package = importlib.import_module(f"{__package__}.{folder}")
-    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        yield getattr(importlib.import_module(info.name), name)
-
-
-PARTS: tuple[Part, ...] = tuple(_found("parts", "PART"))
+PARTS: tuple[Part, ...] = tuple(
+    importlib.import_module(info.name).PART
+    for info in pkgutil.iter_modules(parts.__path__, f"{parts.__name__}.")
+)
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.routes)
 TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.transitions.items()}
 KINDS: dict[str, type[Thing]] = {cls.kind: cls for part in PARTS for cls in part.things}
-SEEDS: tuple[Seed, ...] = tuple(_found("seeds", "SEED"))
+SEEDS: tuple[Seed, ...] = tuple(
+    sorted((seed for part in PARTS for seed in part.seeds), key=attrgetter("name"))
+)
 
 # Outside of `/v1`: callers prove who they are in other ways than by the platform's token.
 OPEN = ("/oauth/", webhook.PREFIX)

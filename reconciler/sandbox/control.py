@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reconciler.sandbox import faults as fault_list
-from reconciler.sandbox import fields, page, registration, switches
+from reconciler.sandbox import fields, switches
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import LATEST_S, rfc3339
 from reconciler.sandbox.controlled import Controlled
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.page import show
 from reconciler.sandbox.parts import (
+    app,
     cluster,
     delivery,
     machine,
@@ -21,8 +23,8 @@ from reconciler.sandbox.parts import (
     provider,
     volume,
 )
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import Machine, World
+from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.world import Machine, T, World
 from reconciler.services.machines.wire import machine as wires
 
 PREFIX = "/_sandbox/"
@@ -36,46 +38,73 @@ def owns(path: str) -> bool:
     return path == _PAGE or path.startswith(PREFIX)
 
 
+route = Routes("control", guard="control")
+
+
+@route(
+    "POST",
+    PREFIX + "apps",
+    "Register an app",
+    app.AppRegistered,
+    body=app.AppRegistration,
+    gives={"app_name": "/name", "app": "/name", "org_slug": "/org_slug"},
+    example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
+)
 def post_app(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_app(sandbox.world, request.object()))
+    return reply(app.register_body(sandbox.world, request.object()))
 
 
+@route(
+    "POST",
+    PREFIX + "machines",
+    "Register a machine",
+    wires.Machine,
+    errors=(404,),
+    body=machine.MachineRegistration,
+    gives={"machine_id": "/id", "app_name": "/app"},
+    example={"app": "shop", "memory_mb": 512},
+)
 def post_machine(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_machine(sandbox.world, request.object()))
+    return reply(machine.register_body(sandbox.world, request.object()))
 
 
+@route("POST", PREFIX + "providers")
 def post_provider(sandbox: Controlled, request: Request) -> Response:
-    return reply(registration.register_provider(sandbox.world, request.object()))
+    return reply(provider.wire(provider.register(sandbox.world, request.object())))
 
 
+@route("POST", PREFIX + "users")
 def post_user(sandbox: Controlled, request: Request) -> Response:
     return reply(provider.user_wire(provider.register_user(sandbox.world, request.object())))
 
 
+@route("POST", PREFIX + "resources")
 def post_resource(sandbox: Controlled, request: Request) -> Response:
     return reply(provider.resource_wire(provider.register_resource(sandbox.world, request.object())))
 
 
+@route("GET", PREFIX + "deliveries")
 def get_deliveries(sandbox: Controlled, request: Request) -> Response:
     return reply([delivery.wire(each) for each in sandbox.world.all(delivery.Delivery)])
 
 
+@route("POST", PREFIX + "machines/{machine_id}/{verb}")
 def post_machine_verb(sandbox: Controlled, request: Request, machine_id: str, verb: str) -> Response:
     """What the platform or a person does to a machine, past the token and the profile."""
-    thing = sandbox.world.find(Machine, machine_id)
-    if thing is None:
-        raise Refusal(404, "machine not found")
+    thing = _required(sandbox, Machine, machine_id)
     if verb not in machine_power.BY_HAND:
         raise Refusal(404, f"`{verb}` is none of {', '.join(machine_power.BY_HAND)}")
     machine_power.BY_HAND[verb](sandbox.world, thing)
     return reply(machine.world_wire(sandbox.world, thing))
 
 
+@route("GET", PREFIX + "clock")
 def get_clock(sandbox: Controlled, request: Request) -> Response:
     clock = sandbox.clock
     return reply({"mode": clock.setting, "rate": clock.rate, "now": rfc3339(sandbox.world.now, 6)})
 
 
+@route("POST", PREFIX + "clock")
 def post_clock(sandbox: Controlled, request: Request) -> Response:
     seconds = request.object().get("advance_s")
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _FOREVER_S:
@@ -87,38 +116,40 @@ def post_clock(sandbox: Controlled, request: Request) -> Response:
     return get_clock(sandbox, request)
 
 
+@route("POST", PREFIX + "faults")
 def post_faults(sandbox: Controlled, request: Request) -> Response:
     sandbox.faults.script(fault_list.read(request.json()), sandbox.lists)
     return get_faults(sandbox, request)
 
 
+@route("GET", _PAGE)
 def get_page(sandbox: Controlled, request: Request) -> Response:
-    return page.show(sandbox)
+    return show(sandbox)
 
 
+@route("GET", PREFIX + "faults")
 def get_faults(sandbox: Controlled, request: Request) -> Response:
     return reply(sandbox.faults.wire())
 
 
+@route("DELETE", PREFIX + "faults")
 def delete_faults(sandbox: Controlled, request: Request) -> Response:
     sandbox.faults.clear()
     return reply([])
 
 
+@route("GET", PREFIX + "log")
 def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise fields.refused("since", "must be a sequence number")
+    shown = ("at", "method", "path", "status", "effect")
     bodies = request.parameter("bodies") == "1"
     return reply(
         [
             {
                 "seq": seq,
-                "at": entry.at,
-                "method": entry.method,
-                "path": entry.path,
-                "status": entry.status,
-                "effect": entry.effect,
+                **{name: getattr(entry, name) for name in shown},
                 **({"body": json.loads(entry.body) if entry.body else None} if bodies else {}),
             }
             for seq, entry in sandbox.database.log(int(since))
@@ -126,17 +157,16 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
     )
 
 
+@route("GET", PREFIX + "world")
 def get_world(sandbox: Controlled, request: Request) -> Response:
     world = sandbox.world
     return reply({each.name: [each.shown(world, one) for one in world.all(each.cls)] for each in SEEDS})
 
 
+@route("PATCH", PREFIX + "world/volumes/{volume_id}")
 def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world = sandbox.world
-    thing = world.find(volume.Volume, volume_id)
-    if thing is None:
-        raise Refusal(404, "volume not found")
+    world, thing = sandbox.world, _required(sandbox, volume.Volume, volume_id)
     checks: Mapping[str, _Check] = {
         "region": fields.required_text,
         "zone": fields.required_text,
@@ -159,12 +189,10 @@ def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Respo
     return reply(volume.world_wire(world, thing))
 
 
+@route("PATCH", PREFIX + "world/clusters/{id}")
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
-    world = sandbox.world
-    thing = world.find(cluster.Cluster, id)
-    if thing is None:
-        raise Refusal(404, "cluster not found")
+    world, thing = sandbox.world, _required(sandbox, cluster.Cluster, id)
     checks: Mapping[str, _Check] = {
         "name": fields.required_text,
         "region": fields.required_text,
@@ -185,13 +213,22 @@ def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     return reply(cluster.wire(world, thing))
 
 
+@route("GET", PREFIX + "switches")
 def get_switches(sandbox: Controlled, request: Request) -> Response:
     return reply(switches.described(sandbox.world.switches, extended=sandbox.extended))
 
 
+@route("POST", PREFIX + "switches")
 def post_switches(sandbox: Controlled, request: Request) -> Response:
     sandbox.set_switches(request.object())
     return reply(sandbox.world.switches)
+
+
+def _required(sandbox: Controlled, cls: type[T], id: str) -> T:
+    thing = sandbox.world.find(cls, id)
+    if thing is None:
+        raise Refusal(404, f"{cls.kind} not found")
+    return thing
 
 
 _Check = Callable[[Mapping[str, Any], str], Any]
@@ -235,46 +272,3 @@ def _count(body: Mapping[str, Any], name: str) -> int | None:
 
 def _positive(body: Mapping[str, Any], name: str) -> int | None:
     return fields.whole(body, name, 1)
-
-
-ROUTES = (
-    Route("GET", _PAGE, get_page),
-    Route(
-        "POST",
-        PREFIX + "apps",
-        post_app,
-        "Register an app",
-        body=registration.AppRegistration,
-        replies={200: registration.AppRegistered},
-        errors=(400, 422),
-        gives={"app_name": "/name", "app": "/name", "org_slug": "/org_slug"},
-        example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
-    ),
-    Route(
-        "POST",
-        PREFIX + "machines",
-        post_machine,
-        "Register a machine",
-        body=registration.MachineRegistration,
-        replies={200: wires.Machine},
-        errors=(400, 404, 422),
-        gives={"machine_id": "/id", "app_name": "/app"},
-        example={"app": "shop", "memory_mb": 512},
-    ),
-    Route("POST", PREFIX + "machines/{machine_id}/{verb}", post_machine_verb),
-    Route("POST", PREFIX + "providers", post_provider),
-    Route("POST", PREFIX + "users", post_user),
-    Route("POST", PREFIX + "resources", post_resource),
-    Route("GET", PREFIX + "deliveries", get_deliveries),
-    Route("GET", PREFIX + "clock", get_clock),
-    Route("POST", PREFIX + "clock", post_clock),
-    Route("GET", PREFIX + "faults", get_faults),
-    Route("POST", PREFIX + "faults", post_faults),
-    Route("DELETE", PREFIX + "faults", delete_faults),
-    Route("GET", PREFIX + "log", get_log),
-    Route("GET", PREFIX + "world", get_world),
-    Route("PATCH", PREFIX + "world/volumes/{volume_id}", patch_volume),
-    Route("PATCH", PREFIX + "world/clusters/{id}", patch_cluster),
-    Route("GET", PREFIX + "switches", get_switches),
-    Route("POST", PREFIX + "switches", post_switches),
-)

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox import access, catalog, control, faults, machine_event, strictness, switches
+from reconciler.sandbox import access, catalog, control, faults, switches
+from reconciler.sandbox.access import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry, Unstored
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.limits import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
-from reconciler.sandbox.parts import machine, secret, webhook
+from reconciler.sandbox.parts import delivery, machine, secret, webhook
 from reconciler.sandbox.parts.machine_power import suspend
 from reconciler.sandbox.parts.volume import begin_days
 from reconciler.sandbox.routing import Match, Route, Router
@@ -70,12 +70,12 @@ class Sandbox:
         self.faults = faults.stored(saved.get("faults", []))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
         self.world.wall, self.world.hurried = wall, self.clock.rate > 1
-        self.world.watcher = machine_event.note
+        self.world.watcher = delivery.note
         self._tokens = access.Tokens(token, organization_tokens or {})
         self.strict = strict
         self._buckets = Buckets()
         self._platform = Router(catalog.ROUTES, extended=self.extended)
-        self._control = Router(control.ROUTES)
+        self._control = Router(control.route.found)
         self.settle()
         begin_days(self.world)
         try:
@@ -179,9 +179,9 @@ class Sandbox:
             if request.path.startswith(catalog.OPEN):
                 check_body(request)
             request, (route, parameters) = self._found(request)
-            access.check(self.world, request, parameters)
+            access.check_organization(self.world, request, parameters)
             if self.strict and route.guard == "bearer":
-                strictness.check(route, request)
+                access.check_described(route, request)
             if not again and (limit := _limit(route)):
                 self._buckets.take(self.world, route.name, parameters, limit)
             answer = route.handler(self.world, request, **parameters)

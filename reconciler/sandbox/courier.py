@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.core import Sandbox
-from reconciler.sandbox.parts.billing import ONE
-from reconciler.sandbox.parts.delivery import DELIVERED, FAILED, Delivery, waiting
+from reconciler.sandbox.parts.delivery import DELIVERED, FAILED, ONE, Delivery, waiting
 from reconciler.sandbox.parts.provider import Provider
 from reconciler.services import signing
 from reconciler.services.transport import HttpTransport, Transport

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from reconciler.core.errors import StoreError
 from reconciler.sandbox.catalog import KINDS
-from reconciler.sandbox.fingerprint import keyed
 from reconciler.sandbox.parts import secret
+from reconciler.sandbox.parts.secret import keyed
 from reconciler.sandbox.world import Thing, World
 
 # 2: days of volumes; 3: the application id, what seeds carry, providers; 4: fingerprints, bodies in the log
@@ -50,7 +50,6 @@ _PUT = (
 _REMOVE = "DELETE FROM things WHERE kind = ? AND id = ?"
 _SET = "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _LOG = "INSERT INTO log (at, method, path, status, effect, body) VALUES (?, ?, ?, ?, ?, ?)"
-_Row = tuple[int, str, str, str, int, int, str]
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -129,18 +128,19 @@ class Database:
 
     def log(self, since: int = 0) -> Iterator[tuple[int, LogEntry]]:
         """The lines with a sequence number above `since`, oldest first."""
-        rows: Sequence[_Row] = self._connection.execute(
-            "SELECT seq, at, method, path, status, effect, body FROM log WHERE seq > ? ORDER BY seq", (since,)
-        ).fetchall()
-        yield from map(_entry, rows)
+        yield from self._entries("WHERE seq > ? ORDER BY seq", since)
 
     def tail(self, most: int) -> tuple[int, Sequence[tuple[int, LogEntry]]]:
         """How many lines there are, and the last `most` of them, newest first."""
         (total,) = self._connection.execute("SELECT count(*) FROM log").fetchone()
-        rows: Sequence[_Row] = self._connection.execute(
-            "SELECT seq, at, method, path, status, effect, body FROM log ORDER BY seq DESC LIMIT ?", (most,)
-        ).fetchall()
-        return total, [_entry(row) for row in rows]
+        return total, self._entries("ORDER BY seq DESC LIMIT ?", most)
+
+    def _entries(self, which: str, number: int) -> list[tuple[int, LogEntry]]:
+        query = f"SELECT seq, at, method, path, status, effect, body FROM log {which}"  # noqa: S608 - our own
+        return [
+            (seq, LogEntry(at, method, path, status, bool(effect), body))
+            for seq, at, method, path, status, effect, body in self._connection.execute(query, (number,))
+        ]
 
     def close(self) -> None:
         self._connection.close()
@@ -246,8 +246,3 @@ def _is_own(path: Path, marked: int) -> bool:
             )
         )
     return version in _UNMARKED_VERSIONS and tables in ({}, _TABLES)
-
-
-def _entry(row: _Row) -> tuple[int, LogEntry]:
-    seq, at, method, path, status, effect, body = row
-    return seq, LogEntry(at, method, path, status, bool(effect), body)

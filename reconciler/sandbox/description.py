@@ -56,7 +56,7 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
 def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
     """What FastAPI is to say of `route`, one of `routes`: the core reads parameters and body itself."""
     extra: dict[str, Any] = {
-        "security": [{route.guard: []}] if route.guard and not _of_control(route) else [],
+        "security": [{route.guard: []}] if route.guard in ("bearer", "access_token") else [],
         "parameters": [
             *(
                 _parameter(name, "path", {"type": "string", "minLength": 1}, required=True)
@@ -75,34 +75,29 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
         schema = route.body.model_json_schema()
         required = any(word in schema for word in ("required", "anyOf", "oneOf"))
         extra["requestBody"] = {"required": required, "content": {route.media: content}}
-    first, *others = route.replies
-    errors = {*route.errors, 429, *((400, 415) if strict and route.guard == "bearer" else ())}
-    if _of_control(route):
-        errors -= {429}
+    by_rate = () if route.guard == "control" else (429,)
+    by_strict = (400, 415) if strict and route.guard in ("bearer", "control") else ()
+    errors = {*route.refusals, *by_rate, *by_strict}
     links = {target.name: link for target in routes if (link := _link(route, target))}
     return {
         "summary": route.summary,
         "operation_id": route.name,
         "tags": [route.name.partition("_")[0]],
-        "status_code": first,
+        "status_code": route.statuses[0],
         "response_model": None,
-        "response_class": JSONResponse if route.replies[first] else Response,
+        "response_class": JSONResponse if route.reply else Response,
         "responses": {
             **{
                 status: {
-                    **({"model": route.replies[status]} if route.replies[status] else {}),
+                    **({"model": route.reply} if route.reply else {}),
                     **({"links": links} if links else {}),
                 }
-                for status in (first, *others)
+                for status in route.statuses
             },
             **{status: {"model": Error} for status in sorted(errors)},
         },
         "openapi_extra": extra,
     }
-
-
-def _of_control(route: Route) -> bool:
-    return route.path.startswith("/_sandbox/")
 
 
 def _parameter(name: str, place: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:

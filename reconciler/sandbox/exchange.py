@@ -3,10 +3,14 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -105,6 +109,22 @@ class Refusal(Exception):
 
 def reply(data: Any, status: int = 200) -> Response:
     return Response(status, _encode(data).encode())
+
+
+def page(template: str, headers: dict[str, str], status: int = 200, **values: object) -> Response:
+    """Render a page for people. Every value is escaped; `template` is a file of this package."""
+    text = _template(template).render(**values)
+    return Response(status, text.encode("utf-8", "replace"), "text/html; charset=utf-8", dict(headers))
+
+
+@cache
+def _template(name: str) -> "Template":
+    from importlib import resources  # late, as jinja2: a sandbox in process shows no pages
+
+    from jinja2 import Environment
+
+    source = resources.files("reconciler.sandbox").joinpath(name).read_text(encoding="utf-8")
+    return Environment(autoescape=True, trim_blocks=True).from_string(source)
 
 
 def _no_constant(word: str) -> None:

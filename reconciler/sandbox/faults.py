@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.dataclasses import dataclass as checked
 
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.problem import problems
+from reconciler.sandbox.fields import problems
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _ENUMS = ("state", "status", "plan", "type", "previous_state")
@@ -121,92 +121,55 @@ class Fault:
         return self.delay_s if self.action == "delay" and self.before else 0.0
 
     def spoil(self, request: Request, answer: Response) -> Response:
-        """What the client gets instead of `answer`."""
-        return _SPOILERS[self.action](self, request, answer)
-
-
-def _status(fault: Fault, request: Request, answer: Response) -> Response:
-    spoiled = reply({"error": "fault"} if fault.body is None else fault.body, fault.status or 500)
-    spoiled.headers = dict(fault.headers)
-    return spoiled
-
-
-def _html(fault: Fault, request: Request, answer: Response) -> Response:
-    return Response(fault.status or 502, HTML, "text/html; charset=utf-8", dict(fault.headers))
-
-
-def _rate_limited(fault: Fault, request: Request, answer: Response) -> Response:
-    spoiled = reply({"error": "rate limit exceeded"} if fault.body is None else fault.body, 429)
-    said = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
-    spoiled.headers = {**said, **fault.headers}
-    return spoiled
-
-
-def _drop(fault: Fault, request: Request, answer: Response) -> Response:
-    return Response(0, cut="drop")
-
-
-def _truncate(fault: Fault, request: Request, answer: Response) -> Response:
-    answer.cut = "truncate"
-    return answer
-
-
-def _delay(fault: Fault, request: Request, answer: Response) -> Response:
-    answer.delay_s = 0.0 if fault.before else fault.delay_s
-    return answer
-
-
-def _drip(fault: Fault, request: Request, answer: Response) -> Response:
-    answer.drip_s = fault.delay_s
-    return answer
-
-
-def _oversize(fault: Fault, request: Request, answer: Response) -> Response:
-    """Still the same JSON, so that a client without a limit reads it all."""
-    answer.body = answer.body[:1] + b" " * (fault.size_bytes - len(answer.body)) + answer.body[1:]
-    return answer
-
-
-def _wrong_type(fault: Fault, request: Request, answer: Response) -> Response:
-    return _rewritten(answer, _mistyped)
-
-
-def _unknown_enum(fault: Fault, request: Request, answer: Response) -> Response:
-    return _rewritten(answer, _with_unknown_words)
-
-
-def _stale_list(fault: Fault, request: Request, answer: Response) -> Response:
-    """An object that came later has empty lists."""
-    if answer.status != 200 or request.method != "GET":
+        """Give what the client gets instead of `answer`."""
+        match self.action:
+            case "status":
+                return self._instead(reply(self._or({"error": "fault"}), self.status or 500))
+            case "html":
+                return self._instead(Response(self.status or 502, HTML, "text/html; charset=utf-8"))
+            case "rate_limited":
+                limited = reply(self._or({"error": "rate limit exceeded"}), 429)
+                if self.retry_after is not None:
+                    limited.headers["retry-after"] = str(self.retry_after)
+                return self._instead(limited)
+            case "drop_before" | "drop_after":
+                return Response(0, cut="drop")
+            case "truncate":
+                answer.cut = "truncate"
+            case "delay":
+                answer.delay_s = 0.0 if self.before else self.delay_s
+            case "drip":
+                answer.drip_s = self.delay_s
+            case "oversize":  # still the same JSON, so that a client without a limit reads it all
+                spaces = b" " * (self.size_bytes - len(answer.body))
+                answer.body = answer.body[:1] + spaces + answer.body[1:]
+            case "wrong_type":
+                _rewrite(answer, _mistyped)
+            case "unknown_enum":
+                _rewrite(answer, _with_unknown_words)
+            case "stale_list" if answer.status == 200 and request.method == "GET":
+                return self._stale(request.path, answer.json())
         return answer
-    content = answer.json()
-    if request.path in fault.stale:
-        return reply(fault.stale[request.path])
-    if isinstance(content, dict):
-        return reply({name: [] if isinstance(value, list) else value for name, value in content.items()})
-    return reply([])
+
+    def _or(self, body: Any) -> Any:
+        return body if self.body is None else self.body
+
+    def _instead(self, answer: Response) -> Response:
+        answer.headers |= self.headers
+        return answer
+
+    def _stale(self, path: str, content: Any) -> Response:
+        """Answer as of when the fault was set. An object that came later has empty lists."""
+        if path in self.stale:
+            return reply(self.stale[path])
+        if isinstance(content, dict):
+            return reply({name: [] if isinstance(value, list) else value for name, value in content.items()})
+        return reply([])
 
 
-_SPOILERS: Mapping[str, Callable[[Fault, Request, Response], Response]] = {
-    "status": _status,
-    "html": _html,
-    "rate_limited": _rate_limited,
-    "drop_before": _drop,
-    "drop_after": _drop,
-    "truncate": _truncate,
-    "delay": _delay,
-    "drip": _drip,
-    "oversize": _oversize,
-    "wrong_type": _wrong_type,
-    "unknown_enum": _unknown_enum,
-    "stale_list": _stale_list,
-}
-
-
-def _rewritten(answer: Response, change: Callable[[Any], Any]) -> Response:
+def _rewrite(answer: Response, change: Callable[[Any], Any]) -> None:
     if answer.body and answer.content_type == "application/json":
         answer.body = reply(change(answer.json())).body
-    return answer
 
 
 def _mistyped(value: Any) -> Any:

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from reconciler.sandbox import browsers, control
+from reconciler.sandbox import access, control
 from reconciler.sandbox.catalog import OPEN, ROUTES
 from reconciler.sandbox.core import Sandbox, refused
 from reconciler.sandbox.description import VERSION, complete, described
@@ -146,7 +146,7 @@ def application(sandbox: Sandbox) -> FastAPI:
         )
         if control.owns(request.path) and not request.local:
             try:
-                browsers.check(request.headers, http.scope["server"][0], has_body=bool(body))
+                access.check_page(request.headers, http.scope["server"][0], has_body=bool(body))
             except Refusal as refusal:
                 return Answer(refused(request.path, refusal))
         fault = sandbox.fault_for(request)
@@ -167,7 +167,7 @@ def application(sandbox: Sandbox) -> FastAPI:
         return Answer(answer)
 
     routes = [route for route in ROUTES if sandbox.extended or not route.extended]
-    routes += [route for route in control.ROUTES if route.replies]
+    routes += [route for route in control.route.found if route.summary]
     app = _Front(respond, title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None)
     for route in routes:
         app.add_api_route(

@@ -4,19 +4,29 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from reconciler.sandbox import html, switches
+from reconciler.sandbox import switches
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.controlled import Controlled
-from reconciler.sandbox.exchange import Response
+from reconciler.sandbox.exchange import Response, page
+from reconciler.sandbox.part import Columns
 from reconciler.sandbox.parts.delivery import Delivery
-from reconciler.sandbox.world import Thing
+from reconciler.sandbox.world import Thing, World
 
 MOST_ROWS = 100
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
     "cache-control": "no-store",
 }
+_DELIVERIES: Columns = (
+    ("at", lambda world, delivery: rfc3339(delivery.made_at)),
+    "provider",
+    ("what", lambda world, delivery: delivery.type or delivery.purpose),
+    "about",
+    "state",
+    "attempts",
+    ("answer", lambda world, delivery: delivery.status or delivery.problem),
+)
 
 
 class Row(NamedTuple):
@@ -33,7 +43,7 @@ class Section(NamedTuple):
 
 def show(sandbox: Controlled) -> Response:
     world = sandbox.world
-    return html.page(
+    return page(
         "page.html",
         _HEADERS,
         now=rfc3339(world.now),
@@ -45,23 +55,19 @@ def show(sandbox: Controlled) -> Response:
 
 
 def _world(sandbox: Controlled) -> Iterable[Section]:
-    world = sandbox.world
-
-    def section(name: str, titles: Sequence[str], cls: type[Any], cells: Any) -> Section:
-        things: Sequence[Thing] = list(world.all(cls))
-        return Section(name, titles, [Row(cells(world, each)) for each in things[-MOST_ROWS:]], len(things))
-
     for seed in SEEDS:
-        yield section(seed.name.capitalize(), seed.titles, seed.cls, seed.cells)
-    yield section(
-        "Deliveries",
-        ("at", "provider", "what", "about", "state", "attempts", "answer"),
-        Delivery,
-        lambda world, each: (
-            *(rfc3339(each.made_at), each.provider, each.type or each.purpose, each.about, each.state),
-            *(each.attempts, each.status or each.problem),
-        ),
-    )
+        yield _things(sandbox.world, seed.name.capitalize(), seed.cls, seed.columns)
+    yield _things(sandbox.world, "Deliveries", Delivery, _DELIVERIES)
+
+
+def _things(world: World, name: str, cls: type[Thing], columns: Columns) -> Section:
+    things = list(world.all(cls))
+    titled = [column if isinstance(column, tuple) else (column, column) for column in columns]
+    rows = [
+        Row([getattr(thing, of) if isinstance(of, str) else of(world, thing) for _, of in titled])
+        for thing in things[-MOST_ROWS:]
+    ]
+    return Section(name, [title for title, _ in titled], rows, len(things))
 
 
 def _switches(sandbox: Controlled) -> Section:

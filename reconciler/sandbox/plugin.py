@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -55,32 +55,26 @@ class RunningSandbox(Struct, frozen=True):
 
     def app(self, name: str, **details: Any) -> dict[str, Any]:
         """Register an app (`org_slug`, `primary_region`); without one, volumes and secrets have no home."""
-        made: dict[str, Any] = self.ok("POST", "/_sandbox/apps", {"name": name, **details})
-        return made
+        return cast("dict[str, Any]", self.ok("POST", "/_sandbox/apps", {"name": name, **details}))
 
     def machine(self, app: str, **details: Any) -> dict[str, Any]:
-        made: dict[str, Any] = self.ok("POST", "/_sandbox/machines", {"app": app, **details})
-        return made
+        return cast("dict[str, Any]", self.ok("POST", "/_sandbox/machines", {"app": app, **details}))
 
     def provider(self, name: str, **details: Any) -> dict[str, Any]:
         """Register an extension provider, or change what is given of one: see the manual for the details."""
-        made: dict[str, Any] = self.ok("POST", "/_sandbox/providers", {"name": name, **details})
-        return made
+        return cast("dict[str, Any]", self.ok("POST", "/_sandbox/providers", {"name": name, **details}))
 
     def user(self, id: str, **details: Any) -> dict[str, Any]:
         """Register a user (`name`, `email`, `organizations`) who can sign in."""
-        made: dict[str, Any] = self.ok("POST", "/_sandbox/users", {"id": id, **details})
-        return made
+        return cast("dict[str, Any]", self.ok("POST", "/_sandbox/users", {"id": id, **details}))
 
     def deliveries(self) -> list[dict[str, Any]]:
         """Events and questions after costs, sent to providers or to be sent."""
-        deliveries: list[dict[str, Any]] = self.ok("GET", "/_sandbox/deliveries")
-        return deliveries
+        return cast("list[dict[str, Any]]", self.ok("GET", "/_sandbox/deliveries"))
 
     def machine_verb(self, id: str, verb: str) -> dict[str, Any]:
         """What the platform does to a machine: deploy, migrate, lose_snapshot, stop, restart, destroy."""
-        machine: dict[str, Any] = self.ok("POST", f"/_sandbox/machines/{id}/{verb}")
-        return machine
+        return cast("dict[str, Any]", self.ok("POST", f"/_sandbox/machines/{id}/{verb}"))
 
     def advance(self, seconds: float) -> None:
         """Move the clock on; all that falls due happens at once."""
@@ -101,22 +95,18 @@ class RunningSandbox(Struct, frozen=True):
 
     def edit_volume(self, id: str, **fields: Any) -> dict[str, Any]:
         """A person's edit, past every rule of the API."""
-        edited: dict[str, Any] = self.ok("PATCH", f"/_sandbox/world/volumes/{id}", fields)
-        return edited
+        return cast("dict[str, Any]", self.ok("PATCH", f"/_sandbox/world/volumes/{id}", fields))
 
     def edit_cluster(self, id: str, **fields: Any) -> dict[str, Any]:
-        edited: dict[str, Any] = self.ok("PATCH", f"/_sandbox/world/clusters/{id}", fields)
-        return edited
+        return cast("dict[str, Any]", self.ok("PATCH", f"/_sandbox/world/clusters/{id}", fields))
 
     def world(self) -> dict[str, list[dict[str, Any]]]:
         """All that exists: apps, clusters, volumes, snapshots, secrets, machines, providers and theirs."""
-        world: dict[str, list[dict[str, Any]]] = self.ok("GET", "/_sandbox/world")
-        return world
+        return cast("dict[str, list[dict[str, Any]]]", self.ok("GET", "/_sandbox/world"))
 
     def log(self) -> list[dict[str, Any]]:
         """Every request to the platform: seq, at, method, path, status and whether it changed the world."""
-        entries: list[dict[str, Any]] = self.ok("GET", "/_sandbox/log")
-        return entries
+        return cast("list[dict[str, Any]]", self.ok("GET", "/_sandbox/log"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

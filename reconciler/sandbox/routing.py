@@ -1,4 +1,4 @@
-"""The form of a route, and how a request finds its own."""
+"""The form of a route, how a part declares its routes, and how a request finds its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -12,37 +12,65 @@ Handler = Callable[..., Response]  # (world, request, **parameters of the path)
 
 
 class Route(Struct, frozen=True):
-    """`extended`: the API document does not show it. `body` and `replies` (by status) are wire models.
+    """`extended`: the API document does not show it. `body` and `reply` are wire models.
 
-    `query`: JSON schemas of the parameters that it reads. `gives`: what its answer holds for other
-    operations, from the name of their path parameter or body field to a JSON pointer, or an expression.
-    `example`: a body. `guard`: the token that is asked for; only `bearer`, the platform's own, is checked
-    before the handler is called. `media`: the type of the body; `required`: query parameters.
+    `name` is unique among the routes, such as `volume_create`. `statuses` are those of successes, `errors`
+    those that do not follow from path, body and guard. `query`: JSON schemas of the parameters that it reads.
+    `gives`: what its answer holds for other operations, from the name of their path parameter or body field
+    to a JSON pointer, or an expression. `example`: a body. `guard`: the token that is asked for; only
+    `bearer`, the platform's own, is checked before the handler is called. `media`: the type of the body;
+    `required`: query parameters.
     """
 
     method: str
     path: str
     handler: Handler
+    name: str
     summary: str = ""
+    reply: Any = None
+    statuses: Sequence[int] = (200,)
     extended: bool = False
     body: type[Any] | None = None
-    replies: Mapping[int, Any] = field(default_factory=dict)
     errors: Sequence[int] = ()
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gives: Mapping[str, str] = field(default_factory=dict)
     example: Mapping[str, Any] = field(default_factory=dict)
-    guard: Literal["bearer", "access_token", ""] = "bearer"
+    guard: Literal["bearer", "access_token", "control", ""] = "bearer"
     media: str = "application/json"
     required: Sequence[str] = ()
 
     @property
-    def name(self) -> str:
-        """Unique among the routes, such as `volume_create`."""
-        return f"{self.handler.__module__.rpartition('.')[2]}_{self.handler.__name__}"
-
-    @property
     def path_parameters(self) -> list[str]:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    @property
+    def refusals(self) -> set[int]:
+        """Every status of an error that the handler, or what is checked before it, may answer with."""
+        by_token = {401, *([404] if self.path_parameters else ())} if self.guard == "bearer" else ()
+        by_body = (400, 422) if self.body and self.guard in ("bearer", "control") else ()
+        return {*self.errors, *by_token, *by_body}
+
+
+class Routes:
+    """The routes of `part`, which begins their names. Its methods decorate handlers."""
+
+    def __init__(self, part: str, guard: Literal["bearer", "control"] = "bearer") -> None:
+        self.found: list[Route] = []
+        self._part = part
+        self._guard = guard
+
+    def __call__(
+        self, method: str, path: str, summary: str = "", reply: Any = None, **more: Any
+    ) -> Callable[[Handler], Handler]:
+        """Add a route to the decorated handler; `more` are further fields of `Route`."""
+
+        def add(handler: Handler) -> Handler:
+            name = f"{self._part}_{handler.__name__}"
+            route = Route(method, path, handler, name, summary, reply, **{"guard": self._guard} | more)
+            self.found.append(route)
+            return handler
+
+        return add
 
 
 class Match(NamedTuple):

@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox import registration
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.exchange import Refusal
-from reconciler.sandbox.part import Seed
-from reconciler.sandbox.problem import listed, located, problems
-from reconciler.sandbox.seed_form import Item
+from reconciler.sandbox.fields import listed, located, problems
+from reconciler.sandbox.part import Item, Seed
+from reconciler.sandbox.parts import app, machine
 from reconciler.sandbox.world import World
 
 
@@ -40,9 +39,9 @@ def plant(
             raise StoreError(listed(found, name))
     try:
         for body in apps:
-            registration.register_app(world, body)
+            app.register_body(world, body)
         for body in machines:
-            registration.register_machine(world, body)
+            machine.register_body(world, body)
     except Refusal as refusal:
         raise StoreError(f"the sandbox cannot store this: {refusal.message}") from None
 
@@ -94,10 +93,11 @@ def _checked(seed: Seed, number: int, item: Any, found: list[str]) -> Any:
     if not isinstance(item, Mapping):
         found.append(f"{place}: must be a mapping")
         return item
+    given = {name: value for name, value in item.items() if value is not None}
     if seed.form is None:
-        return item
+        return given
     try:
-        return seed.form.model_validate({name: value for name, value in item.items() if value is not None})
+        return seed.form.model_validate(given)
     except ValidationError as error:
         known = f"; {seed.name} have {', '.join(seed.form.model_fields)}"
         found += [

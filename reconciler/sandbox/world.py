@@ -29,6 +29,10 @@ class Thing:
         """What it can be listed under, such as its app; never changes."""
         return ()
 
+    def shown(self, *names: str) -> dict[str, Any]:
+        """Give the fields that answers show as they are kept, by name."""
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass
 class Organization(Thing):
@@ -94,10 +98,13 @@ T = TypeVar("T", bound=Thing)
 
 
 class Transition(NamedTuple):
-    """A state that ends by itself: after how many seconds, and what happens then (at that moment)."""
+    """A state that ends by itself: after how many seconds, and which state follows, or what happens then.
+
+    Without a state that follows, the thing is removed.
+    """
 
     after_s: float
-    then: Callable[["World", Any, float], None]
+    then: str | Callable[["World", Any, float], None] | None
 
 
 Transitions = Mapping[tuple[str, str], Transition]  # by kind and state
@@ -180,13 +187,21 @@ class World:
             due, _, thing = heapq.heappop(self._agenda)
             if thing.due == due and self.find(type(thing), thing.id) is thing:
                 thing.due = None
-                self._transitions[thing.kind, thing.state].then(self, thing, due)
+                self._end(thing, self._transitions[thing.kind, thing.state].then, due)
 
     def new_id(self, length: int = 16) -> str:
         return "".join(self._rng.choices(_ALPHABET, k=length))
 
     def has_organization(self, slug: str) -> bool:
         return slug == "personal" or self.find(Organization, slug) is not None
+
+    def _end(self, thing: Thing, then: str | Callable[["World", Any, float], None] | None, at: float) -> None:
+        if then is None:
+            self.remove(thing)
+        elif isinstance(then, str):
+            self.enter(thing, then, at)
+        else:
+            then(self, thing, at)
 
     def _index(self, thing: Thing) -> None:
         cls = type(thing)

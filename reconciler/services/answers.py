@@ -1,14 +1,17 @@
-"""What stands in an answer, no matter who wrote it: its JSON, its error text, its time and its request id."""
+"""Reads an answer, no matter who wrote it: its wire models, JSON, error text, time and request id."""
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import GenericAlias
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError, create_model
 from pydantic_core import from_json
 
+from reconciler.core.wire import Shape, Wire
 from reconciler.services.transport import Answer
 
 MAX_TEXT = 500  # characters of an error text that are kept
@@ -85,3 +88,25 @@ def http_date(text: str) -> datetime | None:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+
+
+@cache
+def _adapter(shape: Shape) -> TypeAdapter[Any]:
+    """Of the whole answer."""
+    held: Any = GenericAlias(list, shape.model) if shape.many else shape.model
+    fields: dict[str, Any] = {_field(shape): (held, ...)}
+    return TypeAdapter(create_model("Answer", __base__=Wire, **fields) if _field(shape) else held)
+
+
+def _field(shape: Shape) -> str:
+    """What of the answer holds the objects; "": all of it."""
+    return shape.model.many_at if shape.many else shape.model.one_at
+
+
+def read_shape(shape: Shape, body: bytes) -> Sequence[Any]:
+    """The objects in `body`, one for single answers. Raises pydantic.ValidationError (a ValueError)."""
+    if shape.model.may_be_empty and not body.strip():
+        body = b"{}"
+    answer = _adapter(shape).validate_json(body)
+    found = getattr(answer, _field(shape)) if _field(shape) else answer
+    return found if shape.many else [found]

@@ -1,5 +1,6 @@
 """Reading and changing a service: GETs that are retried, and mutations that never are."""
 
+import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -34,20 +35,38 @@ from reconciler.services.answers import (
     http_date,
     is_html,
     parsed,
+    read_shape,
     request_id,
 )
 from reconciler.services.auth import Auth, without_credential
 from reconciler.services.breaker import Breaker
-from reconciler.services.outcome import Outcome, classify, unanswered
+from reconciler.services.outcome import Outcome, Refusal, classify, recognise, unanswered
 from reconciler.services.rate import RateLimit, Waiting, quiet
-from reconciler.services.refusals import Refusal, recognise
 from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
 from reconciler.services.service import Service
-from reconciler.services.shapes import read_shape
-from reconciler.services.trace import trace
 from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
+
+
+# The stdlib's level check costs 0.1 µs; structlog itself is imported when someone listens.
+_listener = logging.getLogger("reconciler.http")
+
+
+def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str = "") -> None:
+    """Log one debug event a request, never bodies, headers or signatures.
+
+    `status` is 0 when no answer came; `service` names a provider.
+    """
+    if not _listener.isEnabledFor(logging.DEBUG):
+        return
+    import structlog
+
+    log = structlog.get_logger("reconciler.http")
+    where = {"service": service} if service else {}
+    log.debug(
+        "http.request", method=method, path=path, status=status, elapsed_ms=round(elapsed_s * 1000), **where
+    )
 
 
 class Client:

@@ -1,17 +1,61 @@
-"""What one answer to a mutation means: it did not happen, it did, or nobody can tell. Pure."""
+"""What one answer to a mutation means: it did not happen, it did, or nobody can tell. Pure.
 
+Some refusals need their text to be told apart, in one table of each service. A row matches by its code word,
+or else by status and text. All rows are tried by code word first, since it outranks the text; a refusal that
+no row knows is named by its status alone.
+"""
+
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from reconciler.core.errors import NotSent, TransportError
 from reconciler.core.wire import is_id
 from reconciler.services.answers import NOT_JSON, at_path, error_text, is_html, parsed, request_id
-from reconciler.services.refusals import Refusal, Row, recognise
 from reconciler.services.transport import Answer
+
+
+class Refusal(StrEnum):
+    """The words that `StepEffect.accepts` may hold."""
+
+    APP_MISSING = "app_missing"  # 404 of the app itself: proves nothing about its objects
+    NOT_FOUND = "not_found"  # any other 404
+    GONE = "gone"  # 410: being deleted, or deleted
+    NO_CAPACITY = "no_capacity"  # no hardware for the volume, or no unique zone left
+    SNAPSHOT_SCHEDULED = "snapshot_scheduled"  # one is running: wait for it and use it
+    VOLUME_BOUND = "volume_bound"  # to a machine, or to one that has just gone
+    STATE_NOT_REACHED = "state_not_reached"  # a wait ended before its state came: ask again
+    RATE_LIMITED = "rate_limited"
+
+
+class Row(NamedTuple):
+    refusal: Refusal
+    statuses: tuple[int, ...]
+    text: re.Pattern[str]
+    codes: tuple[str, ...] = ()
+
+
+def row(refusal: Refusal, statuses: tuple[int, ...], text: str, codes: tuple[str, ...] = ()) -> Row:
+    """`text`: a pattern that stands somewhere in the error text, whatever its case."""
+    return Row(refusal, statuses, re.compile(text, re.IGNORECASE), codes)
+
+
+_BY_STATUS = {404: Refusal.NOT_FOUND, 410: Refusal.GONE, 429: Refusal.RATE_LIMITED}
+
+
+def recognise(table: Sequence[Row], status: int, code: str, text: str) -> Refusal | None:
+    """The word for an error answer, None for one that nobody needs to tell apart."""
+    for each in table:
+        if code in each.codes:
+            return each.refusal
+    for each in table:
+        if status in each.statuses and each.text.search(text):
+            return each.refusal
+    return _BY_STATUS.get(status)
 
 
 class Verdict(StrEnum):
@@ -26,7 +70,7 @@ class Outcome:
 
     `reply`: the parsed JSON, None when there is none. `id`: the object's id, where one is due and
     stands in the reply. `status`: 0 when no answer came. `message`: why it is not simply YES,
-    for people; it comes from the network, but is one clean line. `refusal`: see `refusals`.
+    for people; it comes from the network, but is one clean line. `refusal`: see `recognise`.
     `bad_id`: it was accepted, and the id in the reply is missing or cannot be used.
     `retry_after_s`: how long the service asks to wait; None: it does not say.
     """

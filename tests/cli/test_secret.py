@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import run
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from reconciler.secrets import age
 from tests.age_keys import generate
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, cluster, secret

@@ -13,8 +13,8 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.saved import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.world import Machine
+from reconciler.services.answers import read_shape
 from reconciler.services.machines.wire.machine import MachineWaited
-from reconciler.services.shapes import read_shape
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from tests.cli.harness import PATIENCE_S, Project, environment, only
 from tests.providers.postgres import Postgres
 from tests.providers.serve import SIGNING_SECRET

@@ -43,7 +43,7 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
-REFUSALS = "services/machines/refusals.py"
+REFUSALS = "services/machines/service.py"
 RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
 
@@ -522,7 +522,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the platform's words about a secret are repeated",
-        "services/machines/kept.py",
+        "services/machines/service.py",
         "return _without_values(outcome, call.body) if call.sensitive else outcome",
         "return outcome",
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.sandbox.fingerprint import fingerprint
+from reconciler.sandbox.parts.secret import fingerprint
 from tests.cli.harness import Ran
 from tests.reliability.kills import scenario
 from tests.reliability.kills.case import SIGNALS

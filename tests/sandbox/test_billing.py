@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.sandbox.parts.billing import LEAST_S
+from reconciler.sandbox.parts.delivery import LEAST_S
 from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from tests.sandbox.platform import Platform
 
 # As version 2 left it, which marked its files by nothing else.

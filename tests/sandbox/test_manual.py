@@ -53,7 +53,7 @@ def test_the_script_of_the_manual_is_one() -> None:
 
 def test_each_control_verb_and_method_is_described() -> None:
     verbs = MANUAL.partition("## Control verbs")[2].partition("\n## ")[0]
-    for route in control.ROUTES:
+    for route in control.route.found:
         last = route.path.removeprefix(control.PREFIX).partition("/{")[0]
         assert last == "/" or f"{route.method} {last}" in verbs, route.path
     for verb in BY_HAND:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from reconciler.services.machines.wire.secret import SecretReply
 from tests.sandbox.platform import Platform
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from reconciler.sandbox import http
+from reconciler.sandbox.access import WEBHOOKS
 from reconciler.sandbox.exchange import Request, Response
-from reconciler.sandbox.limits import WEBHOOKS
 from reconciler.sandbox.plugin import RunningSandbox
 from reconciler.services import signing
 from tests.sandbox.platform import NOON, Platform

@@ -11,8 +11,7 @@ import yaml
 from reconciler.core.errors import AppMissing, NotFound, NotYet, Unauthorized
 from reconciler.core.model import SENSITIVE
 from reconciler.core.wire import parse_time
-from reconciler.services.outcome import Verdict
-from reconciler.services.refusals import Refusal
+from reconciler.services.outcome import Refusal, Verdict
 from reconciler.services.transport import HttpTransport
 from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
 from tests.services.record import record_all

@@ -1,4 +1,7 @@
-"""What a check works with: good requests, the sending of any, and a list of what has to be deleted."""
+"""What a check works with: good requests, the sending of any, and a list of what has to be deleted.
+
+At the end the table of all checks: each has a group, a name, what is demanded, and where that is written.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -6,6 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import TransportError
@@ -234,3 +239,36 @@ def same(before: Any, after: Any) -> bool:
 
 def _seconds(text: str) -> float:
     return min(float(text), _MOST_WAIT_S) if text.isdigit() else 1.0
+
+
+Play = Callable[[Bench], Awaitable[None]]
+
+
+class Check(Struct, frozen=True):
+    """`play` raises Unmet or NotChecked; when it returns, the demand is met."""
+
+    group: str
+    name: str
+    demand: str
+    source: str
+    play: Play
+
+    @property
+    def title(self) -> str:
+        return f"{self.group}: {self.name}"
+
+
+CHECKS: list[Check] = []
+
+
+def check(group: str, name: str, demand: str, source: str) -> Callable[[Play], Play]:
+    def register(play: Play) -> Play:
+        add(Check(group, name, demand, source, play))
+        return play
+
+    return register
+
+
+def add(new: Check) -> None:
+    assert all(each.title != new.title for each in CHECKS), new.title
+    CHECKS.append(new)

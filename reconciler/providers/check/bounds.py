@@ -6,8 +6,7 @@ from typing import Any
 
 from reconciler.core.errors import TransportError
 from reconciler.providers.check import raw
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet
-from reconciler.providers.check.catalog import check
+from reconciler.providers.check.bench import Bench, NotChecked, Unmet, check
 from reconciler.providers.check.events import PATH
 from reconciler.providers.check.evidence import Exchange
 from reconciler.providers.check.request import Request

@@ -3,8 +3,17 @@
 import re
 from typing import Any
 
-from reconciler.providers.check.bench import GONE, POLL_S, Bench, NotChecked, Unmet, object_of, path_of, same
-from reconciler.providers.check.catalog import check
+from reconciler.providers.check.bench import (
+    GONE,
+    POLL_S,
+    Bench,
+    NotChecked,
+    Unmet,
+    check,
+    object_of,
+    path_of,
+    same,
+)
 from reconciler.providers.check.evidence import Exchange
 from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES
 

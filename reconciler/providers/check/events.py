@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet
-from reconciler.providers.check.catalog import Check, add, check
+from reconciler.providers.check.bench import Bench, Check, NotChecked, Unmet, add, check
 from reconciler.providers.check.refusals import expect_refusal
 from reconciler.providers.check.request import Draft, Request
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import anyio
 
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet, path_of, same
-from reconciler.providers.check.catalog import Check, add, check
+from reconciler.providers.check.bench import Bench, Check, NotChecked, Unmet, add, check, path_of, same
 from reconciler.providers.check.evidence import parsed
 from reconciler.providers.check.forgeries import FORGERIES, Forgery
 from reconciler.providers.check.request import Draft, Request

@@ -2,9 +2,8 @@
 
 import anyio
 
-from reconciler.providers.check.bench import Bench, Unmet, object_of, path_of
+from reconciler.providers.check.bench import Bench, Unmet, check, object_of, path_of
 from reconciler.providers.check.calls import check_same_result
-from reconciler.providers.check.catalog import check
 from reconciler.providers.check.evidence import Exchange
 
 _SOURCE = "platform API, 2.7: `id` is unique; 4.5 rule 3: idempotently; notes: POST of the same id again"

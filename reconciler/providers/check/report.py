@@ -4,6 +4,9 @@ from io import BytesIO
 from textwrap import indent
 from typing import Any
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from reconciler.providers.check.run import Report, Result
 
 _MARKS = {"passed": "ok", "failed": "FAIL", "not checked": "--"}
@@ -43,26 +46,7 @@ def document(report: Report) -> dict[str, Any]:
     return {
         "format_version": "1",
         "url": report.url,
-        "checks": [
-            {
-                "group": result.group,
-                "name": result.name,
-                "outcome": result.outcome,
-                "demand": result.demand,
-                "source": result.source,
-                "took_s": round(result.took_s, 3),
-                **{
-                    name: value
-                    for name, value in (
-                        ("problem", result.problem),
-                        ("sent", result.sent),
-                        ("came", result.came),
-                    )
-                    if value
-                },
-            }
-            for result in report.results
-        ],
+        "checks": [to_builtins(replace(each, took_s=round(each.took_s, 3))) for each in report.results],
         "summary": {
             "passed": report.count("passed"),
             "failed": report.count("failed"),

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.providers.check import bounds, calls, events, refusals, repeats, sign_in
-from reconciler.providers.check.bench import GONE, Bench, NotChecked, Shared, Unmet, path_of
-from reconciler.providers.check.catalog import CHECKS, Check
+from reconciler.providers.check.bench import CHECKS, GONE, Bench, Check, NotChecked, Shared, Unmet, path_of
 from reconciler.providers.check.evidence import came, sent
 from reconciler.providers.check.subject import Subject
 from reconciler.services.transport import HttpTransport, Transport
@@ -31,7 +30,7 @@ CLEAN_UP_S = 60.0
 Outcome = Literal["passed", "failed", "not checked"]
 
 
-class Result(Struct, frozen=True):
+class Result(Struct, frozen=True, omit_defaults=True):
     """`problem`: what is not met, or why it was not checked; `sent` and `came` without secrets."""
 
     group: str
@@ -111,20 +110,9 @@ async def _result(check: Check, bench: Bench) -> Result:
 
     def result(outcome: Outcome, problem: str = "", *, evidence: bool = False) -> Result:
         took_s = bench.shared.clock.monotonic() - began
-        if not evidence or not bench.trail:
-            return Result(check.group, check.name, outcome, check.demand, check.source, took_s, problem)
-        last, values = bench.trail[-1], bench.shared.values
-        return Result(
-            check.group,
-            check.name,
-            outcome,
-            check.demand,
-            check.source,
-            took_s,
-            problem,
-            sent(last, values),
-            came(last, values),
-        )
+        last = bench.trail[-1] if evidence and bench.trail else None
+        shown = [text(last, bench.shared.values) for text in (sent, came)] if last else ()
+        return Result(check.group, check.name, outcome, check.demand, check.source, took_s, problem, *shown)
 
     try:
         await check.play(bench)

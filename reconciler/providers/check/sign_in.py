@@ -4,9 +4,8 @@ import json
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from reconciler.core.errors import TransportError
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet, path_of
+from reconciler.providers.check.bench import Bench, NotChecked, Unmet, check, path_of
 from reconciler.providers.check.browser import REDIRECTS, Browser
-from reconciler.providers.check.catalog import check
 from reconciler.providers.check.evidence import parsed
 from reconciler.providers.check.subject import SignInSubject
 from reconciler.services.transport import Answer

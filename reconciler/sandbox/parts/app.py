@@ -1,13 +1,73 @@
-"""Apps and the organizations that own them. Their own API is not shown: they are made by control verbs."""
+"""Apps and the organizations that own them: made by control verbs, and read by many clients first.
 
+Their own endpoints are those that clients written by others call. Source: platform notes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
-from reconciler.sandbox.exchange import Refusal
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.world import App, Organization, World
+from pydantic import ConfigDict, Field
+
+from reconciler.core.wire import Wire
+from reconciler.sandbox import fields
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Count, Item, Name, Part, Seed, Text
+from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.world import App, Machine, Organization, T, World
+from reconciler.services.machines.wire import app as wires
 
 PERSONAL = "personal"
 DEFAULT_REGION = "ams"
+_NAME_OR_ORGANIZATION: Any = [
+    {"required": [one], "properties": {one: {"type": "string"}}} for one in ("name", "org_slug")
+]
+
+route = Routes("app_read")
+
+
+class AppRegistration(Wire):
+    """Without a name, only the organization is registered."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _NAME_OR_ORGANIZATION})
+
+    name: str | None = Field(None, pattern=fields.NAME)
+    org_slug: str | None = Field(None, pattern=fields.NAME)
+    primary_region: str | None = None
+
+
+class AppRegistered(Wire):
+    """Only the organization has no name."""
+
+    org_slug: str
+    name: str = ""
+    primary_region: str = ""
+
+
+@route("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,), extended=True)
+def get(world: World, request: Request, app_name: str) -> Response:
+    return reply(_read_wire(world, required_app(world, app_name)))
+
+
+@route(
+    "GET",
+    "/v1/apps",
+    "List apps",
+    wires.AppList,
+    errors=(403,),
+    extended=True,
+    query={"org_slug": {"type": "string"}},
+    gives={"app_name": "/apps/0/name"},
+)
+def list_all(world: World, request: Request) -> Response:
+    """List those of the organization `org_slug`; without one, all that the token may touch."""
+    slug = request.parameter("org_slug")
+    apps = [
+        _read_wire(world, app)
+        for app in world.all(App)
+        if slug in (None, app.org_slug) and request.may_touch(app.org_slug)
+    ]
+    return reply({"total_apps": len(apps), "apps": apps})
 
 
 def required_app(world: World, name: str) -> App:
@@ -18,12 +78,31 @@ def required_app(world: World, name: str) -> App:
     return app
 
 
-def listed_app(world: World, name: str) -> App:
-    """As `required_app`, but a new app is not found by its lists for a while (switch new_app_404_s)."""
-    app = required_app(world, name)
+def required_in_app(world: World, cls: type[T], app_name: str, id: str) -> T:
+    """Raises Refusal 404 when the app is not there or the thing is not the app's."""
+    required_app(world, app_name)
+    thing = world.find(cls, id)
+    if thing is None or app_name not in thing.parents:
+        raise Refusal(404, f"{cls.kind} not found", "not_found")
+    return thing
+
+
+def listed_in_app(world: World, cls: type[T], app_name: str) -> Iterable[T]:
+    """List the things of the app. Its lists do not find a new one for a while (switch new_app_404_s)."""
+    app = required_app(world, app_name)
     if world.now < app.created_at + world.switches["new_app_404_s"]:
         raise Refusal(404, "Could not find App")
-    return app
+    return world.children(cls, app_name)
+
+
+def lists_in_apps(name: str) -> Callable[[World], Iterator[str]]:
+    """Give the function that yields the path of the list `name` of every app."""
+
+    def paths(world: World) -> Iterator[str]:
+        for app in world.all(App):
+            yield f"/v1/apps/{quote(app.id, safe='')}/{name}"
+
+    return paths
 
 
 def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:
@@ -40,27 +119,64 @@ def register(world: World, name: str, org_slug: str | None = None, primary_regio
     return app
 
 
+def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Register `{name?, org_slug?, primary_region?}`; without a name, only the organization."""
+    name, org_slug = fields.text(body, "name"), fields.text(body, "org_slug")
+    primary_region = fields.text(body, "primary_region")
+    if name is None and org_slug is not None:
+        register_organization(world, fields.name(body, "org_slug") or "")
+        return {"org_slug": org_slug}
+    name = fields.required_name(body, "name")
+    return wire(register(world, name, fields.name(body, "org_slug"), primary_region))
+
+
 def register_organization(world: World, slug: str) -> None:
     if not world.has_organization(slug):
         world.put(Organization(slug))
 
 
-def organization_name(slug: str) -> str:
-    return "Personal" if slug == PERSONAL else slug
+def organization_wire(slug: str) -> dict[str, str]:
+    return {"name": "Personal" if slug == PERSONAL else slug, "slug": slug}
 
 
-def wire(app: App) -> dict[str, str]:
+def wire(app: App) -> dict[str, Any]:
     return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}
 
 
-def world_wire(app: App) -> dict[str, Any]:
-    """The app as the world shows it to tests."""
-    return {**wire(app), "secrets_version": app.secrets_version}
+def _read_wire(world: World, app: App) -> dict[str, Any]:
+    machines = sum(machine.present for machine in world.children(Machine, app.id))
+    return {
+        "id": app.id,
+        "name": app.id,
+        "organization": organization_wire(app.org_slug),
+        "status": "deployed" if machines else "pending",
+        "machine_count": machines,
+    }
 
 
-PART = Part(
-    things=(
-        Organization,
-        App,
-    )
+class AppItem(Item):
+    name: Name
+    org_slug: Name | None = None
+    primary_region: Text | None = None
+    secrets_version: Count | None = None
+
+    def key(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+def _plant(world: World, item: AppItem) -> None:
+    app = register(world, item.name, item.org_slug, item.primary_region)
+    app.secrets_version = item.secrets_version or 0
+    world.put(app)
+
+
+_SEED = Seed(
+    "apps",
+    App,
+    shown=lambda world, app: {**wire(app), "secrets_version": app.secrets_version},
+    columns=(("name", "id"), ("organization", "org_slug"), ("region", "primary_region")),
+    plant=_plant,
+    form=AppItem,
 )
+
+PART = Part(routes=route.found, things=(Organization, App), seeds=(_SEED,))

@@ -6,15 +6,30 @@ Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from reconciler.core.wire import parse_time
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.app import organization_name
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.part import (
+    Count,
+    Date,
+    Item,
+    Items,
+    Name,
+    Part,
+    Seed,
+    Text,
+    apps_in,
+    moment,
+    moment_or_now,
+    one_of,
+)
+from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
 
@@ -60,6 +75,20 @@ class Cluster(Thing):
     deleted_at: float | None = None
 
 
+route = Routes("cluster")
+
+
+@route(
+    "POST",
+    "/v1/postgres",
+    "Create a cluster",
+    wires.ClusterReply,
+    statuses=(201,),
+    errors=(404,),
+    body=wires.ClusterCreate,
+    gives={"id": "/data/id", "postgres_cluster_id": "/data/id"},
+    example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
+)
 def create(world: World, request: Request) -> Response:
     body = request.object()
     org_slug = body.get("org_slug")
@@ -87,6 +116,7 @@ def create(world: World, request: Request) -> Response:
     return _provision(world, cluster)
 
 
+@route("GET", "/v1/postgres/{id}", "Get a cluster", wires.ClusterReply)
 def get(world: World, request: Request, id: str) -> Response:
     cluster = _required(world, id)
     if cluster.state == "deleted" and world.switches["deleted_cluster_get"] == 404:
@@ -94,6 +124,15 @@ def get(world: World, request: Request, id: str) -> Response:
     return reply({"data": wire(world, cluster)})
 
 
+@route(
+    "POST",
+    RESTORE_PATH,
+    "Restore to a new cluster",
+    wires.ClusterReply,
+    statuses=(201, 200, 202),
+    body=wires.ClusterRestore,
+    gives={"id": "/data/id"},
+)
 def restore(world: World, request: Request, postgres_cluster_id: str) -> Response:
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
@@ -113,19 +152,22 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     cluster = Cluster(
         world.new_id(),
         name=_name(body) or f"{source.name} {label}"[:63],
-        org_slug=source.org_slug,
-        region=source.region,
-        plan=source.plan,
-        pg_major_version=source.pg_major_version,
-        disk_size_gb=source.disk_size_gb,
-        postgis_enabled=source.postgis_enabled,
-        pool_mode=source.pool_mode,
-        replicas=source.replicas,
+        **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
     return _provision(world, cluster, status=world.switches["restore_status"])
 
 
+@route(
+    "GET",
+    "/v1/postgres",
+    "List clusters",
+    wires.ClusterList,
+    errors=(404, 422),
+    extended=True,
+    query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
+    gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
+)
 def list_all(world: World, request: Request) -> Response:
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
@@ -147,6 +189,7 @@ def list_all(world: World, request: Request) -> Response:
     )
 
 
+@route("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,), extended=True)
 def delete(world: World, request: Request, id: str) -> Response:
     cluster = _required(world, id)
     if cluster.state in _GONE:
@@ -157,6 +200,14 @@ def delete(world: World, request: Request, id: str) -> Response:
     return Response(202)
 
 
+@route(
+    "GET",
+    "/v1/postgres/{id}/backups",
+    "List the backups of a cluster",
+    wires.ClusterBackupList,
+    extended=True,
+    gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
+)
 def list_backups(world: World, request: Request, id: str) -> Response:
     return reply({"data": _required(world, id).backups})
 
@@ -165,19 +216,14 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
     return {
-        "id": cluster.id,
-        "name": cluster.name,
-        "organization": {"name": organization_name(cluster.org_slug), "slug": cluster.org_slug},
-        "region": cluster.region,
-        "plan": cluster.plan,
-        "pg_major_version": cluster.pg_major_version,
+        **cluster.shown("id", "name"),
+        "organization": organization_wire(cluster.org_slug),
+        **cluster.shown("region", "plan", "pg_major_version"),
         "status": cluster.state,
         "cpu_kind": cpu_kind,
         "cpus": cpus,
         "memory_mb": memory_mb,
-        "disk_size_gb": cluster.disk_size_gb,
-        "replicas": cluster.replicas,
-        "postgis_enabled": cluster.postgis_enabled,
+        **cluster.shown("disk_size_gb", "replicas", "postgis_enabled"),
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
         "endpoints": _endpoints(cluster) if cluster.state == "ready" else {},
         "created_at": rfc3339(cluster.created_at),
@@ -195,10 +241,6 @@ def world_wire(world: World, cluster: Cluster) -> dict[str, Any]:
         "ready_at": None if cluster.ready_at is None else rfc3339(cluster.ready_at, 6),
         "deleted_at": None if cluster.deleted_at is None else rfc3339(cluster.deleted_at, 6),
     }
-
-
-def _initialize(world: World, cluster: Cluster, at: float) -> None:
-    world.enter(cluster, "initializing", at)
 
 
 def _finish_provisioning(world: World, cluster: Cluster, at: float) -> None:
@@ -269,10 +311,7 @@ def _inside_window(world: World, source: Cluster, text: str) -> float:
 def _summary(cluster: Cluster) -> dict[str, Any]:
     deleted = {} if cluster.deleted_at is None else {"deleted_at": rfc3339(cluster.deleted_at)}
     return {
-        "id": cluster.id,
-        "name": cluster.name,
-        "plan": cluster.plan,
-        "region": cluster.region,
+        **cluster.shown("id", "name", "plan", "region"),
         "status": cluster.state,
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
         "created_at": rfc3339(cluster.created_at),
@@ -306,77 +345,106 @@ _DEFAULTS = {
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
 
 
-def _list_paths(world: World) -> Iterator[str]:
-    yield "/v1/postgres"
+Plan = Annotated[str, one_of(*PLANS)]
+
+
+class OrganizationItem(Item):
+    slug: Name
+    name: str | None = None
+
+
+class AttachedAppItem(Item):
+    name: Name
+
+
+class BackupItem(Item):
+    id: Text
+    type: Annotated[str, one_of("full", "incr", "diff")] = "full"
+    status: Text = "completed"
+    size_bytes: Count | None = None
+    started_at: Date | None = None
+    finished_at: Date | None = None
+
+
+class ClusterItem(Item):
+    id: Name | None = None
+    name: Text | None = None
+    organization: OrganizationItem | None = None
+    region: Text | None = None
+    plan: Plan = "basic"
+    pg_major_version: Literal["16", "17"] = "16"
+    pool_mode: Literal["session", "transaction"] = "session"
+    status: Annotated[str, one_of(*wires.STATUSES)] = "ready"
+    disk_size_gb: Annotated[int, Field(ge=10, le=1000)] = 10
+    replicas: Annotated[int, Field(ge=1, le=1000)] = 1
+    postgis_enabled: bool = False
+    attached_apps: list[AttachedAppItem] = Field(default_factory=list)
+    backups: list[BackupItem] = Field(default_factory=list)
+    created_at: Date | None = None
+    ready_at: Date | None = None
+    deleted_at: Date | None = None
+    cpu_kind: str | None = None
+    cpus: Count | None = None
+    memory_mb: Count | None = None
+    endpoints: dict[str, Any] | None = None
+    storage_provisioned_bytes: Count | None = None
+    storage_used_bytes: Count | None = None
+
+
+_KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mode", "replicas"}
+
+
+def _plant(world: World, item: ClusterItem) -> None:
+    slug = item.organization.slug if item.organization else PERSONAL
+    register_organization(world, slug)
+    created_at = moment_or_now(world, item.created_at)
+    id = item.id or world.new_id()
+    ready_at = moment(item.ready_at)
+    cluster = Cluster(
+        id,
+        name=item.name or id,
+        org_slug=slug,
+        region=item.region or DEFAULT_REGION,
+        **item.model_dump(include=_KEPT),
+        attached_apps=[app.name for app in item.attached_apps],
+        backups=[backup.model_dump() for backup in item.backups],
+        created_at=created_at,
+        ready_at=created_at if ready_at is None and item.status == "ready" else ready_at,
+        deleted_at=moment(item.deleted_at),
+    )
+    world.enter(cluster, item.status)
+
+
+def _missing(items: Items) -> Iterator[str]:
+    apps = apps_in(items)
+    for number, cluster in enumerate(items["clusters"]):
+        for place, attached in enumerate(cluster.attached_apps):
+            if attached.name not in apps:
+                yield f"clusters[{number}].attached_apps[{place}].name: there is no app {attached.name}"
+
+
+_SEED = Seed(
+    "clusters",
+    Cluster,
+    shown=world_wire,
+    columns=("id", "name", ("status", "state"), "plan", "region", ("disk GB", "disk_size_gb")),
+    plant=_plant,
+    form=ClusterItem,
+    after=("apps",),
+    missing=_missing,
+)
 
 
 _TRANSITIONS: Transitions = {
-    ("cluster", "creating"): Transition(30, _initialize),
+    ("cluster", "creating"): Transition(30, "initializing"),
     ("cluster", "initializing"): Transition(120, _finish_provisioning),
     ("cluster", "deleting"): Transition(60, _finish_deleting),
 }
 
-_ERRORS = (400, 401, 404, 422)
-_ROUTES = (
-    Route(
-        "POST",
-        "/v1/postgres",
-        create,
-        "Create a cluster",
-        body=wires.ClusterCreate,
-        replies={201: wires.ClusterReply},
-        errors=_ERRORS,
-        gives={"id": "/data/id", "postgres_cluster_id": "/data/id"},
-        example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
-    ),
-    Route(
-        "GET",
-        "/v1/postgres",
-        list_all,
-        "List clusters",
-        extended=True,
-        replies={200: wires.ClusterList},
-        errors=(401, 404, 422),
-        query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
-        gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
-    ),
-    Route(
-        "GET",
-        "/v1/postgres/{id}",
-        get,
-        "Get a cluster",
-        replies={200: wires.ClusterReply},
-        errors=(401, 404),
-    ),
-    Route(
-        "DELETE",
-        "/v1/postgres/{id}",
-        delete,
-        "Delete a cluster",
-        extended=True,
-        replies={202: None},
-        errors=(401, 404, 410),
-    ),
-    Route(
-        "GET",
-        "/v1/postgres/{id}/backups",
-        list_backups,
-        "List the backups of a cluster",
-        extended=True,
-        replies={200: wires.ClusterBackupList},
-        errors=(401, 404),
-        gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
-    ),
-    Route(
-        "POST",
-        RESTORE_PATH,
-        restore,
-        "Restore to a new cluster",
-        body=wires.ClusterRestore,
-        replies=dict.fromkeys((201, 200, 202), wires.ClusterReply),
-        errors=_ERRORS,
-        gives={"id": "/data/id"},
-    ),
+PART = Part(
+    routes=route.found,
+    transitions=_TRANSITIONS,
+    things=(Cluster,),
+    list_paths=lambda world: ("/v1/postgres",),
+    seeds=(_SEED,),
 )
-
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Cluster,), list_paths=_list_paths)

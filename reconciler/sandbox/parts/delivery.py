@@ -1,7 +1,12 @@
 """What the platform owes providers: machine events, and questions after costs. An outbox in the world.
 
+Each new state of a machine is owed to the providers of its organization that want it. Every day of a provider
+ends with the question after costs, whose path is not shown: each provider registers its own.
+
 A delivery is stored together with the change that it tells of, and stays `waiting` until the courier has
 sent it, so that a killed process loses none. It may be sent twice then, under the same id.
+
+Source: platform API, 2.11, 4.5 rule 5 and 6.2.
 """
 
 from collections.abc import Iterator
@@ -10,11 +15,15 @@ from typing import Any
 
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.provider import Provider
-from reconciler.sandbox.world import Thing, World
+from reconciler.sandbox.parts.machine import shown_state
+from reconciler.sandbox.parts.provider import BillingDay, Provider, Resource
+from reconciler.sandbox.parts.volume import DAY_S
+from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 MOST_KEPT = 1000
+ONE = "{id}"  # where it stands in the path, each resource is asked for; else all are at once
+LEAST_S = 10.0  # real seconds between two questions, where the world's clock is faster
 
 
 @dataclass
@@ -57,13 +66,7 @@ def wire(delivery: Delivery) -> dict[str, Any]:
     message = {
         "id": delivery.id,
         "at": rfc3339(delivery.made_at, 3),
-        "provider": delivery.provider,
-        "purpose": delivery.purpose,
-        "about": delivery.about,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "status": delivery.status,
-        "problem": delivery.problem,
+        **delivery.shown("provider", "purpose", "about", "state", "attempts", "status", "problem"),
     }
     if delivery.purpose == "event":
         return message | {"type": delivery.type, "payload": delivery.payload}
@@ -76,4 +79,48 @@ def _forget(world: World) -> None:
         world.remove(each)
 
 
-PART = Part(things=(Delivery,))
+def _end_day(world: World, day: BillingDay, at: float) -> None:
+    """A long jump of the clock asks once; nothing is asked anew that has not been answered."""
+    provider = world.find(Provider, day.id)
+    soon = world.hurried and world.wall() < day.asked_at + LEAST_S
+    if provider and provider.costs_path and not soon:
+        day.asked_at = world.wall()
+        known = [each.resource_id for each in world.children(Resource, provider.id) if each.present]
+        wanted = known if ONE in provider.costs_path else [""] * bool(known)
+        unanswered = {
+            each.about for each in waiting(world) if (each.purpose, each.provider) == ("costs", provider.id)
+        }
+        for about in wanted:
+            if about not in unanswered:
+                owe(world, provider, "costs", about, at)
+    world.enter(day, "passing", at + (world.now - at) // DAY_S * DAY_S)
+
+
+def note(world: World, thing: Thing, before: str, at: float) -> None:
+    """What the world's watcher is told. A machine that is registered was there before: no event."""
+    if not isinstance(thing, Machine) or not before:
+        return
+    app = world.find(App, thing.app)
+    word = shown_state(world, thing)
+    for provider in world.all(Provider):
+        if provider.events and app and app.org_slug == provider.organization:
+            owe(
+                world,
+                provider,
+                "event",
+                thing.id,
+                at,
+                type=f"io.sandbox.machine.{word}",
+                source=f"/v1/apps/{thing.app}/machines/{thing.id}",
+                payload={"machine_id": thing.id, "status": word, "data": _data(thing, before)},
+            )
+
+
+def _data(machine: Machine, before: str) -> dict[str, str]:
+    transition = {"Transition": f"{before} to {machine.state}"}
+    return transition | ({"Error": "machine failed"} if machine.state == "failed" else {})
+
+
+_TRANSITIONS: Transitions = {("billing_day", "passing"): Transition(DAY_S, _end_day)}
+
+PART = Part(transitions=_TRANSITIONS, things=(Delivery,))

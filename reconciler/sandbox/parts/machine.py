@@ -3,20 +3,34 @@
 Source: platform API, 2.6; platform notes, "Machines".
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from reconciler.core.wire import Wire
+from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE, YEAR_ONE_S, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.app import listed_app, required_app
+from reconciler.sandbox.part import MOST, Count, DateOrUnknown, Item, Name, Part, Seed, Text, moment, one_of
+from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, required_app, required_in_app
+from reconciler.sandbox.parts.app import register as register_app
 from reconciler.sandbox.parts.volume import Volume
-from reconciler.sandbox.routing import Route
-from reconciler.sandbox.world import App, Machine, World
+from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
 _WITH_MEMORY = (*wires.RUNNING, "suspending", "suspended")
+
+
+class MachineRegistration(Wire):
+    """`volumes`, `schedule`, `updated_at` and more are taken too: see the manual."""
+
+    app: str = Field(pattern=r"[^\x00-\x20]")
+    name: str | None = None
+    region: str | None = None
+    memory_mb: int | None = Field(None, ge=1, le=fields.MOST)
+    swap_size_mb: int | None = Field(None, ge=0, le=fields.MOST)
 
 
 def register(
@@ -71,22 +85,42 @@ def register(
     return machine
 
 
+_MACHINES = "/v1/apps/{app_name}/machines"
+route = Routes("machine")
+
+
+def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Register `{app, id?, name?, state?, volumes?: [id], memory_mb?, swap_size_mb?, schedule?, …}`."""
+    registered = register(
+        world,
+        fields.required_text(body, "app"),
+        id=fields.name(body, "id") if body.get("id") else fields.text(body, "id"),
+        volumes=fields.texts(body, "volumes", of="volume ids"),
+        pending_restart=fields.texts(body, "pending_restart", of="volume ids"),
+        snapshot=fields.flag(body, "snapshot"),
+        state=fields.text(body, "state"),
+        name=fields.text(body, "name"),
+        region=fields.text(body, "region"),
+        cpu_kind=fields.choice(body, "cpu_kind", ("shared", "performance")),
+        cpus=fields.whole(body, "cpus", 1),
+        memory_mb=fields.whole(body, "memory_mb", 1),
+        swap_size_mb=fields.whole(body, "swap_size_mb", 0),
+        schedule=fields.text(body, "schedule"),
+        created_at=fields.moment(body, "created_at"),
+        updated_at=fields.moment(body, "updated_at"),
+        booted_at=fields.moment(body, "booted_at"),
+    )
+    return world_wire(world, registered)
+
+
+@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    listed_app(world, app_name)
-    return reply([wire(world, machine) for machine in world.children(Machine, app_name)])
+    return reply([wire(world, machine) for machine in listed_in_app(world, Machine, app_name)])
 
 
+@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    return reply(wire(world, required(world, app_name, machine_id)))
-
-
-def required(world: World, app_name: str, machine_id: str) -> Machine:
-    """Raises Refusal 404 when the app is not there or the machine is not the app's."""
-    required_app(world, app_name)
-    machine = world.find(Machine, machine_id)
-    if machine is None or machine.app != app_name:
-        raise Refusal(404, "machine not found", "not_found")
-    return machine
+    return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))
 
 
 def boot(world: World, machine: Machine, at: float) -> None:
@@ -151,9 +185,7 @@ def world_wire(world: World, machine: Machine) -> dict[str, Any]:
             if not usable_at_once and volume.size_gb > machine.used_gb.get(volume.id, volume.size_gb)
         ],
         "snapshot": machine.state == "suspended" and machine.memory_kept,
-        "memory_kept": machine.memory_kept,
-        "host": machine.host,
-        "moved": machine.moved,
+        **machine.shown("memory_kept", "host", "moved"),
         "booted_at": None if machine.booted_at is None else rfc3339(machine.booted_at),
     }
 
@@ -198,32 +230,111 @@ def _note_mounts(world: World, machine: Machine) -> None:
         machine.used_gb.setdefault(volume.id, volume.size_gb)
 
 
-def _list_paths(world: World) -> Iterator[str]:
-    for app in world.all(App):
-        yield f"/v1/apps/{quote(app.id, safe='')}/machines"
-
-
-_MACHINES = "/v1/apps/{app_name}/machines"
-_ROUTES = (
-    Route(
-        "GET",
-        _MACHINES,
-        list_all,
-        "List machines",
-        extended=True,
-        replies={200: list[wires.Machine]},
-        errors=(401, 404),
-        gives={"machine_id": "/0/id"},
-    ),
-    Route(
-        "GET",
-        _MACHINES + "/{machine_id}",
-        get,
-        "Get a machine",
-        extended=True,
-        replies={200: wires.Machine},
-        errors=(401, 404),
-    ),
+# Source: platform notes, "Machines".
+STATES = (
+    "created",
+    "started",
+    "running",
+    "stopped",
+    "suspended",
+    "failed",
+    "starting",
+    "stopping",
+    "restarting",
+    "suspending",
+    "destroying",
+    "launch_failed",
+    "updating",
+    "replacing",
+    "destroyed",
+    "replaced",
+    "migrated",
 )
 
-PART = Part(routes=_ROUTES, things=(Machine,), list_paths=_list_paths)
+
+class GuestItem(Item):
+    cpus: Annotated[int, Field(ge=1, le=MOST)] | None = None
+    cpu_kind: Literal["shared", "performance"] | None = None
+    memory_mb: Annotated[int, Field(ge=1, le=MOST)] | None = None
+
+
+class InitItem(Item):
+    swap_size_mb: Count | None = None
+
+
+class MountItem(Item):
+    volume: Name
+    path: str | None = None
+
+
+class ConfigItem(Item):
+    guest: GuestItem = GuestItem()
+    init: InitItem = InitItem()
+    schedule: Text | None = None
+    mounts: list[MountItem] = Field(default_factory=list)
+
+
+class MachineItem(GuestItem, InitItem):
+    """As the world shows it, or the body of the control verb."""
+
+    id: Name | None = None
+    app: Name
+    name: Text | None = None
+    state: Annotated[str, one_of(*STATES)] | None = None
+    region: Text | None = None
+    volumes: list[Name] | None = None
+    pending_restart: list[Name] = Field(default_factory=list)
+    schedule: Text | None = None
+    config: ConfigItem = ConfigItem()
+    instance_id: Text | None = None
+    snapshot: bool | None = None
+    memory_kept: bool | None = None
+    moved: bool = False
+    host: str = ""
+    created_at: DateOrUnknown | None = None
+    updated_at: DateOrUnknown | None = None
+    booted_at: DateOrUnknown | None = None
+    private_ip: str | None = None
+    host_status: str | None = None
+
+
+def _plant(world: World, item: MachineItem) -> None:
+    register_app(world, item.app)
+    guest, init = item.config.guest, item.config.init
+    body: dict[str, Any] = {
+        **guest.model_dump(exclude_none=True),
+        **init.model_dump(exclude_none=True),
+        "schedule": item.config.schedule,
+        **item.model_dump(
+            exclude_none=True,
+            exclude={"config", "volumes", "instance_id", "memory_kept", "moved", "host", "private_ip"},
+        ),
+        "id": item.id or world.new_id(14),
+    }
+    named = item.volumes if item.volumes is not None else [mount.volume for mount in item.config.mounts]
+    held = [each.id for each in world.children(Volume, item.app) if each.attached_machine_id == body["id"]]
+    if not set(named) <= set(held):
+        body["volumes"] = list(dict.fromkeys([*held, *named]))
+    register_body(world, body)
+    machine = world.find(Machine, body["id"])
+    assert machine is not None
+    machine.instance_id = item.instance_id or machine.instance_id
+    machine.moved, machine.host = item.moved, item.host
+    if item.memory_kept is not None:  # it is the world's own: an unknown boot stays unknown
+        machine.memory_kept = item.memory_kept
+        machine.booted_at = moment(item.booted_at)
+    world.put(machine)
+
+
+_SEED = Seed(
+    "machines",
+    Machine,
+    shown=world_wire,
+    columns=("id", "app", "name", ("state", shown_state), "region", ("memory MB", "memory_mb")),
+    plant=_plant,
+    form=MachineItem,
+    after=("volumes",),
+)
+
+
+PART = Part(routes=route.found, things=(Machine,), list_paths=lists_in_apps("machines"), seeds=(_SEED,))

@@ -8,8 +8,8 @@ from typing import Any
 from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.machine import required
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.parts.app import required_in_app
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -17,16 +17,33 @@ NONCE = "fly-machine-lease-nonce"
 _SHORTEST_S, _LONGEST_S = 1, 24 * 3600
 
 
+_LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
+route = Routes("machine_lease")
+
+
+@route("GET", _LEASE, "Get the lease of a machine", wires.MachineLease, extended=True)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     if not _is_held(world, machine):
         raise Refusal(404, "no lease found", "not_found")
     return reply(_wire(machine))
 
 
+@route(
+    "POST",
+    _LEASE,
+    "Take or renew the lease of a machine",
+    wires.MachineLease,
+    statuses=(201,),
+    errors=(409,),
+    extended=True,
+    body=wires.MachineLeaseRequest,
+    query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
+    example={"ttl": 30, "description": "a deploy"},
+)
 def take(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     body, asked = request.object(), request.parameter("ttl")
     given = body if asked is None else {"ttl": int(asked) if asked.isdecimal() else asked}
     ttl_s = fields.whole(given, "ttl", _SHORTEST_S, _LONGEST_S)
@@ -40,8 +57,11 @@ def take(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return reply(_wire(machine), 201)
 
 
+@route(
+    "DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,), extended=True
+)
 def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     check(world, request, machine)
     if machine.lease_nonce:
         machine.lease_nonce, machine.lease_until = "", 0.0
@@ -70,38 +90,4 @@ def _wire(machine: Machine) -> dict[str, Any]:
     return {"status": "success", "data": data}
 
 
-_LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
-_ROUTES = (
-    Route(
-        "GET",
-        _LEASE,
-        get,
-        "Get the lease of a machine",
-        extended=True,
-        replies={200: wires.MachineLease},
-        errors=(401, 404),
-    ),
-    Route(
-        "POST",
-        _LEASE,
-        take,
-        "Take or renew the lease of a machine",
-        extended=True,
-        body=wires.MachineLeaseRequest,
-        query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
-        replies={201: wires.MachineLease},
-        errors=(400, 401, 404, 409, 422),
-        example={"ttl": 30, "description": "a deploy"},
-    ),
-    Route(
-        "DELETE",
-        _LEASE,
-        release,
-        "Release the lease of a machine",
-        extended=True,
-        replies={200: wires.MachineAccepted},
-        errors=(401, 404, 409),
-    ),
-)
-
-PART = Part(routes=_ROUTES)
+PART = Part(routes=route.found)

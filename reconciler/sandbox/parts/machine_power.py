@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE_S
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts import machine_lease
-from reconciler.sandbox.parts.machine import boot, mounted, required, shown_state
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.parts.app import required_in_app
+from reconciler.sandbox.parts.machine import boot, mounted, shown_state
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
@@ -25,6 +26,11 @@ _STARTABLE = ("created", "stopped", "suspended", "suspending", "failed")
 _STOPPABLE = (*RUNNING, "starting", "suspending", "suspended", "failed")
 
 
+_MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
+route = Routes("machine_power")
+
+
+@route("POST", _MACHINE + "/suspend", "Suspend a machine", wires.MachineAccepted, errors=(409, 412))
 def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     machine = _free(world, request, app_name, machine_id)
     if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
@@ -33,18 +39,39 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
     rule = _broken_rule(machine)
     if rule:
         named = world.switches["suspend_refusal"] == "rule"
-        raise _precondition(rule if named else "machine cannot be suspended")
+        raise fields.precondition(rule if named else "machine cannot be suspended")
     world.enter(machine, "suspending", lasts_s=world.switches["suspending_s"])
     return _accepted()
 
 
+@route(
+    "GET",
+    _MACHINE + "/wait",
+    "Wait for a state of a machine",
+    wires.MachineWaited,
+    errors=(408, 422),
+    query={
+        "state": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(_WAITED_FOR)},
+            "minItems": 1,
+            "default": ["started"],
+        },
+        "timeout": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": LONGEST_WAIT_S,
+            "default": LONGEST_WAIT_S,
+        },
+    },
+)
 def wait(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """200 in a wanted state, else the 408 that ends the wait when its time has passed.
 
     `state` is `started` unless it is given; given repeatedly, any of them is wanted.
     `timeout` are whole seconds from 1 to 60, which is the default.
     """
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     wanted = request.parameters("state") or ["started"]
     if not set(wanted) <= set(_WAITED_FOR):
         raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
@@ -58,6 +85,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return answer
 
 
+@route("POST", _MACHINE + "/start", "Start or resume a machine", wires.MachineStarted, errors=(409, 412))
 def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
     machine = _free(world, request, app_name, machine_id)
@@ -74,6 +102,16 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
     return reply(answer)
 
 
+@route(
+    "POST",
+    _MACHINE + "/stop",
+    "Stop a machine",
+    wires.MachineAccepted,
+    errors=(409, 412),
+    extended=True,
+    body=wires.MachineStop,
+    example={"signal": "SIGTERM", "timeout": 30},
+)
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     machine = _free(world, request, app_name, machine_id)
     body = request.object()
@@ -83,13 +121,21 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return _stop(world, machine)
 
 
+@route(
+    "POST",
+    _MACHINE + "/restart",
+    "Restart a machine",
+    wires.MachineAccepted,
+    errors=(409, 412),
+    extended=True,
+)
 def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     return _restart(world, _free(world, request, app_name, machine_id))
 
 
 def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
     """The machine, which nobody else holds. Raises Refusal 404, 409."""
-    machine = required(world, app_name, machine_id)
+    machine = required_in_app(world, Machine, app_name, machine_id)
     machine_lease.check(world, request, machine)
     return machine
 
@@ -194,11 +240,7 @@ def _lose_memory(world: World, machine: Machine, state: str) -> None:
 
 def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
     if machine.state not in states:
-        raise _precondition(f"unable to {verb} machine from current state: '{machine.state}'")
-
-
-def _precondition(problem: str) -> Refusal:
-    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
+        raise fields.precondition(f"unable to {verb} machine from current state: '{machine.state}'")
 
 
 def _timeout_s(text: str | None) -> int:
@@ -213,22 +255,10 @@ def _accepted() -> Response:
     return reply({"ok": True})
 
 
-def _finish_suspending(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "suspended", at)
-
-
 def _finish_starting(world: World, machine: Machine, at: float) -> None:
     if not machine.memory_kept:
         boot(world, machine, at)
     world.enter(machine, "started", at)
-
-
-def _finish_stopping(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "stopped", at)
-
-
-def _start_again(world: World, machine: Machine, at: float) -> None:
-    world.enter(machine, "starting", at)
 
 
 def _finish_destroying(world: World, machine: Machine, at: float) -> None:
@@ -242,75 +272,13 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
 
 
 _TRANSITIONS: Transitions = {
-    ("machine", "suspending"): Transition(10, _finish_suspending),
+    ("machine", "suspending"): Transition(10, "suspended"),
     ("machine", "starting"): Transition(2, _finish_starting),
-    ("machine", "stopping"): Transition(3, _finish_stopping),
-    ("machine", "restarting"): Transition(3, _start_again),
-    ("machine", "updating"): Transition(5, _start_again),
+    ("machine", "stopping"): Transition(3, "stopped"),
+    ("machine", "restarting"): Transition(3, "starting"),
+    ("machine", "updating"): Transition(5, "starting"),
     ("machine", "destroying"): Transition(2, _finish_destroying),
     ("machine", "destroyed"): Transition(0, _let_go),
 }
 
-_MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
-_ROUTES = (
-    Route(
-        "POST",
-        _MACHINE + "/suspend",
-        suspend,
-        "Suspend a machine",
-        replies={200: wires.MachineAccepted},
-        errors=(401, 404, 409, 412),
-    ),
-    Route(
-        "GET",
-        _MACHINE + "/wait",
-        wait,
-        "Wait for a state of a machine",
-        replies={200: wires.MachineWaited},
-        errors=(401, 404, 408, 422),
-        query={
-            "state": {
-                "type": "array",
-                "items": {"type": "string", "enum": list(_WAITED_FOR)},
-                "minItems": 1,
-                "default": ["started"],
-            },
-            "timeout": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": LONGEST_WAIT_S,
-                "default": LONGEST_WAIT_S,
-            },
-        },
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/start",
-        start,
-        "Start or resume a machine",
-        replies={200: wires.MachineStarted},
-        errors=(401, 404, 409, 412),
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/stop",
-        stop,
-        "Stop a machine",
-        extended=True,
-        body=wires.MachineStop,
-        replies={200: wires.MachineAccepted},
-        errors=(400, 401, 404, 409, 412, 422),
-        example={"signal": "SIGTERM", "timeout": 30},
-    ),
-    Route(
-        "POST",
-        _MACHINE + "/restart",
-        restart,
-        "Restart a machine",
-        extended=True,
-        replies={200: wires.MachineAccepted},
-        errors=(401, 404, 409, 412),
-    ),
-)
-
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS)
+PART = Part(routes=route.found, transitions=_TRANSITIONS)

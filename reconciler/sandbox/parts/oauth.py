@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
@@ -19,12 +19,11 @@ from msgspec import Struct
 from pydantic import Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox import sign_in_page
-from reconciler.sandbox.exchange import Request, Response, reply
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.exchange import Request, Response, page, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.parts.secret import holds
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
 
@@ -36,6 +35,12 @@ FORM = "application/x-www-form-urlencoded"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _PRIVATE = {"cache-control": "no-store", "pragma": "no-cache", "referrer-policy": "no-referrer"}
+# The form's answer redirects to the provider, which `form-action` would have to name; it is left out.
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",  # the address holds the provider's `state`
+}
 
 
 @dataclass
@@ -101,6 +106,30 @@ class _Problem(Exception):
         self.code, self.text, self.status, self.wish = code, text, status, wish
 
 
+_AUTHORIZE = "/oauth/authorize"
+_NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
+_OPTIONAL = (
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "organization_id",
+    "organization",
+    "login_hint",
+)
+_QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
+route = Routes("oauth")
+
+
+@route(
+    "GET",
+    _AUTHORIZE,
+    "Show the sign-in page",
+    None,
+    statuses=(200, 302, 400),
+    query=_QUERY,
+    required=_NEEDED,
+    guard="",
+)
 def authorize(world: World, request: Request) -> Response:
     """The page to sign in at, or the redirect back where no person is asked (switch sign_in)."""
     try:
@@ -112,9 +141,21 @@ def authorize(world: World, request: Request) -> Response:
     user = _meant(world, wish.parameters) if world.switches["sign_in"] == "direct" else None
     if user is not None:
         return _signed_in(world, wish, user, 302)
-    return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+    return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
 
 
+@route(
+    "POST",
+    _AUTHORIZE,
+    "Sign in, or refuse",
+    None,
+    statuses=(303, 200, 400),
+    body=Consent,
+    query=_QUERY,
+    required=_NEEDED,
+    guard="",
+    media=FORM,
+)
 def sign_in(world: World, request: Request) -> Response:
     """What the page was answered with; its query is checked as that of the page was."""
     try:
@@ -123,7 +164,7 @@ def sign_in(world: World, request: Request) -> Response:
         if "deny" in form:
             raise _denied(wish)
         if "user" not in form:  # nobody was chosen
-            return sign_in_page.show(wish.provider, list(world.all(User)), wish.parameters)
+            return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
         user = world.find(User, form["user"])
         if user is None:
             raise _Problem("access_denied", "there is no such user", wish=wish)
@@ -132,6 +173,16 @@ def sign_in(world: World, request: Request) -> Response:
     return _signed_in(world, wish, user, 303)
 
 
+@route(
+    "POST",
+    "/oauth/token",
+    "Exchange a code or a refresh token for tokens",
+    OAuthToken,
+    errors=(400, 401),
+    body=TokenRequest,
+    guard="",
+    media=FORM,
+)
 def token(world: World, request: Request) -> Response:
     try:
         form = _form(request)
@@ -155,11 +206,17 @@ def token(world: World, request: Request) -> Response:
         "scope": SCOPE,
         "created_at": int(world.now),
     }
-    response = reply(answer)
-    response.headers.update(_PRIVATE)
-    return response
+    return _private(answer)
 
 
+@route(
+    "GET",
+    "/oauth/token/info",
+    "Show the user of an access token",
+    dict[str, Any],
+    errors=(401,),
+    guard="access_token",
+)
 def info(world: World, request: Request) -> Response:
     """Whom an access token stands for. Source: platform API, 2.10."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
@@ -169,7 +226,7 @@ def info(world: World, request: Request) -> Response:
     if not (found and user and provider) or found.due is None:  # only what is valid will end
         problem = _Problem("invalid_token", "the access token is unknown, expired or revoked", status=401)
         return _refused(problem, 'Bearer error="invalid_token"')
-    response = reply(
+    return _private(
         {
             "resource_owner_id": user.id,
             "user_id": user.id,
@@ -182,8 +239,6 @@ def info(world: World, request: Request) -> Response:
             "created_at": int(found.issued_at),
         }
     )
-    response.headers.update(_PRIVATE)
-    return response
 
 
 def _wish(world: World, request: Request) -> _Wish:
@@ -357,15 +412,21 @@ def _denied(wish: _Wish) -> _Problem:
 def _sent_back(problem: _Problem, status: int) -> Response:
     """The redirect with the error, or a page where it is not certain whom to send the browser to."""
     if problem.wish is None:
-        return sign_in_page.show_error(problem.text)
+        return _page(400, problem=problem.text)
     return problem.wish.redirect(status, error=problem.code, error_description=problem.text)
 
 
 def _refused(problem: _Problem, challenge: str = 'Basic realm="oauth"') -> Response:
-    response = reply({"error": problem.code, "error_description": problem.text}, problem.status)
-    response.headers.update(_PRIVATE)
+    response = _private({"error": problem.code, "error_description": problem.text}, problem.status)
     if problem.status == 401:
         response.headers["www-authenticate"] = challenge
+    return response
+
+
+def _private(data: Any, status: int = 200) -> Response:
+    """Reply with what nobody on the way may keep."""
+    response = reply(data, status)
+    response.headers.update(_PRIVATE)
     return response
 
 
@@ -373,66 +434,21 @@ def _digest(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _expire(world: World, credential: Credential, at: float) -> None:
-    world.enter(credential, "expired", at)
+def _sign_in_page(provider: Provider, users: Sequence[User], parameters: Mapping[str, str]) -> Response:
+    """Users of the organization that was asked for come first; any may be picked, a wrong one too."""
+    wanted = parameters.get("organization_id") or parameters.get("organization") or ""
+    hint = parameters.get("login_hint")
+    ordered = sorted(
+        users, key=lambda user: (hint not in (user.id, user.email), wanted not in user.organizations)
+    )
+    return _page(200, provider=provider, users=ordered, organization=wanted)
 
 
-_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, _expire)}
+def _page(status: int, **values: object) -> Response:
+    return page("sign_in.html", _PAGE_HEADERS, status, **values)
 
-_AUTHORIZE = "/oauth/authorize"
-_NEEDED = ("client_id", "redirect_uri", "response_type", "scope")
-_OPTIONAL = (
-    "state",
-    "code_challenge",
-    "code_challenge_method",
-    "organization_id",
-    "organization",
-    "login_hint",
-)
-_QUERY = {name: {"type": "string"} for name in (*_NEEDED, *_OPTIONAL)}
-_ROUTES = (
-    Route(
-        "GET",
-        _AUTHORIZE,
-        authorize,
-        "Show the sign-in page",
-        replies={200: None, 302: None, 400: None},
-        query=_QUERY,
-        required=_NEEDED,
-        guard="",
-    ),
-    Route(
-        "POST",
-        _AUTHORIZE,
-        sign_in,
-        "Sign in, or refuse",
-        body=Consent,
-        replies={303: None, 200: None, 400: None},
-        query=_QUERY,
-        required=_NEEDED,
-        guard="",
-        media=FORM,
-    ),
-    Route(
-        "POST",
-        "/oauth/token",
-        token,
-        "Exchange a code or a refresh token for tokens",
-        body=TokenRequest,
-        replies={200: OAuthToken},
-        errors=(400, 401),
-        guard="",
-        media=FORM,
-    ),
-    Route(
-        "GET",
-        "/oauth/token/info",
-        info,
-        "Show the user of an access token",
-        replies={200: dict[str, Any]},
-        errors=(401,),
-        guard="access_token",
-    ),
-)
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Credential,))
+_TRANSITIONS: Transitions = {("credential", "valid"): Transition(CODE_S, "expired")}
+
+
+PART = Part(routes=route.found, transitions=_TRANSITIONS, things=(Credential,))

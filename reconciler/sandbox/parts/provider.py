@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.fields import NAME
-from reconciler.sandbox.fingerprint import fingerprint
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.part import Part, Seed
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
+from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
 from reconciler.services.transport import HttpTransport
 
@@ -81,18 +80,26 @@ class Resource(Thing):
         return self.status != DELETED
 
 
+@dataclass
+class BillingDay(Thing):
+    """The present day of a provider, which has its `id`; `asked_at` by the real clock. See `delivery`."""
+
+    kind = "billing_day"
+    asked_at: float = 0.0
+
+
 DELETED = "deleted"
 REPORTED = ("status", "name", "plan", "organization_id", "user_id")
 
 
 def register(world: World, body: Mapping[str, Any]) -> Provider:
     """Create the provider, or change what is given of an existing one. Raises Refusal 422."""
-    name = plain(body, "name")
+    name = fields.required_name(body, "name")
     provider = world.find(Provider, name) or Provider(name, client_id=name)
     encoding = fields.choice(body, "encoding", ENCODINGS)
     changes: dict[str, Any] = {
         "client_id": fields.text(body, "client_id"),
-        "organization": plain(body, "organization") if "organization" in body else None,
+        "organization": fields.required_name(body, "organization") if "organization" in body else None,
         "base_url": _base_url(body),
         "signing_secret": fields.text(body, "signing_secret"),
         "webhook_secrets": _secrets(body),
@@ -112,12 +119,14 @@ def register(world: World, body: Mapping[str, Any]) -> Provider:
             setattr(provider, key, value)
     world.put(provider)
     register_organization(world, provider.organization)
+    if world.find(BillingDay, name) is None:
+        world.enter(BillingDay(name), "passing")
     return provider
 
 
 def register_user(world: World, body: Mapping[str, Any]) -> User:
     """Create the user, or change what is given of an existing one. Raises Refusal 422."""
-    id = plain(body, "id")
+    id = fields.required_name(body, "id")
     _refuse_others(body, {"id", "name", "email", "organizations"})
     user = world.find(User, id) or User(id, name=id, email=f"{id}@users.sandbox.invalid")
     user.name = fields.text(body, "name") or user.name
@@ -175,14 +184,8 @@ def wire(provider: Provider) -> dict[str, Any]:
     """Without its secrets."""
     return {
         "name": provider.id,
-        "organization": provider.organization,
-        "base_url": provider.base_url,
-        "encoding": provider.encoding,
-        "webhook_encoding": provider.webhook_encoding,
-        "client_id": provider.client_id,
-        "redirect_uri": provider.redirect_uri,
-        "events": provider.events,
-        "costs_path": provider.costs_path,
+        **provider.shown("organization", "base_url", "encoding", "webhook_encoding"),
+        **provider.shown("client_id", "redirect_uri", "events", "costs_path"),
     }
 
 
@@ -195,16 +198,9 @@ def resource_wire(resource: Resource) -> dict[str, Any]:
     return {
         "provider": resource.provider,
         "id": resource.resource_id,
-        **{name: getattr(resource, name) for name in REPORTED},
+        **resource.shown(*REPORTED),
         "updated_at": rfc3339(resource.updated_at),
     }
-
-
-def plain(body: Mapping[str, Any], name: str) -> str:
-    text = fields.required_text(body, name)
-    if not re.fullmatch(NAME, text):
-        raise fields.refused(name, "must be letters, digits, dots, dashes and underscores, at most 200")
-    return text
 
 
 def _refuse_others(body: Mapping[str, Any], known: set[str]) -> None:
@@ -267,14 +263,50 @@ def _memberships(given: Any) -> dict[str, str]:
     found = {}
     for each in given:
         _refuse_others(each, {"id", "role"})
-        found[plain(each, "id")] = fields.choice(each, "role", ROLES) or ROLES[1]
+        found[fields.required_name(each, "id")] = fields.choice(each, "role", ROLES) or ROLES[1]
     return found
 
 
-PART = Part(
-    things=(
-        Provider,
-        User,
-        Resource,
-    )
+_PROVIDERS = Seed(
+    "providers",
+    Provider,
+    shown=lambda world, provider: wire(provider),
+    columns=(
+        ("name", "id"),
+        "organization",
+        ("base URL", "base_url"),
+        ("redirect URI", "redirect_uri"),
+        ("events", lambda world, provider: "yes" if provider.events else "no"),
+    ),
+    plant=register,
 )
+
+
+_RESOURCES = Seed(
+    "resources",
+    Resource,
+    shown=lambda world, resource: resource_wire(resource),
+    columns=("provider", ("id", "resource_id"), "status", "name", "plan"),
+    plant=register_resource,
+    after=("providers",),
+)
+
+
+_USERS = Seed(
+    "users",
+    User,
+    shown=lambda world, user: user_wire(user),
+    columns=(
+        "id",
+        "name",
+        ("alias", "email"),
+        (
+            "organizations",
+            lambda world, user: ", ".join(f"{role} of {id}" for id, role in user.organizations.items()),
+        ),
+    ),
+    plant=register_user,
+)
+
+
+PART = Part(things=(Provider, User, Resource, BillingDay), seeds=(_PROVIDERS, _RESOURCES, _USERS))

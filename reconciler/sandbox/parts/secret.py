@@ -1,25 +1,31 @@
 """Secrets of apps. A value is used to compute its fingerprint and its digest, and then dropped.
 
+A fingerprint is a keyed digest, from which nobody without the key can look up a common value. Its text
+`hmac-sha256:KEY:MAC` (hex) carries its key, because a world is the seed of the next one. The MAC is of the
+value's SHA-256 in hex, so that bare digests of older sandboxes can be turned into it.
+
 Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import hashlib
-from collections.abc import Iterator
+import hmac
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.fingerprint import fingerprint, holds
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.app import listed_app, required_app
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.part import Date, Item, Name, Part, Seed, moment_or_now
+from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Thing, World
 from reconciler.services.machines.wire import secret as wires
 
 MASK = "(sensitive)"
+FORM = r"^(hmac-sha256:[0-9a-f]{64}:[0-9a-f]{64})?$"  # empty: not known
+_NAME = "hmac-sha256"
 
 
 @dataclass
@@ -39,6 +45,21 @@ class Secret(Thing):
         return (self.app,)
 
 
+_SECRETS = "/v1/apps/{app_name}/secrets"
+_SECRET = _SECRETS + "/{secret_name}"
+route = Routes("secret")
+
+
+@route(
+    "POST",
+    _SECRET,
+    "Create or update a secret",
+    wires.SecretReply,
+    statuses=(200, 201),
+    body=wires.SecretSet,
+    gives={"secret_name": "/name"},
+    example={"value": "correct horse battery"},
+)
 def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
     value = fields.text(request.object(), "value")
@@ -51,6 +72,16 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     return reply(answer, world.switches["secret_status"])
 
 
+@route(
+    "POST",
+    _SECRETS,
+    "Set and unset several secrets",
+    wires.SecretsReply,
+    extended=True,
+    body=wires.SecretsSet,
+    gives={"secret_name": "/secrets/0/name"},
+    example={"values": {"A": "correct horse battery", "B": None}},
+)
 def set_many(world: World, request: Request, app_name: str) -> Response:
     """Set and unset several: `values` are texts by name, null for a secret that is to go.
 
@@ -73,25 +104,22 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
     return reply({"Version": version, "version": version, "secrets": listed})
 
 
+@route("GET", _SECRET, "Get a secret, without its value", wires.Secret, extended=True)
 def get(world: World, request: Request, app_name: str, secret_name: str) -> Response:
-    app = required_app(world, app_name)
-    secret = world.find(Secret, f"{app.id}/{secret_name}")
-    if secret is None:
-        raise Refusal(404, "secret not found", "not_found")
-    return reply(_listed(secret))
+    return reply(_listed(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}")))
 
 
+@route(
+    "GET", _SECRETS, "List secrets", wires.SecretList, extended=True, gives={"secret_name": "/secrets/0/name"}
+)
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    listed_app(world, app_name)
-    return reply({"secrets": [_listed(secret) for secret in world.children(Secret, app_name)]})
+    return reply({"secrets": [_listed(secret) for secret in listed_in_app(world, Secret, app_name)]})
 
 
+@route("DELETE", _SECRET, "Delete a secret", wires.SecretReply, extended=True)
 def delete(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
-    secret = world.find(Secret, f"{app.id}/{secret_name}")
-    if secret is None:
-        raise Refusal(404, "secret not found", "not_found")
-    world.remove(secret)
+    world.remove(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}"))
     version = _next_version(world, app)
     return reply({"Version": version, "version": version})
 
@@ -147,65 +175,63 @@ def masked(body: Any) -> Any:
     return body if body is None else MASK
 
 
-def _list_paths(world: World) -> Iterator[str]:
-    for app in world.all(App):
-        yield f"/v1/apps/{quote(app.id, safe='')}/secrets"
+class SecretItem(Item):
+    app: Name
+    name: Annotated[str, Field(min_length=1)]
+    value: str | None = Field(None, repr=False)
+    fingerprint: Annotated[str, Field(pattern=FORM)] = ""
+    digest: str | None = None
+    created_at: Date | None = None
+    updated_at: Date | None = None
+
+    def key(self) -> tuple[str, ...]:
+        return (self.app, self.name)
 
 
-_SECRETS = "/v1/apps/{app_name}/secrets"
-_SECRET = _SECRETS + "/{secret_name}"
-_ROUTES = (
-    Route(
-        "POST",
-        _SECRET,
-        set_value,
-        "Create or update a secret",
-        body=wires.SecretSet,
-        replies={200: wires.SecretReply, 201: wires.SecretReply},
-        errors=(400, 401, 404, 422),
-        gives={"secret_name": "/name"},
-        example={"value": "correct horse battery"},
-    ),
-    Route(
-        "GET",
-        _SECRETS,
-        list_all,
-        "List secrets",
-        extended=True,
-        replies={200: wires.SecretList},
-        errors=(401, 404),
-        gives={"secret_name": "/secrets/0/name"},
-    ),
-    Route(
-        "POST",
-        _SECRETS,
-        set_many,
-        "Set and unset several secrets",
-        extended=True,
-        body=wires.SecretsSet,
-        replies={200: wires.SecretsReply},
-        errors=(400, 401, 404, 422),
-        gives={"secret_name": "/secrets/0/name"},
-        example={"values": {"A": "correct horse battery", "B": None}},
-    ),
-    Route(
-        "GET",
-        _SECRET,
-        get,
-        "Get a secret, without its value",
-        extended=True,
-        replies={200: wires.Secret},
-        errors=(401, 404),
-    ),
-    Route(
-        "DELETE",
-        _SECRET,
-        delete,
-        "Delete a secret",
-        extended=True,
-        replies={200: wires.SecretReply},
-        errors=(401, 404),
-    ),
+def _plant(world: World, item: SecretItem) -> None:
+    register(world, item.app)
+    kept = item.fingerprint if item.value is None else fingerprint(item.value, world.fingerprint_key)
+    world.put(
+        Secret(
+            f"{item.app}/{item.name}",
+            item.app,
+            item.name,
+            kept,
+            digest(kept) if item.digest is None else item.digest,
+            moment_or_now(world, item.created_at),
+            moment_or_now(world, item.updated_at),
+        )
+    )
+
+
+_SEED = Seed(
+    "secrets",
+    Secret,
+    shown=lambda world, secret: wire(secret),
+    columns=("app", "name", "digest", ("updated at", lambda world, secret: rfc3339(secret.updated_at))),
+    plant=_plant,
+    form=SecretItem,
+    after=("apps",),
 )
 
-PART = Part(routes=_ROUTES, things=(Secret,), list_paths=_list_paths)
+
+def fingerprint(value: str, key: bytes) -> str:
+    return keyed(_sha256(value), key)
+
+
+def keyed(sha256: str, key: bytes) -> str:
+    """The fingerprint of the value with this bare SHA-256 (hex)."""
+    return f"{_NAME}:{key.hex()}:{hmac.digest(key, sha256.encode(), 'sha256').hex()}"
+
+
+def holds(kept: str, value: str) -> bool:
+    """Whether the fingerprint `kept` is of `value`; "" is of none."""
+    _, _, key = kept.rpartition(":")[0].partition(":")
+    return hmac.compare_digest(kept, keyed(_sha256(value), bytes.fromhex(key)))
+
+
+def _sha256(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+PART = Part(routes=route.found, things=(Secret,), list_paths=lists_in_apps("secrets"), seeds=(_SEED,))

@@ -1,36 +1,70 @@
-"""Snapshots of volumes: the list, and the on-demand snapshot.
+"""Snapshots of volumes: the list, the on-demand snapshot, and the end of every day of a volume's life.
 
-Source: platform API, 2.3, 2.4 and 4.2; platform notes, "Snapshots".
+A day ends with the automatic snapshot, and growth by others. Source: platform API, 2.2
+(`auto_backup_enabled`), 2.3, 2.4 and 4.2; platform notes, "Snapshots" and "Volumes".
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+from pydantic import Field
+
+from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.volume import DAY_S, GIB, Snapshot, Volume, required
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.part import (
+    Count,
+    Date,
+    DateOrUnknown,
+    Item,
+    Items,
+    Name,
+    Part,
+    Retention,
+    Seed,
+    moment,
+    moment_or_now,
+    one_of,
+)
+from reconciler.sandbox.parts.app import register, required_in_app
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
+from reconciler.services.machines.wire.volume import LARGEST_GB
 
 SCHEDULED_S = 2
 RUNNING_S = 10
+MOST_GB = 500  # others grow a volume no further
 
 
+_SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
+route = Routes("snapshot")
+
+
+@route("GET", _SNAPSHOTS, "List snapshots", list[wires.Snapshot], gives={"snapshot_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """A snapshot is listed a few moments after its request. Source: platform API, 4.2 rule 3."""
-    required(world, app_name, volume_id)
+    required_in_app(world, Volume, app_name, volume_id)
     snapshots = world.children(Snapshot, volume_id)
     return reply([wire(world, snapshot) for snapshot in snapshots if snapshot.state != "waiting"])
 
 
+@route(
+    "POST",
+    _SNAPSHOTS,
+    "Create an on-demand snapshot",
+    wires.SnapshotReply,
+    errors=(412,),
+    gives={"snapshot_id": "/Msg/backup/graph_id"},
+)
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
-    volume = required(world, app_name, volume_id)
+    volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
-        raise Refusal(412, "failed_precondition: volume is being destroyed", "failed_precondition")
+        raise fields.precondition("volume is being destroyed")
     other = unfinished(world, volume)
     if other is not None:
         scheduled_at = rfc3339(other.requested_at)
@@ -73,7 +107,7 @@ def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     return {**documented, **_known(snapshot)}
 
 
-def world_wire(snapshot: Snapshot) -> dict[str, Any]:
+def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the world shows it to tests: whole, whatever the switches."""
     return {
         "app": snapshot.app,
@@ -117,10 +151,6 @@ def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _run(world: World, snapshot: Snapshot, at: float) -> None:
-    world.enter(snapshot, "running", at)
-
-
 def _finish(world: World, snapshot: Snapshot, at: float) -> None:
     if world.switches["snapshot_outcome"] == "failed":
         world.enter(snapshot, "failed", at)
@@ -130,41 +160,125 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
     world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * DAY_S)
 
 
-def _expire(world: World, snapshot: Snapshot, at: float) -> None:
-    world.remove(snapshot)
-
-
 def _list_paths(world: World) -> Iterator[str]:
     for each in world.all(Volume):
         yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
 
 
-_TRANSITIONS: Transitions = {
-    ("snapshot", "waiting"): Transition(SCHEDULED_S, _run),
-    ("snapshot", "running"): Transition(RUNNING_S, _finish),
-    ("snapshot", "created"): Transition(5 * DAY_S, _expire),
-}
+# Source: platform notes, "Snapshots".
+STATES = ("waiting", "running", "created", "failed")
 
-_SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
-_ROUTES = (
-    Route(
-        "GET",
-        _SNAPSHOTS,
-        list_all,
-        "List snapshots",
-        replies={200: list[wires.Snapshot]},
-        errors=(401, 404),
-        gives={"snapshot_id": "/0/id"},
+
+class SnapshotItem(Item):
+    """`app` and `volume_size` (bytes) make one whose volume is gone."""
+
+    id: Name | None = None
+    app: Name | None = None
+    volume_id: Name
+    status: Annotated[str, one_of(*STATES)] | None = None
+    size: Count | None = None
+    digest: str | None = None
+    retention_days: Retention = 5
+    volume_size: Annotated[int, Field(ge=1, le=LARGEST_GB * 1024**3)] | None = None
+    encrypted: bool | None = None
+    fstype: Literal["ext4", "raw"] | None = None
+    created_at: DateOrUnknown | None = None
+    requested_at: Date | None = None
+
+
+def _plant(world: World, item: SnapshotItem) -> None:
+    source = world.find(Volume, item.volume_id)
+    app = item.app or (source.app if source else "")
+    register(world, app)
+    unknown = item.created_at is not None and item.created_at.startswith(YEAR_ONE[:5])
+    state = item.status or ("running" if unknown else "created")
+    finished = state == "created" or (state == "failed" and item.created_at is not None and not unknown)
+    created_at = moment_or_now(world, item.created_at) if finished else None
+    requested_at = moment(item.requested_at)
+    snapshot = Snapshot(
+        item.id or f"vs_{world.new_id()}",
+        volume_id=item.volume_id,
+        app=app,
+        volume_size_gb=math.ceil(item.volume_size / GIB)
+        if item.volume_size
+        else source.size_gb
+        if source
+        else 1,
+        encrypted=(source is None or source.encrypted) if item.encrypted is None else item.encrypted,
+        fstype=item.fstype or (source.fstype if source else "ext4"),
+        retention_days=item.retention_days,
+        requested_at=(created_at or world.now) if requested_at is None else requested_at,
+        created_at=created_at,
+        size=item.size or 0,
+        digest=item.digest or None,
+    )
+    lasts_s = item.retention_days * DAY_S if state == "created" else None
+    world.enter(snapshot, state, created_at if state == "created" else None, lasts_s)
+
+
+def _missing(items: Items) -> Iterator[str]:
+    volumes = {item.id: item.app for item in items["volumes"]}
+    for number, snapshot in enumerate(items["snapshots"]):
+        alone = snapshot.app is not None and snapshot.volume_size is not None
+        if snapshot.volume_id not in volumes and not alone:
+            yield (
+                f"snapshots[{number}].volume_id: there is no volume {snapshot.volume_id}; a snapshot "
+                "without its volume needs `app` and `volume_size`"
+            )
+        elif snapshot.app not in (None, volumes.get(snapshot.volume_id, snapshot.app)):
+            yield f"snapshots[{number}].app: its volume belongs to app {volumes[snapshot.volume_id]}"
+
+
+_SEED = Seed(
+    "snapshots",
+    Snapshot,
+    shown=lambda world, snapshot: _world_wire(snapshot),
+    columns=(
+        "id",
+        ("volume", "volume_id"),
+        "state",
+        (
+            "created at",
+            lambda world, snapshot: "" if snapshot.created_at is None else rfc3339(snapshot.created_at),
+        ),
+        ("days kept", "retention_days"),
     ),
-    Route(
-        "POST",
-        _SNAPSHOTS,
-        create,
-        "Create an on-demand snapshot",
-        replies={200: wires.SnapshotReply},
-        errors=(401, 404, 412),
-        gives={"snapshot_id": "/Msg/backup/graph_id"},
-    ),
+    plant=_plant,
+    form=SnapshotItem,
+    after=("volumes",),
+    missing=_missing,
 )
 
-PART = Part(routes=_ROUTES, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths)
+
+def _end_day(world: World, day: Day, at: float) -> None:
+    volume = world.find(Volume, day.id)
+    if volume is None:
+        world.remove(day)
+        return
+    days = 1 + _skipped_days(world, volume, at)
+    end = at + (days - 1) * DAY_S
+    grown_gb = min(volume.size_gb + days * int(world.switches["auto_extend_gb"]), MOST_GB)
+    if grown_gb > volume.size_gb and volume.state == "created":
+        volume.size_gb = grown_gb
+        world.put(volume)
+    wanted = volume.auto_backup_enabled and world.switches["daily_snapshots"] == "on"
+    if wanted and volume.state == "created" and unfinished(world, volume) is None:
+        schedule(world, volume, end)
+    world.enter(day, "passing", end)
+
+
+def _skipped_days(world: World, volume: Volume, at: float) -> int:
+    """How many days of a long jump of the clock leave no trace, because their snapshots expire in it."""
+    return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
+
+
+_TRANSITIONS: Transitions = {
+    ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),
+    ("snapshot", "running"): Transition(RUNNING_S, _finish),
+    ("day", "passing"): Transition(DAY_S, _end_day),
+    ("snapshot", "created"): Transition(5 * DAY_S, None),
+}
+
+PART = Part(
+    routes=route.found, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths, seeds=(_SEED,)
+)

@@ -8,15 +8,29 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
-from urllib.parse import quote
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.app import listed_app, required_app
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.part import (
+    Count,
+    Date,
+    Item,
+    Items,
+    Name,
+    Part,
+    Retention,
+    Seed,
+    Size,
+    Text,
+    moment_or_now,
+    one_of,
+)
+from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
@@ -67,7 +81,7 @@ class Volume(Thing):
 
 @dataclass
 class Day(Thing):
-    """The present day of a volume's life, which has its `id`; what its end brings is in `day`."""
+    """The present day of a volume's life, which has its `id`; what its end brings is in `snapshot`."""
 
     kind = "day"
 
@@ -96,11 +110,26 @@ class Snapshot(Thing):
         return (self.volume_id,)
 
 
+_VOLUMES = "/v1/apps/{app_name}/volumes"
+_VOLUME = _VOLUMES + "/{volume_id}"
+route = Routes("volume")
+
+
+@route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
-    listed_app(world, app_name)
-    return reply([wire(world, volume) for volume in world.children(Volume, app_name)])
+    return reply([wire(world, volume) for volume in listed_in_app(world, Volume, app_name)])
 
 
+@route(
+    "POST",
+    _VOLUMES,
+    "Create a volume",
+    wires.Volume,
+    errors=(412,),
+    body=wires.VolumeCreate,
+    gives={"volume_id": "/id", "source_volume_id": "/id"},
+    example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
+)
 def create(world: World, request: Request, app_name: str) -> Response:
     app = required_app(world, app_name)
     body = request.object()
@@ -139,10 +168,20 @@ def create(world: World, request: Request, app_name: str) -> Response:
     return reply(_mutated(world, volume))
 
 
+@route("GET", _VOLUME, "Get a volume", wires.Volume)
 def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
-    return reply(wire(world, required(world, app_name, volume_id)))
+    return reply(wire(world, required_in_app(world, Volume, app_name, volume_id)))
 
 
+@route(
+    "PUT",
+    _VOLUME,
+    "Update a volume",
+    wires.Volume,
+    errors=(412,),
+    body=wires.VolumeUpdate,
+    example={"auto_backup_enabled": True, "snapshot_retention": 14},
+)
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     body = request.object()
@@ -156,10 +195,19 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
     return reply(_mutated(world, volume))
 
 
+@route(
+    "PUT",
+    _VOLUME + "/extend",
+    "Enlarge a volume",
+    wires.VolumeExtended,
+    errors=(412,),
+    body=wires.VolumeExtend,
+    example={"size_gb": 10},
+)
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
-        raise _precondition(f"volume is {volume.state}")
+        raise fields.precondition(f"volume is {volume.state}")
     size_gb = fields.whole(request.object(), "size_gb", 1, wires.LARGEST_GB)
     if size_gb is None:
         raise fields.refused("size_gb", "is required")
@@ -180,8 +228,9 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
     return reply({"volume": _mutated(world, volume), "needs_restart": needs_restart})
 
 
+@route("DELETE", _VOLUME, "Delete a volume", wires.Volume, errors=(410, 412))
 def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
-    volume = required(world, app_name, volume_id)
+    volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise Refusal(410, "volume has been destroyed", "gone")
     if volume.attached_machine_id is not None:
@@ -230,36 +279,17 @@ def begin_days(world: World) -> None:
         world.enter(Day(volume.id), "passing")
 
 
-def required(world: World, app_name: str, volume_id: str) -> Volume:
-    """Raises Refusal 404 when the app is not there or the volume is not the app's."""
-    required_app(world, app_name)
-    volume = world.find(Volume, volume_id)
-    if volume is None or volume.app != app_name:
-        raise Refusal(404, "volume not found", "not_found")
-    return volume
-
-
 def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
     shown: dict[str, Any] = {
-        "id": volume.id,
-        "name": volume.name,
-        "state": volume.state,
-        "size_gb": volume.size_gb,
-        "region": volume.region,
-        "zone": volume.zone,
-        "encrypted": volume.encrypted,
-        "attached_machine_id": volume.attached_machine_id,
-        "attached_alloc_id": volume.attached_alloc_id,
+        **volume.shown("id", "name", "state", "size_gb", "region", "zone", "encrypted", *_HOLDERS),
         "created_at": rfc3339(volume.created_at, 3),
         "blocks": 0,
         "block_size": 0,
         "blocks_free": 0,
         "blocks_avail": 0,
         "fstype": "",
-        "snapshot_retention": volume.snapshot_retention,
-        "auto_backup_enabled": volume.auto_backup_enabled,
-        "host_dedication_key": volume.host_dedication_key,
+        **volume.shown("snapshot_retention", "auto_backup_enabled", "host_dedication_key"),
     }
     form = world.switches["attached_none"]
     for name in [name for name in _HOLDERS if shown[name] is None and form != "null"]:
@@ -271,14 +301,10 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
 
 
 def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
-    volume = required(world, app_name, volume_id)
+    volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
-        raise _precondition("volume is being destroyed")
+        raise fields.precondition("volume is being destroyed")
     return volume
-
-
-def _precondition(problem: str) -> Refusal:
-    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
 
 
 def _hold_back(world: World, volume: Volume) -> None:
@@ -329,11 +355,7 @@ def _check_compute(body: Mapping[str, Any]) -> None:
     fields.text(compute, "host_dedication_id")
     for name in ("cpus", "gpus", "memory_mb"):
         fields.whole(compute, name, 0)
-    arguments = compute.get("kernel_args")
-    if arguments is not None and not (
-        isinstance(arguments, list) and all(isinstance(each, str) for each in arguments)
-    ):
-        raise fields.refused("kernel_args", "must be an array of strings")
+    fields.texts(compute, "kernel_args", of="strings")
 
 
 def _check_region(world: World, app: App, region: str) -> None:
@@ -383,85 +405,126 @@ def _zones_used_up(world: World, region: str) -> Refusal:
     return Refusal(422, message, "insufficient_capacity")
 
 
-def _finish_creating(world: World, volume: Volume, at: float) -> None:
-    world.enter(volume, "created", at)
-
-
-def _vanish(world: World, volume: Volume, at: float) -> None:
-    world.remove(volume)
-
-
-def _list_paths(world: World) -> Iterator[str]:
-    for app in world.all(App):
-        yield f"/v1/apps/{quote(app.id, safe='')}/volumes"
-
-
-_TRANSITIONS: Transitions = {
-    ("volume", "restoring"): Transition(20, _finish_creating),
-    ("volume", "hydrating"): Transition(30, _finish_creating),
-    ("volume", "pending_destroy"): Transition(24 * 3600, _vanish),
-}
-
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
 # Fields that public services of this shape send beside the documented ones.
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
-_VOLUMES = "/v1/apps/{app_name}/volumes"
-_VOLUME = _VOLUMES + "/{volume_id}"
-_ROUTES = (
-    Route(
-        "GET",
-        _VOLUMES,
-        list_all,
-        "List volumes",
-        replies={200: list[wires.Volume]},
-        errors=(401, 404),
-        gives={"volume_id": "/0/id"},
-    ),
-    Route(
-        "POST",
-        _VOLUMES,
-        create,
-        "Create a volume",
-        body=wires.VolumeCreate,
-        replies={200: wires.Volume},
-        errors=(400, 401, 404, 412, 422),
-        gives={"volume_id": "/id", "source_volume_id": "/id"},
-        example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
-    ),
-    Route("GET", _VOLUME, get, "Get a volume", replies={200: wires.Volume}, errors=(401, 404)),
-    Route(
-        "PUT",
-        _VOLUME,
-        update,
-        "Update a volume",
-        body=wires.VolumeUpdate,
-        replies={200: wires.Volume},
-        errors=(400, 401, 404, 412, 422),
-        example={"auto_backup_enabled": True, "snapshot_retention": 14},
-    ),
-    Route(
-        "DELETE",
-        _VOLUME,
-        delete,
-        "Delete a volume",
-        replies={200: wires.Volume},
-        errors=(401, 404, 410, 412),
-    ),
-    Route(
-        "PUT",
-        _VOLUME + "/extend",
-        extend,
-        "Enlarge a volume",
-        body=wires.VolumeExtend,
-        replies={200: wires.VolumeExtended},
-        errors=(400, 401, 404, 412, 422),
-        example={"size_gb": 10},
-    ),
+
+
+# Source: platform notes, "Volumes".
+STATES = (
+    "creating",
+    "created",
+    "extending",
+    "restoring",
+    "enabling_remote_export",
+    "hydrating",
+    "recovering",
+    "scheduling_destroy",
+    "pending_destroy",
+    "fork_cleanup",
+    "waiting_for_detach",
+    "destroying",
+    "destroyed",
 )
 
+
+_KEPT = {
+    *("app", "name", "size_gb", "encrypted", "fstype"),
+    *("snapshot_retention", "auto_backup_enabled", "attached_machine_id"),
+}
+
+
+def _nothing_for_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+class VolumeItem(Item):
+    id: Name | None = None
+    app: Name
+    name: Text
+    region: str | None = None
+    zone: Text | None = None
+    state: Annotated[str, one_of(*STATES)] = "created"
+    size_gb: Size = 3
+    encrypted: bool = True
+    fstype: Literal["ext4", "raw"] = "ext4"
+    snapshot_retention: Retention = 5
+    auto_backup_enabled: bool = True
+    attached_machine_id: Annotated[Name | None, BeforeValidator(_nothing_for_empty)] = None
+    created_at: Date | None = None
+    attached_alloc_id: str | None = None
+    blocks: Count | None = None
+    block_size: Count | None = None
+    blocks_free: Count | None = None
+    blocks_avail: Count | None = None
+    host_dedication_key: str | None = None
+    host_status: str | None = None
+    bytes_used: Count | None = None
+    bytes_total: Count | None = None
+    type: str | None = None
+
+
+def _plant(world: World, item: VolumeItem) -> None:
+    """Without a zone at first, until the zones that are given are all known."""
+    app = register(world, item.app)
+    volume = Volume(
+        item.id or f"vol_{world.new_id()}",
+        **item.model_dump(include=_KEPT),
+        region=item.region or app.primary_region,
+        zone=item.zone or "",
+        created_at=moment_or_now(world, item.created_at),
+        attached_alloc_id=item.attached_alloc_id or None,
+        host_dedication_key=item.host_dedication_key or "",
+    )
+    settle_in(world, volume, item.state)
+
+
+def _missing(items: Items) -> Iterator[str]:
+    machines = {item.id: item.app for item in items["machines"]}
+    for number, volume in enumerate(items["volumes"]):
+        holder = volume.attached_machine_id
+        if holder is not None and machines.get(holder) != volume.app:
+            yield f"volumes[{number}].attached_machine_id: there is no machine {holder} in app {volume.app}"
+
+
+def _choose_zones(world: World) -> None:
+    for volume in world.all(Volume):
+        if not volume.zone:
+            volume.zone = free_zone(world, volume.app, volume.name, volume.region, unique=False)
+
+
+_SEED = Seed(
+    "volumes",
+    Volume,
+    shown=world_wire,
+    columns=(
+        "id",
+        "app",
+        "name",
+        "state",
+        ("size GB", "size_gb"),
+        "region",
+        "zone",
+        ("machine", lambda world, volume: volume.attached_machine_id or ""),
+    ),
+    plant=_plant,
+    form=VolumeItem,
+    after=("apps",),
+    missing=_missing,
+    finish=_choose_zones,
+)
+
+
+_TRANSITIONS: Transitions = {
+    ("volume", "restoring"): Transition(20, "created"),
+    ("volume", "hydrating"): Transition(30, "created"),
+    ("volume", "pending_destroy"): Transition(24 * 3600, None),
+}
+
 PART = Part(
-    routes=_ROUTES,
+    routes=route.found,
     transitions=_TRANSITIONS,
     things=(Volume, Day),
-    list_paths=_list_paths,
+    seeds=(_SEED,),
+    list_paths=lists_in_apps("volumes"),
 )

@@ -13,7 +13,7 @@ from reconciler.sandbox import fields
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.provider import DELETED, Provider, report
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
 from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
@@ -33,6 +33,18 @@ class WebhookTaken(Wire):
     ok: bool
 
 
+route = Routes("webhook")
+
+
+@route(
+    "POST",
+    PREFIX + "{provider}",
+    "Report a resource of an extension provider",
+    WebhookTaken,
+    errors=(401, 408, 413, 422),
+    body=ExtensionWebhook,
+    guard="",
+)
 def receive(world: World, request: Request, provider: str) -> Response:
     """200 also for a body that came before, which changes nothing. A refused one may be sent again."""
     sender = world.find(Provider, provider)
@@ -98,17 +110,4 @@ def _not_authentic() -> Refusal:
     return Refusal(401, "unauthorized", "unauthorized")
 
 
-_ROUTES = (
-    Route(
-        "POST",
-        PREFIX + "{provider}",
-        receive,
-        "Report a resource of an extension provider",
-        body=ExtensionWebhook,
-        replies={200: WebhookTaken},
-        errors=(401, 408, 413, 422),
-        guard="",
-    ),
-)
-
-PART = Part(routes=_ROUTES, things=(Taken,))
+PART = Part(routes=route.found, things=(Taken,))

@@ -1,24 +1,127 @@
-"""The platform as a service: what its API is like, and a client of it."""
+"""The platform as a service: its refusals and rate actions, what is kept of its answers, and a client of it.
+
+All of an answer is kept, but for requests that may bring a secret's value: of those, fields that are known
+to be harmless. A value can be echoed in any form, which no search would find. Of the fields that are kept,
+one is unknown where it repeats the value that was sent as it is.
+"""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from pydantic_core import to_json
 
 from reconciler.core.clock import Clock
-from reconciler.core.steps import PLATFORM
+from reconciler.core.steps import PLATFORM, Call, Read
+from reconciler.kinds import find_kinds
+from reconciler.services.answers import parsed
 from reconciler.services.auth import BearerToken
 from reconciler.services.client import Client
-from reconciler.services.machines import kept
-from reconciler.services.machines.paths import action, scope
-from reconciler.services.machines.refusals import POLICY
+from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, row
 from reconciler.services.rate import Waiting, quiet
 from reconciler.services.service import Service
 from reconciler.services.transport import Transport
 
+_KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
+_SHORTEST = 6  # characters: what is shorter may stand in a digest by chance
+
+# Which statuses prove that nothing happened, and which texts are told apart. The platform is not known to
+# answer with other 4xx, so a proxy may have sent them: those prove nothing, and a needless question costs
+# less than a second create. Source: design, section 5; platform notes.
+POLICY = Policy(
+    by_anyone=frozenset({401, 403, 413, 415, 429}),
+    by_itself=frozenset({400, 404, 409, 410, 412, 422}),
+    refusals=(
+        row(
+            Refusal.NO_CAPACITY,
+            (412, 422),
+            r"insufficient (capacity|resources)|placement|unique zone",
+            codes=("insufficient_capacity", "volume_placement_capacity"),
+        ),
+        row(Refusal.APP_MISSING, (404,), r"could not find app\b"),
+        row(Refusal.SNAPSHOT_SCHEDULED, (412,), r"snapshot is already scheduled"),
+        row(Refusal.VOLUME_BOUND, (412,), r"currently bound to machine"),
+        row(Refusal.STATE_NOT_REACHED, (408,), r"deadline_exceeded"),
+    ),
+)
+
+
+def kept_content(read: Read, body: bytes) -> bytes:
+    """The body of the answer to `read`, as JSON."""
+    return to_json(_harmless(parsed(body))) if read.sensitive else body
+
+
+def kept_outcome(outcome: Outcome, call: Call) -> Outcome:
+    """`outcome` of `call`, fit to be recorded and shown."""
+    return _without_values(outcome, call.body) if call.sensitive else outcome
+
+
+def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
+    """`outcome` with the known harmless fields of its reply, and without the platform's words
+    about a request that carried a value. `sent`: the request's body."""
+    if outcome.kind is Verdict.YES and not outcome.message:
+        reply = _harmless(outcome.reply)
+        value = (sent or {}).get("value")
+        if isinstance(reply, dict) and isinstance(value, str):
+            reply = {name: found for name, found in reply.items() if not _repeats(found, value)}
+        return replace(outcome, reply=reply)
+    if sent is None or outcome.status < 300:
+        return replace(outcome, reply=None)
+    word = f"{outcome.refusal}; " if outcome.refusal else ""
+    message = f"{word}the platform's words are not shown: they may repeat the value"
+    return replace(outcome, reply=None, message=message)
+
+
+def _repeats(found: Any, value: str) -> bool:
+    """Whether `found` is the value, holds it or is a part of it. A list or mapping is not looked through."""
+    if isinstance(found, dict | list):
+        return True
+    part, whole = sorted((str(found), value), key=len)
+    return bool(found == value) or (len(part) >= _SHORTEST and part in whole)
+
+
+def _harmless(reply: Any) -> Any:
+    """The fields that are known not to hold a value, of one secret or of a list of them."""
+    if not isinstance(reply, dict):
+        return None
+    if isinstance(reply.get("secrets"), list):
+        return {"secrets": [_harmless(secret) for secret in reply["secrets"]]}
+    return {name: reply[name] for name in _KEPT if name in reply}
+
+
+def action(method: str, path: str) -> str:
+    """What the platform counts as one action: method and path, where all objects of one app count as one.
+
+    `GET apps/shop/volumes/*`. A kind says when each of its objects counts alone: `Kind.counted_alone`.
+    Source: platform notes, "Errors, limits, headers".
+    """
+    parts = path.partition("?")[0][1:].split("/")[1:]  # `/v1/apps/shop/volumes?x=y`: apps, shop, volumes
+    if parts[:1] == ["apps"] and len(parts) > 3 and parts[2] not in _counted_alone():
+        parts[3] = "*"
+    return f"{method} {'/'.join(parts)}"
+
+
+def scope(path: str) -> str:
+    """What a token must have access to for a request to `path`, in words."""
+    parts = path.partition("?")[0].split("/")  # `/v1/apps/shop/volumes`: "", v1, apps, shop, volumes
+    words = {"apps": "app", "postgres": "cluster"}
+    if len(parts) > 3 and parts[2] in words:
+        return f"{words[parts[2]]} `{parts[3]}`"
+    return f"what {path} shows"
+
+
+@cache
+def _counted_alone() -> frozenset[str]:
+    return frozenset(kind.counted_alone for kind in find_kinds().values() if kind.counted_alone)
+
+
 SERVICE = Service(
     name=PLATFORM,
     policy=POLICY,
-    content=kept.content,
-    outcome=kept.outcome,
+    content=kept_content,
+    outcome=kept_outcome,
     action=action,
     essential=True,
     check_access=lambda path: f"check that the token may read {scope(path)}",

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from reconciler.core.wire import parse_time
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from reconciler.services.machines.wire.machine import RUNNING
 from reconciler.services.machines.wire.volume import GONE_STATES
 from tests.cli.harness import MUTATIONS, Ran

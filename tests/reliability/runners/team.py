@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.sandbox.fingerprint import holds
+from reconciler.sandbox.parts.secret import holds
 from reconciler.services.machines.wire.volume import GONE_STATES
 from tests.cli.harness import Project, Ran, Sandbox, environment, secret, serving, volume
 from tests.reliability.runners.cable import Cable, laid

@@ -9,8 +9,7 @@ from typing import Any
 from reconciler.core.diagnostics import Severity
 from reconciler.core.model import Address, Resource
 from reconciler.manifests.load import load
-from reconciler.sandbox.fingerprint import holds
-from reconciler.sandbox.parts.secret import Secret
+from reconciler.sandbox.parts.secret import Secret, holds
 from tests.reliability.simulation.ghost import Ghost
 from tests.reliability.simulation.power import POWERS
 from tests.reliability.simulation.process import secret_value
