@@ -11,7 +11,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.importing import run
 from reconciler.importing.run import put_all
-from reconciler.manifests.writing.insert import Change, put
+from reconciler.manifests.writing.replace import Change, put
 from reconciler.reports.diagnostics import render
 from tests.importing.scene import Scene, actions, cluster, volume, volumes
 

@@ -1,11 +1,112 @@
-"""One document under merge patches (RFC 7386), with the position of each value wherever it was written."""
+"""One document under merge patches (RFC 7386), with the position of each value wherever it was written.
 
-from collections.abc import Mapping
-from typing import Any
+An entry of an overlay says which kinds it is for, but a line may hold parts of several entries, and one
+entry may be for several kinds. So whether a line may hold a secret is decided here, for each line, and goes
+along with each position: whichever resource a problem is about, and whichever check finds it, such a line is
+not shown.
+"""
 
-from reconciler.core.model import Path
-from reconciler.manifests.overlays.written import Written
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from reconciler.core.diagnostics import Span
+from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.validation.envelope import LifecycleBlock
+
+# What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
+_PLAIN = {
+    "metadata": frozenset({"app", "id", "labels", "name"}),
+    "lifecycle": frozenset(LifecycleBlock.model_fields),
+}
+
+
+class Written(Struct, frozen=True):
+    """A document of an overlay. `private`: the lines that may hold a secret, of those with a position."""
+
+    document: Document
+    file: str
+    private: frozenset[int]
+
+    def value(self, path: Path) -> Span:
+        """Where the value at `path` stands, or the nearest one around it: what aliases brought has none."""
+        return self._nearest(path, self.document.spans)
+
+    def key(self, path: Path) -> Span:
+        """Where the key at `path` stands, or the nearest value around it."""
+        return self._nearest(path, self.document.key_spans)
+
+    def _nearest(self, path: Path, spans: Mapping[Path, int]) -> Span:
+        while path not in spans:
+            path, spans = path[:-1], self.document.spans
+        span = unpack_span(self.file, spans[path])
+        return span if span.line in self.private else span._replace(private=False)
+
+
+def read_positions(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Written:
+    """`document` of patches by address. `holds_secrets`: whether an entry's target may hold one."""
+    return Written(document, file, frozenset(_private_lines(document, holds_secrets)))
+
+
+class _Section(NamedTuple):
+    """From the key at `position` to the next section. `alone`: no other section has a part on its line."""
+
+    position: int
+    private: bool
+    alone: bool
+
+
+def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> Iterator[int]:
+    secret = [target for target in document.value if holds_secrets(target)]
+    if not secret:
+        return
+    positions = (*document.spans.values(), *document.key_spans.values())
+    lines = range(1, max(packed >> 40 for packed in positions) + 1)
+    if any(_is_brought(document, (target,), document.value[target]) for target in secret):
+        yield from lines  # nobody knows where the anchor stands
+        return
+    sections = sorted(_sections(document, frozenset(secret)))
+    for section, after in zip(sections, [*sections[1:], None], strict=True):
+        if section.private:
+            last = lines.stop - 1 if after is None else (after.position >> 40) - after.alone
+            yield from range(section.position >> 40, last + 1)
+
+
+def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
+    """Of the entries, of the fields in each, and of those in its `metadata` and `lifecycle`."""
+
+    def below(path: Path, value: Mapping[str, Any]) -> Iterator[_Section]:
+        keys = {name: document.key_spans[*path, name] for name in value}
+        # The position of a mapping in braces is that of its brace, before its first key.
+        alone = bool(keys) and min(keys.values()) >> 20 == document.spans[path] >> 20
+        for name, position in keys.items():
+            inner = (*path, name)
+            private = inner[0] in secret and _is_private(inner, value[name])
+            yield _Section(position, private, alone)
+            if inner[0] in secret and not private and len(inner) < 3 and isinstance(value[name], dict):
+                yield from below(inner, value[name])
+
+    return below((), document.value)
+
+
+def _is_private(path: Path, value: Any) -> bool:
+    """Whether a secret may stand in the section of the field at `path` of an entry for one."""
+    if len(path) > 1 and path[1] not in _PLAIN:
+        return True
+    if len(path) > 2:
+        return path[2] not in _PLAIN[str(path[1])]
+    return not isinstance(value, dict | None)  # a literal where a mapping belongs
+
+
+def _is_brought(document: Document, path: Path, value: Any) -> bool:
+    """Whether an alias brought `value`, or something in it: that has no position, or that of the alias."""
+    key = document.key_spans.get(path)
+    if path not in document.spans or (key is not None and key >= document.spans[path]):
+        return True
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return any(_is_brought(document, (*path, name), item) for name, item in items)
 
 
 class Merged:

@@ -17,10 +17,9 @@ from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
-from reconciler.manifests.overlays.merge import Merged
-from reconciler.manifests.overlays.written import Written, read_positions
+from reconciler.manifests.overlays.merge import Merged, Written, read_positions
 from reconciler.manifests.reading.compose import Document
-from reconciler.manifests.reading.naming import named
+from reconciler.manifests.reading.refusals import named
 from reconciler.manifests.validation.problems import describe
 
 PATTERN_SIGNS = (b"*", b"?")

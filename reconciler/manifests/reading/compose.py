@@ -26,20 +26,26 @@ from yaml.events import (
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
 from reconciler.core.model import SHOWN, Path
-from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
-from reconciler.manifests.reading.limits import (
+from reconciler.manifests.reading.refusals import Refusals, beginning
+from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
+from reconciler.manifests.reading.spans import (
+    MERGE,
+    PathNode,
+    Placed,
+    SpanTable,
+    key_child,
+    merge,
+    shown_spans,
+)
+from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
+from reconciler.manifests.reading.text import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
     MOST_DOCUMENTS,
     MOST_FILE_EVENTS,
     MOST_PROBLEMS,
+    decode,
 )
-from reconciler.manifests.reading.merging import MERGE, Placed, merge
-from reconciler.manifests.reading.refusals import Refusals, beginning
-from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
-from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child, shown_spans
-from reconciler.manifests.reading.syntax import explain
-from reconciler.manifests.reading.text import decode
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
