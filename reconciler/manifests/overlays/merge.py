@@ -9,12 +9,12 @@ not shown.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Span
-from reconciler.core.model import Path, unpack_span
+from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
+from reconciler.manifests.validation.problems import Place
 
 # What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
 _PLAIN = {
@@ -23,31 +23,18 @@ _PLAIN = {
 }
 
 
-class Written(Struct, frozen=True):
-    """A document of an overlay. `private`: the lines that may hold a secret, of those with a position."""
+def overlay_place(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Place:
+    """`document` of patches by address: all its lines but those that may hold a secret are shown.
 
-    document: Document
-    file: str
-    private: frozenset[int]
+    `holds_secrets`: whether an entry's target may hold one.
+    """
+    private = frozenset(_private_lines(document, holds_secrets))
 
-    def value(self, path: Path) -> Span:
-        """Where the value at `path` stands, or the nearest one around it: what aliases brought has none."""
-        return self._nearest(path, self.document.spans)
+    def marked(spans: Mapping[Path, int]) -> dict[Path, int]:
+        return {path: packed if packed >> 40 in private else packed | SHOWN for path, packed in spans.items()}
 
-    def key(self, path: Path) -> Span:
-        """Where the key at `path` stands, or the nearest value around it."""
-        return self._nearest(path, self.document.key_spans)
-
-    def _nearest(self, path: Path, spans: Mapping[Path, int]) -> Span:
-        while path not in spans:
-            path, spans = path[:-1], self.document.spans
-        span = unpack_span(self.file, spans[path])
-        return span if span.line in self.private else span._replace(private=False)
-
-
-def read_positions(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Written:
-    """`document` of patches by address. `holds_secrets`: whether an entry's target may hold one."""
-    return Written(document, file, frozenset(_private_lines(document, holds_secrets)))
+    shown = replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
+    return Place(shown, file)
 
 
 class _Section(NamedTuple):
@@ -114,15 +101,17 @@ class Merged:
 
     def __init__(self, original: Document) -> None:
         self._value = original.value
+        self._has_nulls = original.has_nulls
         self._spans = original.spans
         self._key_spans = original.key_spans
         self._surprises = dict(original.surprises)
         self._elsewhere = dict(original.elsewhere)
         self._keys_elsewhere = dict(original.keys_elsewhere)
 
-    def patch(self, change: Mapping[str, Any], source: Path, overlay: Written) -> list[Path]:
+    def patch(self, change: Mapping[str, Any], source: Path, overlay: Place) -> list[Path]:
         """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
         removed: list[Path] = []
+        self._has_nulls |= overlay.document.has_nulls
         self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
@@ -132,7 +121,7 @@ class Merged:
             self._spans,
             self._key_spans,
             self._surprises,
-            _has_null(self._value),
+            self._has_nulls,
             self._elsewhere,
             self._keys_elsewhere,
         )
@@ -143,7 +132,7 @@ class Merged:
         change: Mapping[str, Any],
         at: Path,
         source: Path,
-        overlay: Written,
+        overlay: Place,
         removed: list[Path],
     ) -> dict[str, Any]:
         merged = dict(target) if isinstance(target, dict) else {}
@@ -158,34 +147,28 @@ class Merged:
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
-                    self._take(here, there, overlay)
+                    self._take(here, there, overlay, inside=False)
                 merged[name] = self._merge(inner, value, here, there, overlay, removed)
             else:
                 merged[name] = value
-                self._take(here, there, overlay)
-                self._take_inside(here, there, overlay)
+                self._take(here, there, overlay, inside=True)
         return merged
 
-    def _take(self, here: Path, there: Path, overlay: Written) -> None:
-        """The value of the overlay stands at `here` now, and whatever stood there does not."""
-        self._forget(here)
-        self._elsewhere[here] = overlay.value(there)
-        self._keys_elsewhere[here] = overlay.key(there)
-        surprises = overlay.document.surprises
-        if there in surprises:
-            self._surprises[here] = surprises[there]
+    def _take(self, here: Path, there: Path, overlay: Place, *, inside: bool) -> None:
+        """The value of the overlay stands at `here` now, and whatever stood there does not.
 
-    def _take_inside(self, here: Path, there: Path, overlay: Written) -> None:
-        """The same for the items of a list."""
+        `inside`: so do the items of a list.
+        """
+        self._forget(here)
         size, document = len(there), overlay.document
-        for path in document.spans:
-            if len(path) > size and path[:size] == there:
-                inner = (*here, *path[size:])
-                self._elsewhere[inner] = overlay.value(path)
-                if path in document.key_spans:
-                    self._keys_elsewhere[inner] = overlay.key(path)
-                if path in document.surprises:
-                    self._surprises[inner] = document.surprises[path]
+        items = (path for path in document.spans if len(path) > size and path[:size] == there)
+        for path in (there, *items) if inside else (there,):
+            to = (*here, *path[size:])
+            self._elsewhere[to] = overlay.value(path)
+            if path == there or path in document.key_spans:
+                self._keys_elsewhere[to] = overlay.key(path)
+            if path in document.surprises:
+                self._surprises[to] = document.surprises[path]
 
     def _forget(self, path: Path) -> None:
         """No position at or below `path` is true any more."""
@@ -201,15 +184,7 @@ def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
     value = document.value
     for path, new in values.items():
         value = _with(value, path, new)
-    return Document(
-        value,
-        document.spans,
-        document.key_spans,
-        document.surprises,
-        document.has_nulls,
-        document.elsewhere,
-        document.keys_elsewhere,
-    )
+    return replace(document, value=value)
 
 
 def _with(value: Any, path: Path, new: Any) -> Any:
@@ -219,11 +194,3 @@ def _with(value: Any, path: Path, new: Any) -> Any:
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
     size = len(path)
     return {each: value for each, value in found.items() if each[:size] != path}
-
-
-def _has_null(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_null, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_null, value))
-    return value is None

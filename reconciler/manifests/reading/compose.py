@@ -48,7 +48,7 @@ from reconciler.manifests.reading.text import (
 )
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
+NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
 
 
 class Document(Struct, frozen=True):
@@ -316,7 +316,7 @@ class _Composer:
         if len(self.problems) > problems_before:
             return None
         spans, key_spans = self.table.spans(*placed)
-        return Document(root, spans, key_spans, surprises or _NO_SURPRISES, has_nulls)
+        return Document(root, spans, key_spans, surprises or NO_SURPRISES, has_nulls)
 
     def key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
         """The path of a key that `node` has not seen, or that is written like something else than text."""

@@ -10,7 +10,7 @@ kind and that it holds no secrets (`shown_spans`).
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.scalars import is_text
@@ -46,17 +46,31 @@ def key_child(node: PathNode, text: str) -> PathNode:
     return node.child(text if ordinary else (text,), text, text)
 
 
-class Spans(Mapping[Path, int]):
+class Positions(Mapping[Path, int]):
     """Packed positions by path."""
 
-    __slots__ = ("_index", "_packed")
+    __slots__ = ()
 
-    def __init__(self, index: Mapping[Path, int], packed: Sequence[int]) -> None:
+    def shown(self) -> "Positions":
+        """The same positions in a document that holds no secrets: its lines may be shown."""
+        raise NotImplementedError
+
+
+class Spans(Positions):
+    """Positions whose paths are shared with all documents of one shape. `mark`: added to each of them."""
+
+    __slots__ = ("_index", "_mark", "_packed")
+
+    def __init__(self, index: Mapping[Path, int], packed: Sequence[int], mark: int = 0) -> None:
         self._index = index
         self._packed = packed
+        self._mark = mark
+
+    def shown(self) -> "Spans":
+        return Spans(self._index, self._packed, SHOWN)
 
     def __getitem__(self, path: Path) -> int:
-        return self._packed[self._index[path]]
+        return self._packed[self._index[path]] | self._mark
 
     def __contains__(self, path: object) -> bool:
         return path in self._index
@@ -68,54 +82,10 @@ class Spans(Mapping[Path, int]):
         return len(self._index)
 
 
-class ShownSpans(Spans):
-    """The same positions in a document that holds no secrets: its lines may be shown."""
-
-    __slots__ = ()
-
-    def __getitem__(self, path: Path) -> int:
-        return self._packed[self._index[path]] | SHOWN
-
-
-class Positions(Protocol):
-    """A file that knows where the values, or the `keys`, of its document `number` stand."""
-
-    def positions(self, number: int, *, keys: bool) -> Mapping[Path, int]: ...
-
-
-class LaterSpans(Mapping[Path, int]):
-    """Positions that are read when somebody asks for one."""
-
-    __slots__ = ("_keys", "_mark", "_number", "_text")
-
-    def __init__(self, text: Positions, number: int, *, keys: bool, mark: int = 0) -> None:
-        self._text = text
-        self._number = number
-        self._keys = keys
-        self._mark = mark
-
-    def shown(self) -> "LaterSpans":
-        return LaterSpans(self._text, self._number, keys=self._keys, mark=SHOWN)
-
-    def __getitem__(self, path: Path) -> int:
-        return self._text.positions(self._number, keys=self._keys)[path] | self._mark
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._text.positions(self._number, keys=self._keys)
-
-    def __iter__(self) -> Iterator[Path]:
-        return iter(self._text.positions(self._number, keys=self._keys))
-
-    def __len__(self) -> int:
-        return len(self._text.positions(self._number, keys=self._keys))
-
-
 def shown_spans(spans: Mapping[Path, int]) -> Mapping[Path, int]:
-    """`spans` of a document that holds no secrets. Positions and paths are shared, not copied."""
-    if isinstance(spans, LaterSpans):
+    """`spans` of a document that holds no secrets."""
+    if isinstance(spans, Positions):
         return spans.shown()
-    if isinstance(spans, Spans):
-        return ShownSpans(spans._index, spans._packed)
     return {path: packed | SHOWN for path, packed in spans.items()}
 
 
