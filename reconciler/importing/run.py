@@ -21,7 +21,7 @@ from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.validation.envelope import API_VERSION
-from reconciler.manifests.writing.replace import Change, prepare, put
+from reconciler.manifests.writing.replace import Replacement, prepare, put
 from reconciler.manifests.writing.write import Commented, comment, modeline, write
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Project
@@ -49,7 +49,7 @@ class Unmanaged(Struct, frozen=True):
 class Planned(Struct, frozen=True):
     """One file of an import, and what of it the file gets."""
 
-    change: Change
+    change: Replacement
     entries: Sequence[Entry]
 
 

@@ -24,23 +24,17 @@ NO_HYPHEN = "did not find expected '-' indicator"
 NO_TOKEN = "found character that cannot start any token"  # noqa: S105 - a token of YAML
 STRAY_COLON = "mapping values are not allowed in this context"
 _DIGITS = "`\\x`, `\\u` and `\\U` are followed by 2, 4 and 8 hexadecimal digits"
-_DIRECTIVE = ("a line that begins with `%` is a directive, but not this one", "remove it, or quote the text")
 READABLE = {
-    "could not find expected directive name": _DIRECTIVE,
     "did not find expected alphabetic or numeric character": (
         "the name of an anchor holds letters, digits, `-` and `_`",
         "write a space after it, or quote the text",
     ),
-    "did not find expected digit or '.' character": _DIRECTIVE,
-    "did not find expected version number": _DIRECTIVE,
     "did not find expected whitespace or line break": ("a space is missing here", ""),
     "did not find expected comment or line break": (
         "only a comment is allowed here",
         "the text begins on the next line",
     ),
     "did not find expected hexdecimal number": ("an escape lacks digits", _DIGITS),
-    "found duplicate %YAML directive": ("a second `%YAML` line", "remove it"),
-    "found incompatible YAML document": ("only YAML 1.1 and 1.2 can be read", "remove the line"),
     "found invalid Unicode character escape code": (
         "the escape names no character",
         "write the character itself",
@@ -49,8 +43,6 @@ READABLE = {
         "there is a `:` in a text without quotes",
         "write a space after a key's `:`, or quote the text",
     ),
-    "found unexpected non-alphabetical character": _DIRECTIVE,
-    "found unknown directive name": ("unknown directive", "remove the line"),
     "found unknown escape character": (
         "unknown escape in double quotes",
         "write `\\\\` for a backslash, or use single quotes",
@@ -273,9 +265,9 @@ def _tag(it: Complaint) -> Diagnostic | None:
 
 
 def _directive(it: Complaint) -> Diagnostic | None:
-    if it.text.startswith("%") and it.what in READABLE:
-        message, help = READABLE[it.what]
-        return it.report(message, help, (it.line, 0), width=len(it.text.split()[0]))
+    if it.text.startswith("%"):
+        message = "a line that begins with `%` is a directive, but not this one"
+        return it.report(message, "remove it, or quote the text", (it.line, 0), width=len(it.text.split()[0]))
     if it.what == NO_DOCUMENT_START and not it.text.strip() and it.above >= 0:
         message, help = READABLE[it.what]
         return it.report(message, help, (it.above, 0), width=len(it.lines[it.above].rstrip()))

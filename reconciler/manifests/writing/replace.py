@@ -24,13 +24,14 @@ _AGAIN = "run the command again"
 class Replacement(Struct, frozen=True):
     """`data` for the file at `path`, which must still hold `before` (None: whatever).
 
-    `new`: nothing may be at `path`.
+    `new`: nothing may be at `path`. `added`: the text in `data` that is new, of an import.
     """
 
     path: Path
     data: bytes
     before: bytes | None = None
     new: bool = False
+    added: str = ""
 
     @property
     def place(self) -> Path:
@@ -174,18 +175,9 @@ _MOST_FILES = 1000  # of one stem: beyond, something else is wrong
 _GO_ON = "files that were written before it are complete; when this is put right, run it again"
 
 
-class Change(Struct, frozen=True):
-    """One file to write. `before`: what it held, None for a new file; `added`: the text that is new."""
-
-    path: Path
-    before: bytes | None
-    after: bytes
-    added: str
-
-
 def prepare(
     folder: Path, stem: str, compose_text: Callable[[bytes | None], str], reserved: set[str]
-) -> Change:
+) -> Replacement:
     """The file `STEM.yaml` in `folder` with new documents, or STEM-2.yaml, … where that one cannot have them.
 
     `compose_text` gives them from what the file holds (None: a new file). `reserved`: names that are used
@@ -205,7 +197,7 @@ def prepare(
         after = added.encode() if before is None else _appended(before, added)
         if _reads_as_before(before, after, added):
             reserved.add(folded)
-            return Change(path, before, after, added)
+            return Replacement(path, after, before, before is None, added)
     raise ReconcilerError(f"no file name for `{stem}` is free in {folder}", help="pass another --out DIR")
 
 
@@ -228,13 +220,12 @@ def _reads_as_before(before: bytes | None, after: bytes, added: str) -> bool:
     return whole.complete and [document.value for document in whole.documents] == values
 
 
-def put(change: Change) -> None:
+def put(change: Replacement) -> None:
     """Write one file, complete or not at all. Raises ReconcilerError, also when it was changed meanwhile."""
     try:
         change.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_files([change])
     except OSError as failure:
         raise ReconcilerError(f"cannot write {change.path}: {failure.strerror}", help=_GO_ON) from failure
-    try:
-        replace_files([Replacement(change.path, change.after, change.before, new=change.before is None)])
     except ReconcilerError as failure:
         raise ReconcilerError(failure.message, help=_GO_ON) from failure
