@@ -7,17 +7,18 @@ import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 
 import reconciler
 
+_PACKAGE = Path(reconciler.__file__).parent
 _LIBRARIES = ("httpx", "anyio._backends._asyncio")
 _MOST_DESCRIPTORS = 1024
 
 
 def import_everything() -> None:
     """Every process that is forked from this one has it all, and all of them run the same source."""
-    names = [module.name for module in walk_packages(reconciler.__path__, "reconciler.")]
+    files = (file.relative_to(_PACKAGE.parent).with_suffix("") for file in sorted(_PACKAGE.rglob("*.py")))
+    names = [".".join(file.parts).removesuffix(".__init__") for file in files]
     for name in (*_LIBRARIES, *names):
         if not name.endswith("__main__"):
             import_module(name)

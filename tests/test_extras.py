@@ -150,12 +150,18 @@ def test_only_what_serves_needs_an_extra(
     install: Callable[..., Installed], tmp_path: Path, extras: tuple[str, ...], missing: set[str]
 ) -> None:
     script = """
-        import pkgutil, importlib, reconciler
-        for module in pkgutil.walk_packages(reconciler.__path__, "reconciler.", onerror=lambda name: None):
+        import importlib, pathlib, reconciler
+        package = pathlib.Path(reconciler.__file__).parent
+        missing = []
+        for file in sorted(package.rglob("*.py"), key=lambda file: file.with_suffix("").parts):
+            name = ".".join(file.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+            if name == "reconciler.__main__" or any(name.startswith(f"{each}.") for each in missing):
+                continue
             try:
-                module.name == "reconciler.__main__" or importlib.import_module(module.name)
+                importlib.import_module(name)
             except ModuleNotFoundError:
-                print(module.name)
+                missing.append(name)
+                print(name)
     """
     found = set(install(*extras).run("-c", dedent(script), cwd=tmp_path).stdout.split())
     for backend in OBJECTS | POSTGRES:

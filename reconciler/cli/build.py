@@ -10,7 +10,7 @@ from reconciler.cli.output import echo_diagnostics, emit, output
 from reconciler.cli.sources import settings_here, texts_here
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
-from reconciler.manifests.overlays.build import build
+from reconciler.manifests.writing.write import build
 from reconciler.pipeline.desired import read_manifests
 from reconciler.reports.report import Page
 

@@ -12,7 +12,7 @@ from reconciler.cli.sources import settings_here
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.suggestions import pattern_help
-from reconciler.manifests.writing.modeline import modeline
+from reconciler.manifests.writing.write import modeline
 from reconciler.pipeline.files import write_new
 from reconciler.policies import find_manifest_kinds
 from reconciler.reports.report import Page

@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.failures import DONE, reports_failures
 from reconciler.core.errors import ReconcilerError
-from reconciler.manifests.authoring.schema import json_schema
+from reconciler.manifests.authoring.reference import json_schema
 from reconciler.pipeline.files import write_output
 from reconciler.reports.schema import plan_schema
 

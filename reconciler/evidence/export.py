@@ -16,8 +16,8 @@ from reconciler.evidence.replay import declared, replay
 from reconciler.evidence.world import seed_from
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
-from reconciler.manifests.overlays.build import build
 from reconciler.manifests.validation.loader import Effective
+from reconciler.manifests.writing.write import build
 from reconciler.state.runs import PastRun
 from reconciler.state.store import Event, JournalEntry
 

@@ -8,7 +8,7 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Resource
 from reconciler.evidence.export import NotExportable
-from reconciler.manifests.digest import digest_resources
+from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.desired import read_manifests
 from reconciler.pipeline.settings import ProjectSettings

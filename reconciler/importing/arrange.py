@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from reconciler.core.model import Address, Path
 from reconciler.importing.ownership import DISAGREEMENT, Known, Live, Skipped
 from reconciler.kinds.base import Kind
-from reconciler.kinds.declared import Declared
-from reconciler.kinds.roles import holds_secrets
+from reconciler.kinds.roles import Declared, holds_secrets
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 63

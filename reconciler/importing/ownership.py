@@ -11,8 +11,7 @@ from reconciler.core.advice import Command, command
 from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.kinds.base import Kind
-from reconciler.kinds.declared import Declared
-from reconciler.kinds.roles import Importable, object_of, secret_names
+from reconciler.kinds.roles import Declared, Importable, object_of, secret_names
 from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
 from reconciler.planning.siblings import Siblings

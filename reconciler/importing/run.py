@@ -21,9 +21,8 @@ from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.validation.envelope import API_VERSION
-from reconciler.manifests.writing.insert import Change, prepare, put
-from reconciler.manifests.writing.modeline import modeline
-from reconciler.manifests.writing.write import Commented, comment, write
+from reconciler.manifests.writing.replace import Replacement, prepare, put
+from reconciler.manifests.writing.write import Commented, comment, modeline, write
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.project import Project
 from reconciler.state.store import State
@@ -50,7 +49,7 @@ class Unmanaged(Struct, frozen=True):
 class Planned(Struct, frozen=True):
     """One file of an import, and what of it the file gets."""
 
-    change: Change
+    change: Replacement
     entries: Sequence[Entry]
 
 

@@ -4,9 +4,9 @@ There is no list to edit.
 """
 
 import importlib
-import pkgutil
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -29,5 +29,6 @@ def declared_in(package: str, base: type[K]) -> Mapping[str, K]:
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
-    for info in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        yield importlib.import_module(f"{info.name}.kind" if info.ispkg else info.name)
+    (folder,) = map(Path, importlib.import_module(package).__path__)
+    for file in (*folder.glob("[!_]*.py"), *folder.glob("*/kind.py")):
+        yield importlib.import_module(".".join((package, *file.relative_to(folder).with_suffix("").parts)))

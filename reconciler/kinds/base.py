@@ -1,11 +1,14 @@
 """What a kind declares. A kind knows and never acts: everything it answers is data.
 
-To add a kind, copy `secret.py`: declare `Spec`, how live state is read and matched,
-which fields there are, and which steps create, change and remove an object.
+To add a kind, copy the folder `secret/`: declare `Spec`, how live state is read and matched,
+which fields there are, and which steps create, change and remove an object. A nested value, such as
+`compute`, differs by a change for each value in it (`nested_changes`).
 """
 
+import json
+import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
@@ -20,6 +23,7 @@ from reconciler.core.model import (
     Action,
     Address,
     Deletion,
+    Effect,
     FieldChange,
     Impact,
     Lifecycle,
@@ -29,7 +33,6 @@ from reconciler.core.model import (
 from reconciler.core.steps import OutputRef, Read, Step, Template
 from reconciler.core.wire import Shape
 from reconciler.kinds.manifest import Field, ManifestKind
-from reconciler.kinds.nested import nested_changes, parts_of
 
 UNCHECKED_VALUE = "unchecked"  # stands for the fingerprint of a value that is not read while planning
 PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known only while the plan runs
@@ -320,3 +323,49 @@ def path_of(*parts: str | OutputRef) -> str | Template:
     if all(isinstance(part, str) for part in parts):
         return "".join(map(str, parts))
     return Template(parts)
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PART = re.compile(r'\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+|"(?:[^"\\]|\\.)*")\]')
+# What deepdiff calls a name that only one side has: such a field is not managed, or not known.
+_ONE_SIDED = ("dictionary_item_added", "dictionary_item_removed")
+
+
+def nested_changes(
+    path: str, before: Mapping[str, Any], after: Mapping[str, Any], effect: Effect
+) -> Iterator[FieldChange]:
+    """The values inside `after` that are others in `before`, in the order of `after`, with their full paths.
+
+    A name that only one of the two holds is not a difference, at any depth. In a list, what only one of the
+    two holds stands against None.
+    """
+    from deepdiff import DeepDiff  # 0.1 s: only once something does differ
+    from deepdiff.helper import notpresent
+
+    tree = DeepDiff(before, after, view="tree")
+    order = {name: number for number, name in enumerate(after)}
+    found = [
+        (item.path(output_format="list"), item)
+        for group, items in tree.items()
+        if group not in _ONE_SIDED
+        for item in items
+    ]
+    for parts, item in sorted(found, key=lambda each: [order[each[0][0]], *each[0][1:]]):
+        known, want = (None if value is notpresent else value for value in (item.t1, item.t2))
+        yield FieldChange(joined([path, *parts]), known, want, effect)
+
+
+def joined(parts: Sequence[str | int]) -> str:
+    """`compute.kernel_args[1]`; a name that is not plain stands in quotes: `config["a.b"]`."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str) and _NAME.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{json.dumps(part)}]"
+    return text
+
+
+def parts_of(path: str) -> list[str | int]:
+    """The opposite of `joined`."""
+    return [name or json.loads(other) for name, other in _PART.findall(path)]

@@ -10,8 +10,7 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.steps import SecretRef
-from reconciler.kinds.alternatives import point_at_patch
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec
+from reconciler.kinds.manifest import TEXT_PATTERN, Spec, point_at_patch
 
 ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"

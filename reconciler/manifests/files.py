@@ -1,9 +1,13 @@
-"""Which files hold manifests, what they are called, and their bytes."""
+"""Which files hold manifests, what they are called, and their bytes.
+
+A file of sops among them holds the values that manifests point at, and declares nothing.
+"""
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -184,3 +188,16 @@ def _mode(entry: os.DirEntry[str]) -> int:
         return entry.stat().st_mode
     except OSError:
         return 0
+
+
+def is_of_sops(value: Any) -> bool:
+    """Whether the document is one that sops has written, and no manifest."""
+    if not isinstance(value, dict) or "sops" not in value or "apiVersion" in value or "kind" in value:
+        return False
+    own = value["sops"]
+    return isinstance(own, dict) and isinstance(own.get("mac"), str) and "version" in own
+
+
+def holds_patches(value: dict[str, Any], kinds: Container[str]) -> bool:
+    """Whether a key is an address: an overlay that somebody encrypted has to be reported, not passed over."""
+    return any("/" in key and (key.partition("/")[0] in kinds or set(key) & set("*?")) for key in value)

@@ -1,15 +1,19 @@
-"""The values of files that this run has read: files that several loads share are read once."""
+"""The values of files that this run has read: files that several loads share are read once.
 
-from collections.abc import Iterable
+Positions are read again when somebody asks for one. Hardly anybody does: positions are for diagnostics. So a
+hundred thousand manifests keep their text in memory, which is half of what their positions take.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from reconciler.core.model import SHOWN, Path
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.manifests.reading.compose import Document
-from reconciler.manifests.reading.later import documents_of
+from reconciler.manifests.reading.compose import NO_SURPRISES, Document, compose
 from reconciler.manifests.reading.lines import line_values
-from reconciler.manifests.reading.spans import SpanTable
+from reconciler.manifests.reading.spans import Positions, SpanTable
 
 
 class Known:
@@ -34,4 +38,57 @@ class Known:
         known = self._values[data]
         if known is None:
             return None
-        return documents_of(from_json(known), data, table, has_nulls=b"null" in known)
+        text, has_nulls = _Text(data, table), b"null" in known
+        return [
+            Document(
+                value,
+                LaterSpans(text, number, False),
+                LaterSpans(text, number, True),
+                NO_SURPRISES,
+                has_nulls,
+            )
+            for number, value in enumerate(from_json(known))
+        ]
+
+
+class _Text:
+    """The bytes of one file, until they are composed; then the positions in its documents."""
+
+    __slots__ = ("_composed", "_data", "_table")
+
+    def __init__(self, data: bytes, table: SpanTable) -> None:
+        self._data = data
+        self._table = table
+        self._composed: list[tuple[Mapping[Path, int], Mapping[Path, int]]] | None = None
+
+    def positions(self, number: int, keys: bool) -> Mapping[Path, int]:
+        """Where the values, or the `keys`, of the document `number` stand."""
+        if self._composed is None:
+            documents = compose(self._data, "", self._table).documents
+            self._composed = [(each.spans, each.key_spans) for each in documents]
+            self._data = b""
+        return self._composed[number][keys]
+
+
+class LaterSpans(Positions):
+    """Positions that are read when somebody asks for one."""
+
+    __slots__ = ("_keys", "_mark", "_number", "_text")
+
+    def __init__(self, text: _Text, number: int, keys: bool, mark: int = 0) -> None:
+        self._text = text
+        self._number = number
+        self._keys = keys
+        self._mark = mark
+
+    def shown(self) -> "LaterSpans":
+        return LaterSpans(self._text, self._number, self._keys, SHOWN)
+
+    def __getitem__(self, path: Path) -> int:
+        return self._text.positions(self._number, self._keys)[path] | self._mark
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._text.positions(self._number, self._keys))
+
+    def __len__(self) -> int:
+        return len(self._text.positions(self._number, self._keys))

@@ -18,8 +18,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository
-from reconciler.manifests.revisions.revision import Revision
-from reconciler.manifests.revisions.trusted import trusted_revision
+from reconciler.manifests.revisions.revision import Revision, trusted_revision
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.settings import ProjectSettings
 

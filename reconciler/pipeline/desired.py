@@ -20,11 +20,11 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService
-from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
 from reconciler.manifests.known import Known
 from reconciler.manifests.load import Loaded, Reader, load
-from reconciler.manifests.revisions.working_tree import WorkingTree, settings_as_at
+from reconciler.manifests.meaning import digest_resources
+from reconciler.manifests.revisions.revision import WorkingTree, settings_as_at
 from reconciler.manifests.validation.loader import Effective
 from reconciler.pipeline.declared import Desired, Trusted
 from reconciler.pipeline.own_credentials import own_credentials
@@ -34,7 +34,7 @@ from reconciler.pipeline.targets import with_targets
 from reconciler.policies.moved import MovedSpec
 
 if TYPE_CHECKING:
-    from reconciler.manifests.revisions.changed import Changed
+    from reconciler.manifests.meaning import Changed
     from reconciler.manifests.revisions.revision import Revision
 
 
@@ -182,7 +182,7 @@ def read_manifests(
         texts.use(at.texts)
     differ = trusted = None
     if base is not None:
-        from reconciler.manifests.revisions.changed import changed
+        from reconciler.manifests.meaning import changed
         from reconciler.manifests.revisions.sources import SourceFiles
         from reconciler.pipeline.base_revision import settings_before, unseen_before
 
@@ -316,7 +316,7 @@ def _before(
 
     What is the same as now, by the ids that git gives contents, is neither read nor composed again.
     """
-    from reconciler.manifests.revisions.blobs import blobs
+    from reconciler.manifests.revisions.git import blobs
 
     new = config.env and config.env not in config.settings.environments and not base.holds(config.overlay)
     if new:

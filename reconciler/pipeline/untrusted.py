@@ -17,7 +17,7 @@ from reconciler.kinds.roles import secret_of
 from reconciler.manifests.files import SETTINGS_FILE, read_files
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.reading.compose import Document, compose
-from reconciler.manifests.reading.naming import named
+from reconciler.manifests.reading.refusals import named
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.revisions.revision import Revision, revision
 from reconciler.manifests.revisions.sources import SourceFiles, value_sources

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli.main import run
 from reconciler.core.model import Resource
-from reconciler.manifests.digest import digest_resources
+from reconciler.manifests.meaning import digest_resources
 from reconciler.pipeline.store import store_of
 from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.model import Path, unpack_span
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.writing.edit import Scalar, find_tokens, splice
+from reconciler.manifests.writing.rewrite import Scalar, find_tokens, splice
 
 
 def put(text: str, path: Path, value: Scalar, number: int = 0) -> str:

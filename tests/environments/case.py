@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.manifests.load import Loaded, load
-from reconciler.manifests.overlays.build import build
+from reconciler.manifests.writing.write import build
 from reconciler.reports.diagnostics import render
 
 _HEADER = re.compile(r"^=== (\S+)\n", re.MULTILINE)

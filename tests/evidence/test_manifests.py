@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.evidence.export import NotExportable
 from reconciler.evidence.manifests import manifests_of
-from reconciler.manifests.digest import digest_resources
 from reconciler.manifests.load import load
+from reconciler.manifests.meaning import digest_resources
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 from reconciler.pipeline.source_texts import SourceTexts
 from reconciler.state.runs import PastRun

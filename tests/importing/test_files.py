@@ -11,7 +11,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.importing import run
 from reconciler.importing.run import put_all
-from reconciler.manifests.writing.insert import Change, put
+from reconciler.manifests.writing.replace import Replacement, put
 from reconciler.reports.diagnostics import render
 from tests.importing.scene import Scene, actions, cluster, volume, volumes
 
@@ -200,7 +200,7 @@ def test_a_cancelled_import_leaves_whole_files(tmp_path: Path, monkeypatch: pyte
     planned = scene.planned(scene.found(*apps))
     scopes: list[anyio.CancelScope] = []
 
-    def put_two(change: Change) -> None:
+    def put_two(change: Replacement) -> None:
         put(change)
         if change is planned[1].change:
             scopes[0].cancel()

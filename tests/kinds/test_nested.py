@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.model import Effect
-from reconciler.kinds.nested import joined, nested_changes, parts_of
+from reconciler.kinds.base import joined, nested_changes, parts_of
 
 ABSENT = None
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, Ignore, Lifecycle, Reference, Resource
 from reconciler.kinds import find_kinds
-from reconciler.manifests.digest import digest_resources
+from reconciler.manifests.meaning import digest_resources
 
 
 def volume(name: str, **spec: Any) -> Resource:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.manifests.load import Loaded, load
-from reconciler.manifests.writing.insert import prepare
+from reconciler.manifests.writing.replace import prepare
 
 SECRET = """\
 apiVersion: reconciler/v1

@@ -5,8 +5,13 @@ import pytest
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.manifests.reading import compose as composer
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.reading.limits import MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS, MOST_PROBLEMS
-from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES
+from reconciler.manifests.reading.text import (
+    LONGEST_LINE,
+    MOST_BYTES,
+    MOST_DOCUMENT_EVENTS,
+    MOST_DOCUMENTS,
+    MOST_PROBLEMS,
+)
 from reconciler.manifests.validation.problems import MOST_PROBLEMS as MOST_SHOWN
 from tests.manifests.conftest import LoadFiles, codes, volume
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.diagnostics import has_errors
-from reconciler.manifests.authoring.schema import kind_schema
+from reconciler.manifests.authoring.reference import kind_schema
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.load import load
 from reconciler.policies import find_manifest_kinds

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.authoring.schema import json_schema
+from reconciler.manifests.authoring.reference import json_schema
 from reconciler.policies import find_manifest_kinds
 
 

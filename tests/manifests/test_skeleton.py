@@ -11,7 +11,7 @@ from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.load import load
 from reconciler.manifests.validation.envelope import manifest_model
 from reconciler.manifests.validation.problems import field_names
-from reconciler.manifests.writing.modeline import SCHEMA_FILE, modeline
+from reconciler.manifests.writing.write import SCHEMA_FILE, modeline
 from reconciler.policies import find_manifest_kinds
 
 KINDS = find_manifest_kinds()

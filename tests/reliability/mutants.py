@@ -36,7 +36,6 @@ APPLY = "pipeline/apply.py"
 PRECONDITIONS = "pipeline/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
-MACHINE_CALLS = "kinds/machine/calls.py"
 MACHINE_POWER = "kinds/machine/power.py"
 RESTARTS = "kinds/restarts.py"
 DECIDE = "planning/decide.py"
@@ -333,7 +332,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a suspend is not waited for",
-        MACHINE_CALLS,
+        MACHINE_POWER,
         '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
         '        applied={"power": "suspended" if verb == "suspend" else power, CALLED_AT: RUN_BEGAN},\n'
         '        wait=None if verb == "suspend" else wait,\n',
@@ -359,7 +358,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a stop is not waited for",
-        MACHINE_CALLS,
+        MACHINE_POWER,
         '        applied={"power": power, CALLED_AT: RUN_BEGAN},\n        wait=wait,\n',
         '        applied={"power": "stopped" if verb == "stop" else power, CALLED_AT: RUN_BEGAN},\n'
         '        wait=None if verb == "stop" else wait,\n',

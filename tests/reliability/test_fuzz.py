@@ -21,7 +21,7 @@ from reconciler.core.steps import Call
 from reconciler.core.wire import Shape
 from reconciler.execution import settling
 from reconciler.execution.settling import Settlement
-from reconciler.manifests.reading import complaint
+from reconciler.manifests.reading import syntax as complaint
 from reconciler.manifests.validation import loader as loading
 from reconciler.pipeline.project import Project
 from reconciler.services import client, outcome

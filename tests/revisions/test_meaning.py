@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.core.model import Address, Lifecycle, Resource
 from reconciler.manifests.load import Loaded
-from reconciler.manifests.revisions.changed import changed
+from reconciler.manifests.meaning import changed
 from tests.inprocess import Command, secret, volume
 from tests.revisions.repository import commit, git
 from tests.revisions.test_changed import branch, differing

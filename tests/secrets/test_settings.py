@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.steps import SecretRef
-from reconciler.manifests.authoring.schema import json_schema
+from reconciler.manifests.authoring.reference import json_schema
 from reconciler.pipeline.open import rate_limit_of, secret_sources
 from reconciler.pipeline.settings import ProjectSettings, find_settings
 

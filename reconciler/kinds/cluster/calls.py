@@ -1,15 +1,17 @@
-"""The waits for a cluster that is being made, and how a lost create is found.
+"""What is asked about a cluster: until it is ready, how a lost create is found, and its backups.
 
+Backups are shown by capability `postgres.backups`.
 Source: platform API, 2.1 and 3.1; platform notes, "Postgres".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.steps import FOUND_ID, Ask, Condition, Find, OutputRef, Read, Wait
-from reconciler.core.wire import many, one
+from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.base import Subject, path_of, segment
-from reconciler.services.machines.wire.cluster import Cluster
+from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
@@ -47,3 +49,77 @@ def recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping[
     listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
     found = Read(path_of("/v1/postgres/", FOUND_ID), one(Cluster))
     return Find(listing, match, unattached=("attached_apps",), one=found)
+
+
+def backups_read(id: str) -> Read:
+    return Read(f"/v1/postgres/{segment(id)}/backups", many(ClusterBackup))
+
+
+def listed_backups(subject: Subject) -> Sequence[Any] | None:
+    """The backups that were asked for; None: they were not, or could not be read."""
+    return subject.extra.get(many(ClusterBackup))
+
+
+def left_after_delete(subject: Subject) -> str:
+    """What stands between the cluster's delete and the loss of all its data, as a plan says it.
+
+    The platform documents no backup on demand, so none is taken first.
+    """
+    backups = listed_backups(subject)
+    if backups is None:
+        why = (
+            "its backups cannot be read"
+            if "postgres.backups" in subject.capabilities
+            else "its backups can be read only with capability `postgres.backups`"
+        )
+        return f"no backup is taken first; {why}: no known backup can restore its data"
+    finished = [(when, item) for item in backups if (when := parse_time(item.finished_at)) is not None]
+    if not finished:
+        return (
+            "no backup is taken first, and no finished backup is listed: no known backup can restore its data"
+        )
+    newest = max(finished, key=lambda pair: pair[0])[1]
+    return (
+        f"no backup is taken first; the newest one is {newest.id} of {newest.finished_at}, and the platform "
+        "does not say that backups outlive their cluster"
+    )
+
+
+def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
+    """What is wrong with the backup or moment to restore, as far as the source's backups tell.
+
+    The recovery window is not documented; that no moment lies in it before the first backup was finished,
+    or in the future, is sure only of the future.
+    """
+    restore, backups = subject.spec.restore, listed_backups(subject)
+    if backups is None:
+        return
+    finished = sorted(
+        (when, item.id) for item in backups if (when := parse_time(item.finished_at)) is not None
+    )
+    newest = ", ".join(f"{id} from {when.isoformat()}" for when, id in reversed(finished[-3:])) or "none"
+    listed = f"the newest finished backups of {restore.from_} are: {newest}"
+    if restore.backup_id is not None:
+        if all(item.id != restore.backup_id for item in backups):
+            yield error(
+                "restore-point",
+                f"{restore.from_} has no backup {restore.backup_id}",
+                subject.span("spec", "restore", "backup_id"),
+                help=listed,
+            )
+        return
+    moment = parse_time(restore.pitr_time)
+    if moment is not None and moment > subject.now:
+        yield error(
+            "restore-point",
+            f"{restore.pitr_time} is in the future",
+            subject.span("spec", "restore", "pitr_time"),
+            help="check the offset; a restore needs a time in the past",
+        )
+    elif moment is not None and finished and moment < finished[0][0]:
+        yield warning(
+            "restore-point",
+            f"{restore.pitr_time} is before the first listed backup was finished: the platform may refuse it",
+            subject.span("spec", "restore", "pitr_time"),
+            help=listed,
+        )

@@ -32,8 +32,7 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
-from reconciler.kinds.cluster.backups import backups_read, left_after_delete
-from reconciler.kinds.cluster.calls import FAILED_STATUSES, ready, recovery
+from reconciler.kinds.cluster.calls import FAILED_STATUSES, backups_read, left_after_delete, ready, recovery
 from reconciler.kinds.cluster.restoring import (
     ID_FORM,
     PLATFORM_ID,
@@ -44,9 +43,15 @@ from reconciler.kinds.cluster.restoring import (
     same_restore,
 )
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
-from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
-from reconciler.kinds.roles import HasDetails, Importable, MadeFromOthers, TakesTime
+from reconciler.kinds.roles import (
+    Declared,
+    HasDetails,
+    Importable,
+    MadeFromOthers,
+    TakesTime,
+    declared_fields,
+)
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster
 

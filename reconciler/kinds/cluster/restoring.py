@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
 from reconciler.core.model import Action, Address, StateRecord
 from reconciler.core.steps import Call, OutputRef
-from reconciler.kinds.alternatives import is_patched, point_at_patch
 from reconciler.kinds.base import Moves, Subject, path_of, segment
-from reconciler.kinds.cluster.backups import check_restore_point
-from reconciler.kinds.cluster.calls import ready, recovery
+from reconciler.kinds.cluster.calls import check_restore_point, ready, recovery
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
+from reconciler.kinds.manifest import is_patched, point_at_patch
 from reconciler.kinds.steps import create
 
 ID_FORM = r"[a-z0-9]{16}"

@@ -12,19 +12,21 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import REPLACED, Kind, Moves, Power, Subject, compare_fields, segment
-from reconciler.kinds.declared import Declared, declared_fields
-from reconciler.kinds.machine.calls import (
+from reconciler.kinds.machine.power import (
     CALLED_AT,
     COMING,
+    STARTABLE,
+    STOPPABLE,
+    bring,
     machine_path,
     reached,
     recorded,
+    unseen,
     until_wanted,
 )
-from reconciler.kinds.machine.power import STARTABLE, STOPPABLE, bring, unseen
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
-from reconciler.kinds.roles import Importable, KeepsPower
+from reconciler.kinds.roles import Declared, Importable, KeepsPower, declared_fields
 from reconciler.kinds.steps import wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine
 

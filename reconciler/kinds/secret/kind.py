@@ -34,11 +34,17 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
-from reconciler.kinds.declared import Declared
 from reconciler.kinds.manifest import Field
-from reconciler.kinds.roles import Importable, NamesResources, SendsSecret, SetsSecrets
-from reconciler.kinds.secret.spec import ANY_NAME, NAME, SecretSource, SecretSpec
-from reconciler.kinds.secret.template import _PLACEHOLDER, _placeholder, parse_template
+from reconciler.kinds.roles import Declared, Importable, NamesResources, SendsSecret, SetsSecrets
+from reconciler.kinds.secret.spec import (
+    _PLACEHOLDER,
+    ANY_NAME,
+    NAME,
+    SecretSource,
+    SecretSpec,
+    _placeholder,
+    parse_template,
+)
 from reconciler.kinds.source import check_source, source_ref
 from reconciler.kinds.steps import absolute, answer_of, delete
 from reconciler.services.machines.wire.secret import Secret

@@ -3,16 +3,17 @@
 Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 from reconciler.core.diagnostics import error
 from reconciler.core.model import Action, Deletion, Effect, FieldChange, Impact, weightiest_first
-from reconciler.core.steps import Read, Step
-from reconciler.core.wire import one
-from reconciler.kinds.base import Moves, Subject
+from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
+from reconciler.core.wire import many, one
+from reconciler.kinds.base import Moves, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
-from reconciler.kinds.steps import delete, wait_only
-from reconciler.kinds.volume.calls import extend_step, settled, update_step
+from reconciler.kinds.steps import absolute, delete, wait_only
 from reconciler.kinds.volume.snapshots import (
     await_snapshot,
     left_after_delete,
@@ -22,7 +23,43 @@ from reconciler.kinds.volume.snapshots import (
     snapshot_step,
     volume_path,
 )
-from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.machines.wire.volume import GONE_STATES, Volume
+
+
+@lru_cache  # resources come app by app
+def volumes_read(app: str) -> Read:
+    return Read(f"/v1/apps/{segment(app)}/volumes", many(Volume))
+
+
+def settled(subject: Subject, reply_path: str | None) -> Wait:
+    return Wait(
+        Read(volume_path(subject.address, subject.known_id()), one(Volume)),
+        Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
+        subject.lifecycle.timeout_s,
+        reply_path=reply_path,
+    )
+
+
+def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
+    path = volume_path(subject.address, subject.known_id())
+    return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
+
+
+def extend_step(subject: Subject, grow: FieldChange) -> Step:
+    path = volume_path(subject.address, subject.known_id())
+    extend = volume_path(subject.address, subject.known_id(), "/extend")
+    because = f"extended from {grow.before} to {grow.after} GB"
+    return absolute(
+        subject,
+        "extend",
+        Call("PUT", extend, {"size_gb": grow.after}),
+        applied={"size_gb": grow.after, "snapshot": None},
+        owes=Owes("restart", "needs_restart", because, "volume.attached_machine_id"),
+        wait=Wait(
+            Read(path, one(Volume)), Condition("size_gb", at_least=grow.after), subject.lifecycle.timeout_s
+        ),
+    )
+
 
 UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extending")
 

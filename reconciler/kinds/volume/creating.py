@@ -13,7 +13,7 @@ from reconciler.core.wire import many, one
 from reconciler.kinds.base import Moves, Subject
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
-from reconciler.kinds.volume.calls import settled, volumes_read
+from reconciler.kinds.volume.changing import settled, volumes_read
 from reconciler.kinds.volume.origins import size_not_given, size_of_source
 from reconciler.kinds.volume.snapshots import (
     described,

@@ -29,7 +29,6 @@ from reconciler.kinds.base import (
     Watched,
     compare_fields,
 )
-from reconciler.kinds.declared import Declared, declared_fields
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
     loose_reads,
@@ -38,20 +37,22 @@ from reconciler.kinds.restarts import (
 )
 from reconciler.kinds.roles import (
     ComesBack,
+    Declared,
     FillsUp,
     HasDetails,
     HasObjectives,
     Importable,
     MadeFromOthers,
     TakesTime,
+    declared_fields,
 )
-from reconciler.kinds.volume.calls import volumes_read
 from reconciler.kinds.volume.changing import (
     UNSETTLED_STATES,
     change,
     holder_of,
     remove,
     size_change,
+    volumes_read,
     wait_settled,
 )
 from reconciler.kinds.volume.creating import (

@@ -10,9 +10,8 @@ from pydantic import Field as Describe
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, StateRecord
-from reconciler.kinds.alternatives import point_at_patch
 from reconciler.kinds.base import Subject
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec
+from reconciler.kinds.manifest import TEXT_PATTERN, Spec, point_at_patch
 
 ORIGIN_FIELDS = frozenset({"snapshot_id", "source_volume_id", "from_"})  # fields that say it
 

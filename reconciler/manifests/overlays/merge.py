@@ -1,11 +1,99 @@
-"""One document under merge patches (RFC 7386), with the position of each value wherever it was written."""
+"""One document under merge patches (RFC 7386), with the position of each value wherever it was written.
 
-from collections.abc import Mapping
-from typing import Any
+An entry of an overlay says which kinds it is for, but a line may hold parts of several entries, and one
+entry may be for several kinds. So whether a line may hold a secret is decided here, for each line, and goes
+along with each position: whichever resource a problem is about, and whichever check finds it, such a line is
+not shown.
+"""
 
-from reconciler.core.model import Path
-from reconciler.manifests.overlays.written import Written
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
+from reconciler.manifests.validation.envelope import LifecycleBlock
+from reconciler.manifests.validation.problems import Place
+
+# What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
+_PLAIN = {
+    "metadata": frozenset({"app", "id", "labels", "name"}),
+    "lifecycle": frozenset(LifecycleBlock.model_fields),
+}
+
+
+def overlay_place(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Place:
+    """`document` of patches by address: all its lines but those that may hold a secret are shown.
+
+    `holds_secrets`: whether an entry's target may hold one.
+    """
+    private = frozenset(_private_lines(document, holds_secrets))
+
+    def marked(spans: Mapping[Path, int]) -> dict[Path, int]:
+        return {path: packed if packed >> 40 in private else packed | SHOWN for path, packed in spans.items()}
+
+    shown = replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
+    return Place(shown, file)
+
+
+class _Section(NamedTuple):
+    """From the key at `position` to the next section. `alone`: no other section has a part on its line."""
+
+    position: int
+    private: bool
+    alone: bool
+
+
+def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> Iterator[int]:
+    secret = [target for target in document.value if holds_secrets(target)]
+    if not secret:
+        return
+    positions = (*document.spans.values(), *document.key_spans.values())
+    lines = range(1, max(packed >> 40 for packed in positions) + 1)
+    if any(_is_brought(document, (target,), document.value[target]) for target in secret):
+        yield from lines  # nobody knows where the anchor stands
+        return
+    sections = sorted(_sections(document, frozenset(secret)))
+    for section, after in zip(sections, [*sections[1:], None], strict=True):
+        if section.private:
+            last = lines.stop - 1 if after is None else (after.position >> 40) - after.alone
+            yield from range(section.position >> 40, last + 1)
+
+
+def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
+    """Of the entries, of the fields in each, and of those in its `metadata` and `lifecycle`."""
+
+    def below(path: Path, value: Mapping[str, Any]) -> Iterator[_Section]:
+        keys = {name: document.key_spans[*path, name] for name in value}
+        # The position of a mapping in braces is that of its brace, before its first key.
+        alone = bool(keys) and min(keys.values()) >> 20 == document.spans[path] >> 20
+        for name, position in keys.items():
+            inner = (*path, name)
+            private = inner[0] in secret and _is_private(inner, value[name])
+            yield _Section(position, private, alone)
+            if inner[0] in secret and not private and len(inner) < 3 and isinstance(value[name], dict):
+                yield from below(inner, value[name])
+
+    return below((), document.value)
+
+
+def _is_private(path: Path, value: Any) -> bool:
+    """Whether a secret may stand in the section of the field at `path` of an entry for one."""
+    if len(path) > 1 and path[1] not in _PLAIN:
+        return True
+    if len(path) > 2:
+        return path[2] not in _PLAIN[str(path[1])]
+    return not isinstance(value, dict | None)  # a literal where a mapping belongs
+
+
+def _is_brought(document: Document, path: Path, value: Any) -> bool:
+    """Whether an alias brought `value`, or something in it: that has no position, or that of the alias."""
+    key = document.key_spans.get(path)
+    if path not in document.spans or (key is not None and key >= document.spans[path]):
+        return True
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return any(_is_brought(document, (*path, name), item) for name, item in items)
 
 
 class Merged:
@@ -13,15 +101,17 @@ class Merged:
 
     def __init__(self, original: Document) -> None:
         self._value = original.value
+        self._has_nulls = original.has_nulls
         self._spans = original.spans
         self._key_spans = original.key_spans
         self._surprises = dict(original.surprises)
         self._elsewhere = dict(original.elsewhere)
         self._keys_elsewhere = dict(original.keys_elsewhere)
 
-    def patch(self, change: Mapping[str, Any], source: Path, overlay: Written) -> list[Path]:
+    def patch(self, change: Mapping[str, Any], source: Path, overlay: Place) -> list[Path]:
         """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
         removed: list[Path] = []
+        self._has_nulls |= overlay.document.has_nulls
         self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
@@ -31,7 +121,7 @@ class Merged:
             self._spans,
             self._key_spans,
             self._surprises,
-            _has_null(self._value),
+            self._has_nulls,
             self._elsewhere,
             self._keys_elsewhere,
         )
@@ -42,7 +132,7 @@ class Merged:
         change: Mapping[str, Any],
         at: Path,
         source: Path,
-        overlay: Written,
+        overlay: Place,
         removed: list[Path],
     ) -> dict[str, Any]:
         merged = dict(target) if isinstance(target, dict) else {}
@@ -57,34 +147,28 @@ class Merged:
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
-                    self._take(here, there, overlay)
+                    self._take(here, there, overlay, inside=False)
                 merged[name] = self._merge(inner, value, here, there, overlay, removed)
             else:
                 merged[name] = value
-                self._take(here, there, overlay)
-                self._take_inside(here, there, overlay)
+                self._take(here, there, overlay, inside=True)
         return merged
 
-    def _take(self, here: Path, there: Path, overlay: Written) -> None:
-        """The value of the overlay stands at `here` now, and whatever stood there does not."""
-        self._forget(here)
-        self._elsewhere[here] = overlay.value(there)
-        self._keys_elsewhere[here] = overlay.key(there)
-        surprises = overlay.document.surprises
-        if there in surprises:
-            self._surprises[here] = surprises[there]
+    def _take(self, here: Path, there: Path, overlay: Place, *, inside: bool) -> None:
+        """The value of the overlay stands at `here` now, and whatever stood there does not.
 
-    def _take_inside(self, here: Path, there: Path, overlay: Written) -> None:
-        """The same for the items of a list."""
+        `inside`: so do the items of a list.
+        """
+        self._forget(here)
         size, document = len(there), overlay.document
-        for path in document.spans:
-            if len(path) > size and path[:size] == there:
-                inner = (*here, *path[size:])
-                self._elsewhere[inner] = overlay.value(path)
-                if path in document.key_spans:
-                    self._keys_elsewhere[inner] = overlay.key(path)
-                if path in document.surprises:
-                    self._surprises[inner] = document.surprises[path]
+        items = (path for path in document.spans if len(path) > size and path[:size] == there)
+        for path in (there, *items) if inside else (there,):
+            to = (*here, *path[size:])
+            self._elsewhere[to] = overlay.value(path)
+            if path == there or path in document.key_spans:
+                self._keys_elsewhere[to] = overlay.key(path)
+            if path in document.surprises:
+                self._surprises[to] = document.surprises[path]
 
     def _forget(self, path: Path) -> None:
         """No position at or below `path` is true any more."""
@@ -100,15 +184,7 @@ def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
     value = document.value
     for path, new in values.items():
         value = _with(value, path, new)
-    return Document(
-        value,
-        document.spans,
-        document.key_spans,
-        document.surprises,
-        document.has_nulls,
-        document.elsewhere,
-        document.keys_elsewhere,
-    )
+    return replace(document, value=value)
 
 
 def _with(value: Any, path: Path, new: Any) -> Any:
@@ -118,11 +194,3 @@ def _with(value: Any, path: Path, new: Any) -> Any:
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
     size = len(path)
     return {each: value for each, value in found.items() if each[:size] != path}
-
-
-def _has_null(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_null, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_null, value))
-    return value is None

@@ -17,11 +17,10 @@ from reconciler.core.model import Address, Path, Relocation, unpack_span
 from reconciler.core.nearest import did_you_mean, nearest
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
-from reconciler.manifests.overlays.merge import Merged
-from reconciler.manifests.overlays.written import Written, read_positions
+from reconciler.manifests.overlays.merge import Merged, overlay_place
 from reconciler.manifests.reading.compose import Document
-from reconciler.manifests.reading.naming import named
-from reconciler.manifests.validation.problems import describe
+from reconciler.manifests.reading.refusals import named
+from reconciler.manifests.validation.problems import Place, describe
 
 PATTERN_SIGNS = (b"*", b"?")
 
@@ -34,7 +33,7 @@ class Patch(Struct, frozen=True):
     """One entry of an overlay. `glob` is None for an exact address."""
 
     target: str
-    written: Written
+    written: Place
     glob: re.Pattern[str] | None
 
     @property
@@ -88,7 +87,7 @@ class Overlays:
             )
             self.problems.append(problem)
             return
-        written = read_positions(document, file, self._may_hold_secrets)
+        written = overlay_place(document, file, self._may_hold_secrets)
         for target in document.value:
             patch = Patch(target, written, _glob(target) if set(target) & set("*?") else None)
             found = [*self._wrong(patch)]

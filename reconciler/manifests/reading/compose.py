@@ -26,23 +26,29 @@ from yaml.events import (
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
 from reconciler.core.model import SHOWN, Path
-from reconciler.manifests.reading.complaint import NO_DOCUMENT_START
-from reconciler.manifests.reading.limits import (
+from reconciler.manifests.reading.refusals import Refusals, beginning
+from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
+from reconciler.manifests.reading.spans import (
+    MERGE,
+    PathNode,
+    Placed,
+    SpanTable,
+    key_child,
+    merge,
+    shown_spans,
+)
+from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
+from reconciler.manifests.reading.text import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
     MOST_DOCUMENTS,
     MOST_FILE_EVENTS,
     MOST_PROBLEMS,
+    decode,
 )
-from reconciler.manifests.reading.merging import MERGE, Placed, merge
-from reconciler.manifests.reading.refusals import Refusals, beginning
-from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
-from reconciler.manifests.reading.spans import PathNode, SpanTable, key_child, shown_spans
-from reconciler.manifests.reading.syntax import explain
-from reconciler.manifests.reading.text import decode
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
+NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
 
 
 class Document(Struct, frozen=True):
@@ -310,7 +316,7 @@ class _Composer:
         if len(self.problems) > problems_before:
             return None
         spans, key_spans = self.table.spans(*placed)
-        return Document(root, spans, key_spans, surprises or _NO_SURPRISES, has_nulls)
+        return Document(root, spans, key_spans, surprises or NO_SURPRISES, has_nulls)
 
     def key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
         """The path of a key that `node` has not seen, or that is written like something else than text."""

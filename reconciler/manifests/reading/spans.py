@@ -1,15 +1,16 @@
 """Positions of values and keys, kept lean: documents of one shape share their paths.
 
 A document keeps one array of 64-bit numbers (`model.pack_span`); the mapping from
-path to index belongs to its shape, which a hundred thousand volumes have in common.
+path to index belongs to its shape, which a hundred thousand volumes have in common. What a merge key (`<<`)
+brings into a mapping is placed here, too.
 
 Every position is private, so that no report prints its line, until the loader knows the document's
 kind and that it holds no secrets (`shown_spans`).
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.scalars import is_text
@@ -45,17 +46,31 @@ def key_child(node: PathNode, text: str) -> PathNode:
     return node.child(text if ordinary else (text,), text, text)
 
 
-class Spans(Mapping[Path, int]):
+class Positions(Mapping[Path, int]):
     """Packed positions by path."""
 
-    __slots__ = ("_index", "_packed")
+    __slots__ = ()
 
-    def __init__(self, index: Mapping[Path, int], packed: Sequence[int]) -> None:
+    def shown(self) -> "Positions":
+        """The same positions in a document that holds no secrets: its lines may be shown."""
+        raise NotImplementedError
+
+
+class Spans(Positions):
+    """Positions whose paths are shared with all documents of one shape. `mark`: added to each of them."""
+
+    __slots__ = ("_index", "_mark", "_packed")
+
+    def __init__(self, index: Mapping[Path, int], packed: Sequence[int], mark: int = 0) -> None:
         self._index = index
         self._packed = packed
+        self._mark = mark
+
+    def shown(self) -> "Spans":
+        return Spans(self._index, self._packed, SHOWN)
 
     def __getitem__(self, path: Path) -> int:
-        return self._packed[self._index[path]]
+        return self._packed[self._index[path]] | self._mark
 
     def __contains__(self, path: object) -> bool:
         return path in self._index
@@ -67,54 +82,10 @@ class Spans(Mapping[Path, int]):
         return len(self._index)
 
 
-class ShownSpans(Spans):
-    """The same positions in a document that holds no secrets: its lines may be shown."""
-
-    __slots__ = ()
-
-    def __getitem__(self, path: Path) -> int:
-        return self._packed[self._index[path]] | SHOWN
-
-
-class Positions(Protocol):
-    """A file that knows where the values, or the `keys`, of its document `number` stand."""
-
-    def positions(self, number: int, *, keys: bool) -> Mapping[Path, int]: ...
-
-
-class LaterSpans(Mapping[Path, int]):
-    """Positions that are read when somebody asks for one."""
-
-    __slots__ = ("_keys", "_mark", "_number", "_text")
-
-    def __init__(self, text: Positions, number: int, *, keys: bool, mark: int = 0) -> None:
-        self._text = text
-        self._number = number
-        self._keys = keys
-        self._mark = mark
-
-    def shown(self) -> "LaterSpans":
-        return LaterSpans(self._text, self._number, keys=self._keys, mark=SHOWN)
-
-    def __getitem__(self, path: Path) -> int:
-        return self._text.positions(self._number, keys=self._keys)[path] | self._mark
-
-    def __contains__(self, path: object) -> bool:
-        return path in self._text.positions(self._number, keys=self._keys)
-
-    def __iter__(self) -> Iterator[Path]:
-        return iter(self._text.positions(self._number, keys=self._keys))
-
-    def __len__(self) -> int:
-        return len(self._text.positions(self._number, keys=self._keys))
-
-
 def shown_spans(spans: Mapping[Path, int]) -> Mapping[Path, int]:
-    """`spans` of a document that holds no secrets. Positions and paths are shared, not copied."""
-    if isinstance(spans, LaterSpans):
+    """`spans` of a document that holds no secrets."""
+    if isinstance(spans, Positions):
         return spans.shown()
-    if isinstance(spans, Spans):
-        return ShownSpans(spans._index, spans._packed)
     return {path: packed | SHOWN for path, packed in spans.items()}
 
 
@@ -147,3 +118,67 @@ class SpanTable:
             self._nodes = 0
             return
         self._shapes[shape] = known
+
+
+MERGE = object()  # stands for a plain `<<` among the keys of a mapping being built
+
+
+class Placed(NamedTuple):
+    """The values of a document in their order: path, packed position, and that of the key (0: none)."""
+
+    nodes: list[PathNode]
+    positions: list[int]
+    key_positions: list[int]
+
+    def add(self, node: PathNode, position: int, key_position: int) -> None:
+        self.nodes.append(node)
+        self.positions.append(position)
+        self.key_positions.append(key_position)
+
+
+def merge(mapping: dict[Any, Any], node: PathNode, placed: Placed) -> int | None:
+    """Replace `<<` in `mapping`, at `node`, by what it brings: its own keys win, then the first listed.
+
+    What stands in a mapping written right there keeps its positions; what comes by an alias has none but
+    the alias's. Gives the position of `<<` where something else than mappings was to be merged.
+    """
+    sources = mapping.pop(MERGE)
+    begins = placed.nodes.index(node.children[MERGE])
+    places = {placed.nodes[index]: index for index in range(begins, len(placed.nodes))}
+    listed = isinstance(sources, list)
+    for number, source in enumerate(sources if listed else [sources]):
+        if not isinstance(source, dict):
+            return placed.positions[begins]
+        origin = placed.nodes[begins]
+        if listed:
+            origin = origin.child(number, number, number)
+        position = placed.positions[places.get(origin, begins)]
+        for name, value in source.items():
+            if name in mapping:
+                continue
+            mapping[name] = value
+            child, written = key_child(node, name), places.get(key_child(origin, name))
+            if written is None:
+                placed.add(child, position, position)
+            else:
+                placed.add(child, placed.positions[written], placed.key_positions[written])
+                _merge_inside(value, placed.nodes[written], child, places, placed)
+    return None
+
+
+def _merge_inside(
+    value: Any, origin: PathNode, node: PathNode, places: Mapping[PathNode, int], placed: Placed
+) -> None:
+    """The positions of all that stands in `value` below `origin`, also below `node`."""
+    names: Iterable[Any] = ()
+    if origin.children:  # what an alias brought has none
+        names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for name in names:
+        part, twin = (
+            (each.child(name, name, name) if isinstance(name, int) else key_child(each, name))
+            for each in (origin, node)
+        )
+        written = places.get(part)
+        if written is not None:
+            placed.add(twin, placed.positions[written], placed.key_positions[written])
+            _merge_inside(value[name], part, twin, places, placed)

@@ -1,9 +1,17 @@
-"""Bytes to text that YAML may be read from, or the reason why not."""
+"""How much YAML one file may hold, and its bytes as text that YAML may be read from.
+
+No manifest needs as much as the limits allow; a bomb needs more.
+"""
 
 import re
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 
+MOST_DEPTH = 64
+MOST_DOCUMENT_EVENTS = 20_000  # a key, a value, either end of a list or mapping: an event each
+MOST_FILE_EVENTS = 500_000
+MOST_DOCUMENTS = 20_000
+MOST_PROBLEMS = 20
 MOST_BYTES = 4 << 20
 LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column
 

@@ -1,17 +1,22 @@
-"""Manifests as they are at a git revision, read from the repository's objects: no file is checked out."""
+"""Manifests as they are at a git revision, and how those of the working tree differ from a commit.
+
+A revision is read from the repository's objects: no file is checked out.
+"""
 
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
-from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root
+from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root, read_files
 from reconciler.manifests.reading.text import MOST_BYTES
-from reconciler.manifests.revisions.git import Git, incomplete
+from reconciler.manifests.revisions.git import Git, blob_id, file_id, find_repository, incomplete
 
 _LINK, _SUBMODULE = "120000", "160000"
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -267,3 +272,72 @@ def _submodule(name: str) -> Diagnostic:
 
 def _unreadable(name: str, why: str) -> Diagnostic:
     return error("unreadable-file", f"`{name}` cannot be read: {why}")
+
+
+def trusted_revision(start: Path, env: Mapping[str, str], ref: str) -> Revision:
+    """The commit `ref`, confined to the project that it holds around `start`.
+
+    The project's root is the folder `Revision.git` is about: the nearest one from `start` upwards that holds
+    `reconcile.yaml` at `ref`; `start` where none does. Raises ReconcilerError where git has no answer.
+    """
+    git = find_repository(start, env)
+    at = revision(git, ref)
+    top, folder = Path(git.text("rev-parse", "--show-toplevel")), posixpath.normpath(git.prefix or ".")
+    while at.id_of(posixpath.normpath(posixpath.join(folder, SETTINGS_FILE))) is None:
+        if folder == ".":
+            return replace(at, confined=True)
+        folder = posixpath.dirname(folder) or "."
+    return replace(at, git=find_repository(top / folder, env), confined=True)
+
+
+_PATIENCE_S = 10  # for git; a run goes on without its answer
+
+
+class WorkingTree:
+    """Reads manifests as `read_files` does, and keeps the ids that git would give their bytes.
+
+    What a run loaded is compared with what the commit holds: nothing is read twice, and git lists only.
+    Without git, or without a commit, nothing is known; no run fails for that.
+    """
+
+    def __init__(self, root: Path, variables: Mapping[str, str], within: Path | None = None) -> None:
+        self._root = root
+        self._within = within
+        self._read: dict[str, str] = {}
+        self._head: Revision | None = None
+        with suppress(ReconcilerError):
+            self._head = revision(find_repository(root, variables, timeout_s=_PATIENCE_S), "HEAD")
+
+    def read_files(
+        self,
+        paths: Sequence[str],
+        root: Path,
+        stdin: Callable[[], bytes] | None,
+        problems: list[Diagnostic],
+        apart: str = "",
+    ) -> Iterator[tuple[str, bytes]]:
+        """See `files.read_files`."""
+        for name, data in read_files(paths, root, stdin, problems, apart, within=self._within):
+            if self._head is not None:
+                self._read[name] = blob_id(data, self._head.commit)
+            yield name, data
+
+    def origin(self, paths: Sequence[str], overlay: str | None, apart: str) -> Origin:
+        """Of what was read: `paths`, with the folder `overlay` of the environment."""
+        if self._head is None:
+            return UNKNOWN_ORIGIN
+        try:
+            held = self._head.ids(paths, self._root, apart)
+            if overlay is not None:
+                held |= self._head.ids([overlay], self._root)
+            same = self._read.items() <= held.items() and settings_as_at(self._head, self._root)
+        except ReconcilerError:  # such as a path outside of the repository
+            return Origin(self._head.commit, dirty=True)
+        # A file with two names is read by one of them: only what is gone counts.
+        gone = any(not (self._root / name).exists() for name in held.keys() - self._read.keys())
+        return Origin(self._head.commit, dirty=gone or not same)
+
+
+def settings_as_at(at: Revision, root: Path) -> bool:
+    """Whether the project's settings are those of the commit."""
+    return file_id(root / SETTINGS_FILE, at.commit) == at.id_of(at.git.prefix + SETTINGS_FILE)

@@ -18,8 +18,7 @@ from reconciler.core.model import Path as Place
 from reconciler.core.model import Resource
 from reconciler.kinds.source import ValueSource, is_armored, source_ref
 from reconciler.manifests.files import lies_in
-from reconciler.manifests.revisions.blobs import file_id
-from reconciler.manifests.revisions.git import Git
+from reconciler.manifests.revisions.git import Git, file_id
 from reconciler.manifests.revisions.revision import Revision
 
 _SCALARS = frozenset({bool, float, int, str})

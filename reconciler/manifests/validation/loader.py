@@ -17,17 +17,14 @@ from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
-from reconciler.manifests.encrypted import holds_patches, is_of_sops
+from reconciler.manifests.files import holds_patches, is_of_sops
 from reconciler.manifests.known import Known
 from reconciler.manifests.overlays.merge import with_values
 from reconciler.manifests.overlays.overlay import Overlays
 from reconciler.manifests.reading.compose import Composed, Document, compose
 from reconciler.manifests.reading.spans import SpanTable
 from reconciler.manifests.validation.defaults import Defaults
-from reconciler.manifests.validation.envelope import API_VERSION, manifest_models
-from reconciler.manifests.validation.ignores import context, ignores_of
-from reconciler.manifests.validation.literals import take_out_literals
-from reconciler.manifests.validation.nulls import mark_nulls
+from reconciler.manifests.validation.envelope import API_VERSION, context, ignores_of, manifest_models
 from reconciler.manifests.validation.problems import (
     MOST_PROBLEMS,
     Place,
@@ -40,7 +37,7 @@ from reconciler.manifests.validation.problems import (
     wrong_type,
 )
 from reconciler.manifests.validation.references import reference_cycles, unknown_references
-from reconciler.manifests.validation.salvage_spec import valid_part
+from reconciler.manifests.validation.salvage import mark_nulls, take_out_literals, valid_part
 from reconciler.moves.follow import ends_outside, move_problems
 from reconciler.policies.moved import KIND as MOVED
 

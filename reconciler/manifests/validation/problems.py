@@ -15,7 +15,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
 from reconciler.core.model import Path, unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.reading.compose import Document
-from reconciler.manifests.reading.naming import may_be_a_value
+from reconciler.manifests.reading.refusals import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written
 from reconciler.manifests.suggestions import NULL_HELP, as_pair, clip, lookalike, pattern_help, retype
 

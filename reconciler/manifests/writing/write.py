@@ -4,12 +4,17 @@ What is written here, `compose` reads back as it was (a property test holds it t
 """
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.core.model import Path
 from reconciler.manifests.reading.scalars import written
+
+if TYPE_CHECKING:
+    from reconciler.manifests.validation.loader import Effective
 
 INDENT = "  "
 _LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark of their own
@@ -131,3 +136,26 @@ def _sequence(items: Sequence[Any], path: Path, comments: Mapping[Path, Sequence
     for number, item in enumerate(items):
         yield from map(comment, comments.get((*path, number), ()))
         yield from _entry("-", item, (*path, number), comments)
+
+
+SCHEMA_FILE = "reconcile.schema.json"  # beside reconcile.yaml, and committed with it
+
+
+def modeline(folder: FilePath, root: FilePath) -> str:
+    """The comment for a file of `folder`, without its `#`; `root` is the project's root.
+
+    The schema is named relative to the folder, which is where language servers look for it. It need not
+    be there yet: `reconcile schema --out reconcile.schema.json` writes it.
+    """
+    # Not resolved: the editor does not resolve it either.
+    relative = os.path.relpath(root.absolute() / SCHEMA_FILE, folder.absolute())
+    return f"yaml-language-server: $schema={FilePath(relative).as_posix()}"
+
+
+def build(manifests: Sequence["Effective"]) -> str:
+    """One document each, in their order, below a comment that names the files it comes from.
+
+    What an alias brought is written out at each place.
+    """
+    documents = [Commented(each.value, {(): [f"from {', '.join(each.files)}"]}) for each in manifests]
+    return write(documents, follows=True)

@@ -13,7 +13,7 @@ from reconciler.core.model import unpack_span
 from reconciler.core.nearest import did_you_mean
 from reconciler.manifests.files import lies_in, veiled
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.reading.naming import named
+from reconciler.manifests.reading.refusals import named
 from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
 from reconciler.pipeline.settings.sections import ALLOWED, BROKEN_RECIPIENT, FILE_NAME, RESERVED, Settings
 

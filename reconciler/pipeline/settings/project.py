@@ -157,7 +157,7 @@ def find_settings(
         )
     at = None
     if trusted is not None:
-        from reconciler.manifests.revisions.trusted import trusted_revision
+        from reconciler.manifests.revisions.revision import trusted_revision
 
         at = trusted_revision(start, env, trusted)
     root = project_root(start) if at is None else at.git.folder

@@ -1,15 +1,26 @@
-"""What a change to the manifests touches: resources that ask for something else, and what refers to them."""
+"""What manifests ask for: one digest of it for saved plans, and what two loads ask for differently.
 
+Comments, positions and labels do not count; labels matter only through the policies that select by them.
+"""
+
+import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Set
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
+from pydantic_core import to_json
 
-from reconciler.core.model import Address, Resource
-from reconciler.manifests.load import Loaded
+from reconciler.core.model import Address, Lifecycle, Resource
+from reconciler.kinds.manifest import Spec
 from reconciler.policies.moved import MovedSpec
+
+if TYPE_CHECKING:
+    from reconciler.manifests.load import Loaded
 
 # Where things stand, and labels, which matter only through the policies that select by them.
 _NOT_MEANT = frozenset({"address", "file", "spans", "inherited", "base", "labels"})
@@ -28,7 +39,9 @@ class Changed(Struct, frozen=True):
 
 
 def changed(
-    before: Loaded, after: Loaded, other_files: Callable[[Resource, Resource], bool] = lambda old, new: False
+    before: "Loaded",
+    after: "Loaded",
+    other_files: Callable[[Resource, Resource], bool] = lambda old, new: False,
 ) -> Changed:
     """What differs between two loads of the same project.
 
@@ -57,7 +70,7 @@ def changed(
     return Changed(frozenset(differ), frozenset(reached - differ))
 
 
-def _by_address(loaded: Loaded) -> dict[Address, Resource]:
+def _by_address(loaded: "Loaded") -> dict[Address, Resource]:
     both: Iterable[Resource] = (*loaded.resources, *loaded.policies)
     return {resource.address: resource for resource in both}
 
@@ -92,3 +105,38 @@ def _moved(policy: Resource | None, new: Mapping[Address, Resource]) -> Iterable
         while not end.ordinal and end._replace(ordinal=ordinal) in new:
             yield end._replace(ordinal=ordinal)
             ordinal += 1
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str)
+_NOTHING = Resource(Address("", ""), Spec(), Lifecycle(), "", {})
+_MORE = sorted(meant(_NOTHING).keys() - {"spec"})
+_RARE = attrgetter(*(name for name in _MORE if name != "lifecycle"))  # what most resources have nothing of
+_NO_MORE = _RARE(_NOTHING)
+
+
+def digest_resources(resources: Iterable[Resource]) -> str:
+    """In no order. Comments, positions and labels do not count; the names of files do: records hold them."""
+    digest = hashlib.sha256()
+    for text in sorted(map(_text, resources)):
+        digest.update(text)
+    return digest.hexdigest()
+
+
+def _text(resource: Resource) -> bytes:
+    spec = _ENCODER.encode(meant_spec(resource))
+    more = _of_lifecycle(resource.lifecycle) if _RARE(resource) == _NO_MORE else _more(resource)
+    return b"%s,%s]\n" % (to_json([str(resource.address), resource.file, spec])[:-1], more)
+
+
+def _more(resource: Resource) -> bytes:
+    asked = meant(resource)
+    return to_json([(name, _in_order(asked[name])) for name in _MORE], fallback=asdict)
+
+
+@lru_cache(maxsize=1000)
+def _of_lifecycle(lifecycle: Lifecycle) -> bytes:
+    return _more(replace(_NOTHING, lifecycle=lifecycle))
+
+
+def _in_order(value: Any) -> Any:
+    return sorted(map(str, value)) if isinstance(value, Set) else value

@@ -1,17 +1,78 @@
-"""Values that stand in manifests, where only their source may: refused, with the recipe to encrypt them."""
+"""A manifest without what is wrong in it, so that all the rest can still be checked.
+
+Literal secrets are refused with the recipe to encrypt them. Nulls that somebody wrote, as in `region:` or
+`region: ~`, are values of no type and not fields left out.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
-from reconciler.kinds.manifest import ManifestKind
+from reconciler.kinds.manifest import ManifestKind, Spec
 from reconciler.kinds.source import is_armored
-from reconciler.manifests.reading.naming import VALUE_NAMES
-from reconciler.manifests.validation.problems import Place
+from reconciler.manifests.reading.refusals import VALUE_NAMES
+from reconciler.manifests.validation.problems import Place, locate
+
+
+def valid_part(value: Any, model: type[Spec]) -> Spec | None:
+    """`value` as a spec without its invalid and unknown fields; None when it cannot do without one.
+
+    `model_fields_set` names what was left out as well: it was written, so no rule may call it missing.
+    """
+    left_out: list[Path] = []
+    while True:
+        try:
+            spec = model.model_validate(value)
+        except ValidationError as failure:
+            paths = {_culprit(item, value) for item in failure.errors(include_url=False)}
+            if () in paths:
+                return None
+            value = _without(value, paths)
+            left_out += paths
+        else:
+            for path in left_out:
+                _mark_written(spec, path)
+            return spec
+
+
+def _culprit(item: Any, value: Any) -> Path:
+    """The field to leave out; as a whole when a field is missing in it, or an item of it is bad."""
+    path, _ = locate(item, value)
+    if item["type"] == "missing":
+        path = path[:-1]
+    return tuple(takewhile(lambda part: isinstance(part, str), path))
+
+
+def _without(value: Any, paths: Collection[Path], here: Path = ()) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _without(inner, paths, (*here, name))
+        for name, inner in value.items()
+        if (*here, name) not in paths
+    }
+
+
+def _mark_written(spec: BaseModel, path: Path) -> None:
+    holder: Any = spec
+    for part in path[:-1]:
+        holder = getattr(holder, _field_name(holder, part), None)
+        if not isinstance(holder, BaseModel):
+            return
+    holder.model_fields_set.add(_field_name(holder, path[-1]))
+
+
+def _field_name(holder: BaseModel, part: str | int) -> str:
+    fields = type(holder).model_fields
+    return next((name for name, field in fields.items() if field.alias == part), str(part))
+
 
 _FROM = "_from"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -88,3 +149,19 @@ def _file_name(value: Mapping[str, Any], field: str) -> str:
     stem = name if isinstance(name, str) and _NAME.fullmatch(name) else "value"
     what = field.removesuffix(_FROM)
     return f"{stem}.age" if what == "value" else f"{stem}-{what}.age"
+
+
+class _Null:
+    """Fits no type, so that pydantic says at its place what was expected there."""
+
+
+_NULL = _Null()
+
+
+def mark_nulls(value: Any) -> Any:
+    """`value` with every null replaced by something that no field accepts; never altered in place."""
+    if isinstance(value, dict):
+        return {name: mark_nulls(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [mark_nulls(inner) for inner in value]
+    return _NULL if value is None else value

@@ -1,1 +1,0 @@
-"""Postgres clusters: made or restored, waited for, and never changed in place."""

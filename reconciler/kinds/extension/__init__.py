@@ -1,1 +1,0 @@
-"""Resources of extension providers, and the secrets that they bring to an app."""

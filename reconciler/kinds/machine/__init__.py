@@ -1,1 +1,0 @@
-"""Machines of others, whose power a manifest may keep: started, suspended or stopped."""

@@ -1,1 +1,0 @@
-"""Secrets of an app: a value from one source, sent and never read back."""

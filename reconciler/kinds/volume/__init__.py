@@ -1,1 +1,0 @@
-"""Volumes: sizes that only grow, copies of other volumes, and the snapshots before what may lose data."""

@@ -1,1 +1,0 @@
-"""What manifests may hold, for those who write them: schema, reference, manifests to fill in."""

@@ -1,1 +1,0 @@
-"""What an environment makes of the manifests."""

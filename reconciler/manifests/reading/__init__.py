@@ -1,1 +1,0 @@
-"""Bytes to documents: text, YAML, positions, and what is wrong with them."""

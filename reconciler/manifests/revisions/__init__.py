@@ -1,1 +1,0 @@
-"""Manifests as git has them, and what changed since."""
