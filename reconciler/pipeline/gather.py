@@ -6,6 +6,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
+from reconciler.approvals.rules import Authority
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
 from reconciler.core.errors import Locked, SecretUnavailable
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
@@ -17,7 +18,6 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import OnService, SendsSecret, service_of
 from reconciler.moves.records import Followed, earlier_addresses, follow_moves
-from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.elsewhere import look_elsewhere, read_siblings
 from reconciler.pipeline.older import Older

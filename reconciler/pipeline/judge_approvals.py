@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.approvals.judging import About, in_force, why_dead
 from reconciler.approvals.people import people
-from reconciler.approvals.rules import Needed, needed
+from reconciler.approvals.rules import Authority, Needed, needed
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -18,7 +18,6 @@ from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warn
 from reconciler.core.model import Address, Resource
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
-from reconciler.pipeline.authority import Authority
 from reconciler.pipeline.files import read_file
 from reconciler.pipeline.in_force import InForce, Terms
 from reconciler.pipeline.project import Project

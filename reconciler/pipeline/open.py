@@ -15,6 +15,7 @@ from functools import partial
 import anyio
 from msgspec import Struct
 
+from reconciler.approvals.rules import NO_RULES, Authority, Said
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
@@ -25,7 +26,7 @@ from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.authority import NO_RULES, Authority, Said, authority_of
+from reconciler.pipeline.authority import authority_of
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,

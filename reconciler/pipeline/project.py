@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.approvals.rules import NO_RULES, Authority
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
-from reconciler.core.context import Context, Origin
+from reconciler.core.context import Context, Origin, make_context
 from reconciler.core.model import Address, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read
@@ -13,8 +14,6 @@ from reconciler.execution.limits import Limits
 from reconciler.execution.open_intents import settle_open
 from reconciler.execution.settling import Settlement
 from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.authority import NO_RULES, Authority
-from reconciler.pipeline.context import make_context
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.secrets.sources import Sources
 from reconciler.services.budget import Budget

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
+from reconciler.approvals.rules import APPROVALS
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action
 from reconciler.core.steps import Ask, Plan
 from reconciler.kinds import find_kinds
-from reconciler.pipeline.authority import APPROVALS
 from reconciler.pipeline.gather import PlanInputs
 from reconciler.pipeline.identity import perhaps_other_state, state_missing
 from reconciler.pipeline.unrecorded import no_record_of

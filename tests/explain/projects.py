@@ -68,7 +68,8 @@ def missing_files(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         config = find_settings(folder, {})
-        return [*missing_sources(read_manifests((), config, SourceTexts(folder)), config)]
+        loaded = read_manifests((), config, SourceTexts(folder)).loaded
+        return [*missing_sources(config, (*loaded.resources, *loaded.policies), None)]
 
 
 # --- environments ---

@@ -5,11 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
-from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
