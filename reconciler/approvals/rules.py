@@ -17,6 +17,7 @@ NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
 # A file of the project, written plainly: it is read from a git revision, too.
 FILE = r"^\.?[A-Za-z0-9_][A-Za-z0-9_.-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 LONGEST = timedelta(days=30)
+APPROVALS = "approvals"  # under this name the state remembers what the last apply went by
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _GRAVITY = list(Impact)
@@ -136,6 +137,33 @@ class Signers(Struct, frozen=True):
 
     text: str
     where: str
+
+
+class Said(Struct, frozen=True):
+    """Rules, and the signers of each revision that gave some: only who is in all of these files may sign."""
+
+    rules: tuple[Rule, ...] = ()
+    signers: tuple[Signers, ...] = ()
+
+    @classmethod
+    def of(cls, *several: "Said") -> "Said":
+        """All of them together."""
+        rules = dict.fromkeys(rule for each in several for rule in each.rules)
+        signers = {file.text: file for each in several for file in each.signers}
+        return cls(tuple(rules), tuple(signers.values()))
+
+
+class Authority(Struct, frozen=True):
+    """`now`: what the revision that is checked out says. `before`: what was said before the change, if
+    anybody knows. `outside`: the only signers that count, where the runner names a file of them.
+    """
+
+    now: Said = Said()
+    before: Said = Said()
+    outside: Signers | None = None
+
+
+NO_RULES = Authority()
 
 
 class Needed(Struct, frozen=True):

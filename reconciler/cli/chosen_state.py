@@ -12,13 +12,12 @@ from reconciler.cli.signals import run
 from reconciler.cli.sources import settings_here, texts_here
 from reconciler.core.attribution import Attribution
 from reconciler.core.clock import SystemClock
-from reconciler.core.context import EMBEDDED, Context
+from reconciler.core.context import EMBEDDED, Context, make_context
 from reconciler.core.model import Address, Resource
 from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import load_desired, origin_here
 from reconciler.pipeline.identity import refuse_missing

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from reconciler.core.saved import Saved
 
@@ -53,3 +54,27 @@ class Context(Saved, frozen=True):
     def word(self) -> str:
         """What an approval of a create names besides its address: the beginning of the state's lineage."""
         return (self.lineage or "")[:8]
+
+
+def make_context(
+    environment: str, platform: str | None, state_url: str, origin: Origin, lineage: str, at: datetime
+) -> Context:
+    """`environment`: "" for none. `state_url`: as `shown_url` has it. `lineage`: "" for no state yet."""
+    return Context(
+        environment=environment or BASE,
+        platform=platform,
+        state=state_url,
+        lineage=lineage or None,
+        revision=origin.revision,
+        dirty=origin.dirty,
+        version=program_version(),
+        at=at,
+    )
+
+
+def without_credentials(url: str) -> str:
+    """Scheme, host and path of `url`: a user, a password and options are left out."""
+    if url.startswith("sqlite:"):
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

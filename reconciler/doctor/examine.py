@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock, SystemClock
-from reconciler.core.context import EMBEDDED, Context, Origin
+from reconciler.core.context import EMBEDDED, Context, Origin, make_context
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
 from reconciler.core.plural import counted
@@ -25,7 +25,6 @@ from reconciler.doctor.state import (
     unread,
 )
 from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
-from reconciler.pipeline.context import make_context
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.older import older_objects
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state

@@ -27,10 +27,11 @@ from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
 from reconciler.pipeline.declared import Desired, declared_scopes
+from reconciler.pipeline.elsewhere import read_siblings
 from reconciler.pipeline.identity import state_missing
 from reconciler.pipeline.older import Older
-from reconciler.pipeline.plan import concerned_scopes
 from reconciler.pipeline.project import Project, read_all
+from reconciler.pipeline.scopes import concerned_scopes
 from reconciler.pipeline.targets import declared_in_focus, focused, moves_in_focus
 from reconciler.pipeline.unrecorded import no_record_of
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
@@ -184,7 +185,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     problems += unread.diagnostics()
     problems += lookalikes.unread()
     if lookalikes.found:
-        siblings = await project.siblings()
+        siblings = await read_siblings(project.environments)
         problems += lookalike_warnings(kinds, lookalikes.found, wanted, records, siblings)
     compared = sum(map(len, by_read.values()))
     wave = many_missing(missing, compared)

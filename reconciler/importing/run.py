@@ -24,6 +24,7 @@ from reconciler.manifests.validation.envelope import API_VERSION
 from reconciler.manifests.writing.replace import Replacement, prepare, put
 from reconciler.manifests.writing.write import Commented, comment, modeline, write
 from reconciler.moves.records import follow_moves
+from reconciler.pipeline.elsewhere import read_siblings
 from reconciler.pipeline.project import Project
 from reconciler.state.store import State
 
@@ -73,7 +74,7 @@ async def find_unmanaged(
         kinds,
         _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
         elsewhere,
-        await project.siblings(),
+        await read_siblings(project.environments),
     )
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
     doubtful, open_calls = _doubtful(found.live, state)

@@ -30,10 +30,11 @@ from reconciler.pipeline.create_approvals import (
     use_up_answers,
 )
 from reconciler.pipeline.declared import Desired
+from reconciler.pipeline.elsewhere import read_siblings
 from reconciler.pipeline.identity import remember_platform, require_state
 from reconciler.pipeline.in_force import Terms, remember_begun, remember_ended
 from reconciler.pipeline.judge_approvals import NOTHING, Given, Judged, judge, needed_by
-from reconciler.pipeline.plan import concerned_scopes, make_plan
+from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.preconditions import (
     Moved,
     Overtaken,
@@ -46,7 +47,7 @@ from reconciler.pipeline.preconditions import (
     takes_over,
 )
 from reconciler.pipeline.project import Project, read_all, settle_left
-from reconciler.pipeline.scopes import needed_scopes, recorded_bindings
+from reconciler.pipeline.scopes import concerned_scopes, needed_scopes, recorded_bindings
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.ids import bad_records
 from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
@@ -237,9 +238,9 @@ async def refuse_unless_runnable(
     count also cover the plan's deletes and creates.
     Raises TypeError for approvals that are one text: any part of it would approve.
     """
-    creates = creates_to_approve(project, plan, state, desired.by_address)
+    creates = creates_to_approve(plan, state, desired.by_address, project.capabilities)
     judged = await judge(project, plan, state, desired.by_address, given)
-    asked = needed_by(project, plan, state, desired.by_address)
+    asked = needed_by(project.authority, plan, state, desired.by_address)
     waiting = {address for each in asked for address in each.addresses}
     uncovered = [
         *_unapproved_deletes(plan, approved_deletes, waiting),
@@ -330,7 +331,7 @@ async def _run_under(
     recorded = state.records
     if len(still_there(plan, recorded)) == len(plan.moves):
         state = dataclasses.replace(state, records=carried_out(find_kinds(), plan.moves, recorded))
-    siblings = await project.siblings() if takes_over(plan, state) else Siblings()
+    siblings = await read_siblings(project.environments) if takes_over(plan, state) else Siblings()
     refuse_recorded_elsewhere(plan, state, siblings)
     observed: dict[Read, Observation] = {}
     outputs = Outputs()

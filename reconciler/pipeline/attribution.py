@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from reconciler.core.attribution import Attribution
+from reconciler.core.context import without_credentials
 from reconciler.core.model import SENSITIVE
-from reconciler.pipeline.context import without_credentials
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.visible import visible
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from pydantic import ValidationError
 
-from reconciler.approvals.rules import ApprovalSettings, Rule, Signers
+from reconciler.approvals.rules import ApprovalSettings, Authority, Said, Signers
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.reading.compose import compose
@@ -23,7 +22,6 @@ from reconciler.pipeline.files import read_file
 from reconciler.pipeline.settings import ProjectSettings
 
 _SECTION = "approvals"
-APPROVALS = "approvals"  # under this name the state remembers what the last apply went by
 SIGNERS = "RECONCILE_ALLOWED_SIGNERS"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOBODY = re.compile(r"0+")  # what CI services say where there is no revision before
@@ -32,33 +30,6 @@ _FETCH = (
     "check out the whole history: `fetch-depth: 0` (actions/checkout), GIT_DEPTH: 0 (GitLab), or "
     "`git fetch --unshallow`"
 )
-
-
-class Said(Struct, frozen=True):
-    """Rules, and the signers of each revision that gave some: only who is in all of these files may sign."""
-
-    rules: tuple[Rule, ...] = ()
-    signers: tuple[Signers, ...] = ()
-
-    @classmethod
-    def of(cls, *several: "Said") -> "Said":
-        """All of them together."""
-        rules = dict.fromkeys(rule for each in several for rule in each.rules)
-        signers = {file.text: file for each in several for file in each.signers}
-        return cls(tuple(rules), tuple(signers.values()))
-
-
-class Authority(Struct, frozen=True):
-    """`now`: what the revision that is checked out says. `before`: what was said before the change, if
-    anybody knows. `outside`: the only signers that count, where the runner names a file of them.
-    """
-
-    now: Said = Said()
-    before: Said = Said()
-    outside: Signers | None = None
-
-
-NO_RULES = Authority()
 
 
 def authority_of(config: ProjectSettings, base: str = "") -> Authority:

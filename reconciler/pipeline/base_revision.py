@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,10 +11,8 @@ from reconciler.core.diagnostics import Diagnostic, Severity, warning
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import Loaded
 from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.revisions.revision import Revision
 from reconciler.pipeline.settings import ENVIRONMENT, ProjectSettings, Settings
-
-if TYPE_CHECKING:
-    from reconciler.manifests.revisions.revision import Revision
 
 _UNSEEN = (
     "manifests that cannot be read there count as changed, and removed ones may be missed: also check a "
@@ -22,7 +20,7 @@ _UNSEEN = (
 )
 
 
-def settings_before(config: ProjectSettings, base: "Revision") -> tuple[ProjectSettings, list[Diagnostic]]:
+def settings_before(config: ProjectSettings, base: Revision) -> tuple[ProjectSettings, list[Diagnostic]]:
     """`config` with what `reconcile.yaml` said at `base` of manifests, overlays and environments' names.
 
     Without that file: what is so by default, or as now where there were no manifests then. With a warning
@@ -58,7 +56,7 @@ def _paths_in(data: bytes) -> Settings | None:
         return None
 
 
-def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
+def unseen_before(before: Loaded, base: Revision) -> Iterator[Diagnostic]:
     """What `before`, the manifests at `base`, does not show: one warning for each kind of reason."""
     errors = [item for item in before.diagnostics if item.severity is Severity.ERROR]
     missing = [item for item in errors if item.code == "missing-path"]
@@ -71,6 +69,6 @@ def unseen_before(before: Loaded, base: "Revision") -> Iterator[Diagnostic]:
         yield _broken(base, f"{place}{broken[0].message}")
 
 
-def _broken(base: "Revision", first: str) -> Diagnostic:
+def _broken(base: Revision, first: str) -> Diagnostic:
     message = f"the manifests at {base.ref}, have errors: {first}"
     return warning("base-has-errors", message, help=_UNSEEN)

@@ -37,20 +37,20 @@ class Everything(tuple[str, ...]):
 
 
 def creates_to_approve(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+    plan: Plan, state: State, resources: Mapping[Address, Resource], capabilities: frozenset[str]
 ) -> frozenset[Address]:
     """What `plan` makes and no list can show, but for what `resolve --not-created` has answered.
 
     Nothing in the embedded sandbox.
     """
-    if not state.lineage or project.address == EMBEDDED:
+    if not state.lineage or plan.context.platform == EMBEDDED:
         return frozenset()
     return frozenset(
         address
         for address in _made(plan)
         if address not in state.records
         and str(address) not in recall(state, NOT_CREATED)
-        and not _is_listed(address, resources, project.capabilities)
+        and not _is_listed(address, resources, capabilities)
     )
 
 

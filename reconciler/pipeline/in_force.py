@@ -12,12 +12,11 @@ from typing import Any
 from msgspec import Struct
 from pydantic import ValidationError
 
-from reconciler.approvals.rules import Rule, Safeguard, Signers, touched
+from reconciler.approvals.rules import APPROVALS, Authority, Rule, Safeguard, Said, Signers, touched
 from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, has_errors, warning
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Loosened, Move, Plan, Result
-from reconciler.pipeline.authority import APPROVALS, Authority, Said
 from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.remember import Content, recall, remember

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.approvals.judging import About, in_force, why_dead
 from reconciler.approvals.people import people
-from reconciler.approvals.rules import Needed, needed
+from reconciler.approvals.rules import Authority, Needed, needed
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -65,7 +65,7 @@ async def judge(
     project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
 ) -> Judged:
     """Which of the given approvals count, and an error for each rule that asks for more of them."""
-    found, asked = _asked(project, plan, state, resources)
+    found, asked = _asked(project.authority, plan, state, resources)
     if not asked and not given.approvals:
         return Judged((), tuple(found.told()))
     signers = found.said.signers
@@ -94,26 +94,26 @@ async def judge(
 
 
 def asked_of(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> list[Diagnostic]:
     """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
-    found, asked = _asked(project, plan, state, resources)
+    found, asked = _asked(authority, plan, state, resources)
     return [*found.told(), *(_needed(warning, each) for each in asked)]
 
 
 def needed_by(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> Sequence[Needed]:
     """The rules that the apply of `plan` will ask about."""
-    return _asked(project, plan, state, resources)[1]
+    return _asked(authority, plan, state, resources)[1]
 
 
 def _asked(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource]
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
 ) -> tuple[InForce, Sequence[Needed]]:
-    found = Terms(project.authority, resources, state, plan).in_force()
+    found = Terms(authority, resources, state, plan).in_force()
     sizes = _Sizes(plan, state, resources)
-    return found, needed(found.said.rules, plan, project.environment or BASE, sizes)
+    return found, needed(found.said.rules, plan, plan.context.environment, sizes)
 
 
 class _Sizes:

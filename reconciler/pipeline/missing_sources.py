@@ -1,27 +1,32 @@
 """Files that secret values should come from, and that are not there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from reconciler.core.diagnostics import Diagnostic, warning
+from reconciler.core.model import Resource
 from reconciler.kinds.roles import holds_secrets
 from reconciler.kinds.source import is_armored, source_ref
 from reconciler.manifests.files import lies_in
 from reconciler.manifests.revisions.sources import value_sources
-from reconciler.pipeline.desired import Manifests
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.policies import find_manifest_kinds
 
+if TYPE_CHECKING:
+    from reconciler.manifests.revisions.revision import Revision
 
-def missing_sources(manifests: Manifests, config: ProjectSettings) -> Iterator[Diagnostic]:
+
+def missing_sources(
+    config: ProjectSettings, resources: Iterable[Resource], at: "Revision | None"
+) -> Iterator[Diagnostic]:
     """One warning for each file that a `file`, `age` or `sops` source names and that is not there.
 
-    Only a warning: a file may be there only where apply runs. Of manifests at a revision, also a file that
-    the revision holds is there. No file is opened. In somebody else's change, only files of the project are
-    looked for.
+    Only a warning: a file may be there only where apply runs. Of manifests at the revision `at`, also a
+    file that the revision holds is there. No file is opened. In somebody else's change, only files of the
+    project are looked for.
     """
-    at, loaded = manifests.at, manifests.loaded
     kinds = {name for name, kind in find_manifest_kinds().items() if holds_secrets(kind)}
-    for resource in (*loaded.resources, *loaded.policies):
+    for resource in resources:
         if resource.address.kind not in kinds:
             continue
         for place, source in value_sources(resource.spec):

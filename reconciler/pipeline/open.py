@@ -15,6 +15,7 @@ from functools import partial
 import anyio
 from msgspec import Struct
 
+from reconciler.approvals.rules import NO_RULES, Authority, Said
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
@@ -25,7 +26,7 @@ from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.authority import NO_RULES, Authority, Said, authority_of
+from reconciler.pipeline.authority import authority_of
 from reconciler.pipeline.embedded import (
     SANDBOX_SETTLE_S,
     SANDBOX_TOKEN,
@@ -36,9 +37,7 @@ from reconciler.pipeline.identity import refuse_other_platform, refuse_other_sta
 from reconciler.pipeline.private import require_own_place, require_private
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import ProjectSettings
-from reconciler.pipeline.siblings import read_siblings
 from reconciler.pipeline.store import store_of
-from reconciler.planning.siblings import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.secrets.sensitive import Sensitive
@@ -118,7 +117,7 @@ async def open_project(
             state_url=place,
             own_state=options.sandbox or settings.state.lineage is not None,
             trusted=config.trusted.ref if config.trusted is not None else "",
-            siblings=partial(_siblings, config, options),
+            environments=None if options.sandbox else config,  # there, each has a world of its own
             authority=authority,
             variables=config.variables,
         )
@@ -158,11 +157,6 @@ async def open_platform(
                 ),
                 transport,
             )
-
-
-async def _siblings(config: ProjectSettings, options: Options) -> Siblings:
-    """None in the embedded sandbox: each environment has a world of its own there."""
-    return Siblings() if options.sandbox else await read_siblings(config)
 
 
 @asynccontextmanager

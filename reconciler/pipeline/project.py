@@ -1,11 +1,12 @@
 """What every verb that asks the platform works with: the doors to the outside."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.approvals.rules import NO_RULES, Authority
 from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
-from reconciler.core.context import Context, Origin
+from reconciler.core.context import Context, Origin, make_context
 from reconciler.core.model import Address, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read
@@ -13,9 +14,7 @@ from reconciler.execution.limits import Limits
 from reconciler.execution.open_intents import settle_open
 from reconciler.execution.settling import Settlement
 from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.authority import NO_RULES, Authority
-from reconciler.pipeline.context import make_context
-from reconciler.planning.siblings import Siblings
+from reconciler.pipeline.settings import ProjectSettings
 from reconciler.secrets.sources import Sources
 from reconciler.services.budget import Budget
 from reconciler.services.client import Client
@@ -25,21 +24,16 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
 
-async def _no_siblings() -> Siblings:
-    return Siblings()
-
-
 @dataclass(frozen=True, slots=True)
 class Project:
     """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
     `by`: who runs it and why, for the journal.
 
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
-    `address`, `state_url`: of the platform and the state, as reports name them. `siblings`: reads what the
-    project's other environments have recorded. `trusted`: the revision of `providers`, with --untrusted.
-    `seen`: gets each answer that a plan is made from. `budget`: of the requests of this verb. `authority`:
-    which changes need an approval, and of whom. `variables`: of the run, for the programs that judge an
-    approval.
+    `environments`: the settings by which the states of others are found; None where there are no others.
+    `address`, `state_url`: of the platform and the state, as reports name them. `trusted`: the revision of
+    `providers`, with --untrusted. `budget`: of the requests of this verb. `authority`: which changes need an
+    approval, and of whom. `variables`: of the run, for the programs that judge an approval.
     """
 
     store: Spooling
@@ -59,10 +53,9 @@ class Project:
     state_url: str = ""
     own_state: bool = False  # whether the state is surely this project's: by its pin, or as the sandbox's own
     trusted: str = ""
-    siblings: Callable[[], Awaitable[Siblings]] = _no_siblings
+    environments: ProjectSettings | None = None
     authority: Authority = NO_RULES
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    seen: Callable[[Read, Observation], None] = lambda read, observation: None
     budget: Budget = field(default_factory=Budget)
 
     @property
@@ -102,15 +95,10 @@ async def read_all(
     about: Callable[[Read], Iterable[Address]] = lambda read: (),
 ) -> None:
     """See `observe`."""
-
-    def take(read: Read, observation: Observation) -> None:
-        project.seen(read, observation)
-        on_answer(read, observation)
-
     await observe(
         project.services,
         reads,
-        take,
+        on_answer,
         clock=project.clock,
         reporter=project.reporter,
         about=about,

@@ -21,6 +21,7 @@ from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
 from reconciler.pipeline.create_approvals import NOT_CREATED
+from reconciler.pipeline.elsewhere import read_siblings
 from reconciler.pipeline.identity import require_state
 from reconciler.pipeline.project import Project, settle_left
 from reconciler.pipeline.remember import remember
@@ -169,7 +170,7 @@ async def _must_be_possible(
             )
     if intent.creates:
         made = intent.record(address, id, opened.at, inferred=False)
-        elsewhere = (await project.siblings()).recorded_as(find_kinds(), made)
+        elsewhere = (await read_siblings(project.environments)).recorded_as(find_kinds(), made)
         if elsewhere:
             raise ReconcilerError(f"{id} is recorded {elsewhere}", help="look for another id")
     if id in intent.baseline:

@@ -1,13 +1,18 @@
-"""In which scopes a run of a plan sends or records something: their leases it needs, and no others."""
+"""The scopes that a run is about, and those whose leases it needs."""
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
+from reconciler.core.errors import Locked
 from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Binding, Plan
+from reconciler.execution.open_intents import parse_intent
 from reconciler.moves.carry_out import moved_records
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.declared import declared_scopes
+from reconciler.pipeline.declared import Desired, declared_scopes
 from reconciler.pipeline.preconditions import still_there
+from reconciler.pipeline.targets import declared_in_focus, focused
+from reconciler.state.store import State
 
 Resources = Mapping[Address, Resource]  # what the manifests declare
 
@@ -31,3 +36,30 @@ def recorded_bindings(plan: Plan, resources: Resources) -> list[Binding]:
     """
     own = declared_scopes(resources.values())
     return [each for each in plan.bindings if not own or each.scope in own or not only_left(each)]
+
+
+def concerned_scopes(
+    desired: Desired, state: State, holders: Mapping[str, Locked] = MappingProxyType({})
+) -> frozenset[str]:
+    """The scopes with something left over that the given manifests are about, also by what has left them.
+
+    Not what has left in a scope that somebody is at work in (`holders`): its calls are that one's business.
+    Raises Misused for a target that names nothing.
+    """
+    desired = focused(desired, state.records)
+    if not state.open_intents and not state.spooled:
+        return frozenset()
+    about = declared_in_focus(desired) if desired.targets else desired.resources
+    scopes = declared_scopes(about)
+    for opened in state.open_intents:
+        intent = parse_intent(opened)
+        if (
+            opened.address is not None
+            and intent.scope not in holders
+            and desired.selected(intent.record(opened.address, "", opened.at, inferred=False))
+            and (not desired.targets or desired.focus is None or opened.address in desired.focus)
+        ):
+            scopes.add(intent.scope)
+    wanted = {resource.address for resource in about}
+    scopes |= {record.scope for record in state.records.values() if record.address in wanted}
+    return frozenset(scopes)

@@ -60,10 +60,10 @@ def validate(
 
 def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
     """Each once."""
-    found = manifests.loaded.diagnostics
+    loaded, found = manifests.loaded, manifests.loaded.diagnostics
     if not has_errors(found):
-        origins = missing_origins(manifests.loaded.resources)
-        found = (*found, *origins, *missing_sources(manifests, config))
+        missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
+        found = (*found, *missing_origins(loaded.resources), *missing)
     return list(dict.fromkeys(found))
 
 

@@ -1,6 +1,6 @@
 """What the plan does about each subject that was read, and the plan that comes of it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -135,13 +135,11 @@ class Deciding:
     def finish(
         self,
         fingerprints: Fingerprints,
-        diagnostics: Iterable[Diagnostic] = (),
         unreadable: Collection[Address] = (),
     ) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read.
 
-        `diagnostics`: those of loading, which come first. `unreadable`: nothing is done about these, since a
-        value that they need cannot be read.
+        `unreadable`: nothing is done about these, since a value that they need cannot be read.
         """
         resources = self._subjects.resources
         # What others refer to comes first: whether it is made anew decides about their values.
@@ -183,7 +181,6 @@ class Deciding:
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
             diagnostics=(
-                *diagnostics,
                 *builder.diagnostics,
                 *self.unread.diagnostics(),
                 *self._doubts(),

@@ -8,10 +8,9 @@
 `Reading` says what must be read and matches answers to subjects; `Deciding` makes the plan of them.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, Observation
 from reconciler.core.steps import Plan, Read
 from reconciler.planning.deciding import Deciding
@@ -68,8 +67,7 @@ class Planner:
     def finish(
         self,
         fingerprints: Mapping[Address, str],
-        diagnostics: Iterable[Diagnostic] = (),
         unreadable: Collection[Address] = (),
     ) -> Plan:
         """See `Deciding.finish`."""
-        return self._deciding.finish(fingerprints, diagnostics, unreadable)
+        return self._deciding.finish(fingerprints, unreadable)

@@ -6,7 +6,6 @@ volumes were when earlier runs saw them.
 """
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ async def look_ahead(
     A plan with errors has neither: nothing carries it out, and what is wrong comes first.
     """
     seen: dict[Read, Observation] = {}
-    plan = await make_plan(dataclasses.replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    plan = await make_plan(project, desired, with_exec=with_exec, on_answer=seen.__setitem__)
     if has_errors(plan.diagnostics):
         return plan, None, None
     rehearsal = await rehearse(project, desired, plan, seen) if rehearses else None
@@ -95,7 +94,7 @@ async def forecast(
     )
     items += _ignores_over(desired.resources, then, begin, at)
     if not after_apply:  # whose approvals were used
-        items += _approval_over(needed_by(project, plan, state, desired.by_address), begin, at)
+        items += _approval_over(needed_by(project.authority, plan, state, desired.by_address), begin, at)
     items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
@@ -164,8 +163,8 @@ async def _view(twin: "Twin") -> _View:
     from reconciler.rehearsal.process import Process
 
     seen: dict[Read, Observation] = {}
-    project = dataclasses.replace(twin.project(Process()), seen=seen.__setitem__)
-    plan = await make_plan(project, twin.original.desired())
+    project = twin.project(Process())
+    plan = await make_plan(project, twin.original.desired(), on_answer=seen.__setitem__)
     records = twin.records
     reads = _snapshot_reads(records, project.capabilities)
     await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)

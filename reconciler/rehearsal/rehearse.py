@@ -39,7 +39,7 @@ async def plan_and_rehearse(
 ) -> tuple[Plan, Rehearsal | None]:
     """What apply would do, and its rehearsal; None for a plan with errors, which nothing carries out."""
     seen: dict[Read, Observation] = {}
-    plan = await make_plan(dataclasses.replace(project, seen=seen.__setitem__), desired, with_exec=with_exec)
+    plan = await make_plan(project, desired, with_exec=with_exec, on_answer=seen.__setitem__)
     if has_errors(plan.diagnostics):
         return plan, None
     return plan, await rehearse(project, desired, plan, seen)
@@ -48,7 +48,8 @@ async def plan_and_rehearse(
 async def rehearse_saved(project: Project, desired: Desired, plan: Plan) -> Rehearsal:
     """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read."""
     seen: dict[Read, Observation] = {}
-    await make_plan(dataclasses.replace(project, sources=Placeholders(), seen=seen.__setitem__), desired)
+    without_secrets = dataclasses.replace(project, sources=Placeholders())
+    await make_plan(without_secrets, desired, on_answer=seen.__setitem__)
     return await rehearse(project, desired, plan, seen)
 
 

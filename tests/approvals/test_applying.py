@@ -7,13 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.approvals.statement import Approval
 from reconciler.core.errors import Refused
 from reconciler.core.steps import Plan
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan

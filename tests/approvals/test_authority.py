@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.approvals.rules import Authority, Said
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.authority import Authority, Said, authority_of
+from reconciler.pipeline.authority import authority_of
 from reconciler.pipeline.settings import find_settings
 from tests.revisions.repository import ISOLATED, commit, git
 

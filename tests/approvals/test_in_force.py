@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.approvals.rules import Rule, Signers
+from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, StateRecord
@@ -16,7 +16,6 @@ from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
 from reconciler.pipeline import apply as applying
 from reconciler.pipeline.apply import Applied, apply, run_plan
-from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.judge_approvals import Given
 from reconciler.pipeline.plan import make_plan

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.pipeline.context import without_credentials
+from reconciler.core.context import without_credentials
 from reconciler.state.store import Run
 from tests.cli.harness import Project, Sandbox, volume
 from tests.revisions.repository import commit, git

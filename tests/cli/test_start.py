@@ -29,7 +29,7 @@ TALKS = {
     "reconciler.services.client",
 }
 ACTS = {"reconciler.execution.executor", "reconciler.pipeline.apply", "reconciler.pipeline.saved"}
-APPROVES = {"reconciler.pipeline.judge_approvals", "reconciler.approvals.judging", "reconciler.approvals.ssh"}
+APPROVES = {"reconciler.pipeline.judge_approvals", "reconciler.approvals.ssh"}
 REHEARSES = {"reconciler.rehearsal"}
 MOVES_STATES = {"reconciler.pipeline.migrate"}
 

@@ -10,7 +10,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
 from reconciler.execution.open_intents import load_with_holders
-from reconciler.pipeline import apply as pipeline
+from reconciler.pipeline import apply as applying
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.apply import PlanRefused
 from reconciler.pipeline.plan import make_plan
@@ -291,7 +291,7 @@ async def test_a_run_that_died_while_an_apply_was_planning_is_settled_and_nobody
             await left_open(stage, volume(), "POST")
         return await load_with_holders(store)
 
-    monkeypatch.setattr(pipeline, "load_with_holders", after_another)
+    monkeypatch.setattr(applying, "load_with_holders", after_another)
     await stage.apply(volume())
     assert [(await stage.record()).id] == [each["id"] for each in stage.volumes()]
     assert stage.line.mutations == ["POST"]
@@ -311,7 +311,7 @@ async def test_an_apply_that_another_one_overtook_while_it_planned_says_who_work
                 await stage.line.reached.wait()
             return await load_with_holders(store)
 
-        monkeypatch.setattr(pipeline, "load_with_holders", beside_another)
+        monkeypatch.setattr(applying, "load_with_holders", beside_another)
         with pytest.raises(Locked):
             await stage.apply(volume())
         group.cancel_scope.cancel()
@@ -330,7 +330,7 @@ async def test_the_loser_of_two_first_applies_is_told_of_the_other_run_or_plans_
             await stage.apply(volume())
         return made
 
-    monkeypatch.setattr(pipeline, "make_plan", before_another)
+    monkeypatch.setattr(applying, "make_plan", before_another)
     stage.lock_timeout_s = 10.0 if waits else 0.0
     if waits:
         assert (await stage.apply(volume())).results == ()

@@ -14,7 +14,7 @@ import anyio
 import click
 import pytest
 
-from reconciler.approvals.rules import Rule, Signers
+from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.failures import report_interrupted
 from reconciler.cli.main import cli, run
@@ -29,7 +29,6 @@ from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.load import load
 from reconciler.pipeline.apply import apply
-from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.identity import refuse_other_platform
 from reconciler.pipeline.judge_approvals import Given

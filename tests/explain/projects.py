@@ -12,19 +12,23 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
-from reconciler.core.model import Address
+from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.manifests.load import load
+from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.create_approvals import unmatched
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import read_manifests
+from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.missing_sources import missing_sources
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.settings import find_settings
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.pipeline.store import store_of
 from reconciler.pipeline.targets import with_targets
-from reconciler.planning.siblings import Siblings
+from reconciler.state.store import Store
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
 from tests.importing.scene import Scene, cluster, volume, volumes
@@ -64,7 +68,8 @@ def missing_files(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         config = find_settings(folder, {})
-        return [*missing_sources(read_manifests((), config, SourceTexts(folder)), config)]
+        loaded = read_manifests((), config, SourceTexts(folder)).loaded
+        return [*missing_sources(config, (*loaded.resources, *loaded.policies), None)]
 
 
 # --- environments ---
@@ -79,8 +84,8 @@ def of_forgotten_environment(manifest: str, folder: Path) -> Sequence[Diagnostic
     return refused.value.diagnostics
 
 
-def of_siblings(siblings: Siblings) -> Act:
-    """What a plan says that adopts a volume, by what the other environments have recorded."""
+def of_environments(*recorded: StateRecord) -> Act:
+    """What a plan says that adopts a volume, where environment `prod` has `recorded`, or no state here."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         (folder / MANIFEST).write_text(manifest, encoding="utf-8")
@@ -88,13 +93,22 @@ def of_siblings(siblings: Siblings) -> Act:
         live = {volumes("shop"): [volume("vol_1")]}
         platform = LivePlatform(live, datetime.fromisoformat(NOW))
 
-        async def known() -> Siblings:
-            return siblings
-
-        project = dataclasses.replace(project_of({"live": live}, folder, (), platform), siblings=known)
+        (folder / "reconcile.yaml").write_text("environments: {prod: {}}\n", encoding="utf-8")
+        config = find_settings(folder, {})
+        if recorded:
+            anyio.run(_record, store_of(config.of("prod")), recorded)
+        project = dataclasses.replace(project_of({"live": live}, folder, (), platform), environments=config)
         return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
 
     return act
+
+
+async def _record(store: Store, records: Sequence[StateRecord]) -> None:
+    actor = Actor(SystemClock(), "test")
+    await create_state(store, actor)
+    async with actor.leased(store, {each.scope for each in records}) as lease:
+        await store.commit(lease, [actor.decided({})], records)
+    await store.close()
 
 
 def of_target(target: str) -> Act:
@@ -280,7 +294,7 @@ ACTS: dict[str, Act] = {
     "cannot-accept": of_accepted({"Volume/shop/data": {"size_gb": 20}}),
     "duplicate-patch": of_overlay(VOLUME % "data"),
     "environment-not-chosen": of_forgotten_environment,
-    "environment-not-read": of_siblings(Siblings(unread=("prod",))),
+    "environment-not-read": of_environments(),
     "git-submodule": of_repository(add_submodule, ref="main"),
     "import-ambiguous": of_import(
         {volumes(WORD): [], f"/v1/postgres/{WORD}": {"data": cluster()}}, either=[WORD]
@@ -298,8 +312,10 @@ ACTS: dict[str, Act] = {
     "overlay-removes-nothing": of_overlay(VOLUME % "data"),
     "outside-root": of_untrusted(shared_link),
     "own-credential": of_project,
-    "recorded-elsewhere": of_siblings(
-        Siblings({("Volume", None, "vol_1"): ("prod", Address("Volume", "data", "shop"))})
+    "recorded-elsewhere": of_environments(
+        StateRecord(
+            Address("Volume", "data", "shop"), "vol_1", "shop", {}, Lifecycle(), datetime.fromisoformat(NOW)
+        )
     ),
     "shared-value": of_accepted(
         {"Volume/shop/data": {"size_gb": 40}}, "Volume/shop/data: {spec: {snapshot_retention: 30}}\n"

@@ -5,11 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from reconciler.approvals.rules import Rule
+from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
-from reconciler.pipeline.authority import Authority, Said
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
@@ -160,7 +159,7 @@ async def test_a_plan_that_the_twin_refuses_has_no_forecast_after_it(stage: Stag
     (held,) = stage.volumes()
     stage.call("PUT", f"/v1/apps/shop/volumes/{held['id']}/extend", {"size_gb": 15})
     seen: dict[Read, Observation] = {}
-    await make_plan(replace(stage.project(), seen=seen.__setitem__), desired)
+    await make_plan(stage.project(), desired, on_answer=seen.__setitem__)
     at = stage.time.now() + timedelta(days=1)
     with pytest.raises(
         ReconcilerError, match="no forecast after the apply: on the twin, the plan is refused"

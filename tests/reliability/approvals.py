@@ -27,13 +27,13 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.approvals import judging
-from reconciler.approvals.rules import Rule, Signers
+from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval, Statement, parse_approval
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import PLATFORM, Loosened, Plan
-from reconciler.pipeline.authority import Authority, Said, authority_of
+from reconciler.pipeline.authority import authority_of
 from reconciler.pipeline.judge_approvals import Given, judge
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import find_settings

@@ -121,7 +121,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a create that no list shows needs no approval",
         f"{CREATING}::test_a_new_machine_makes_no_second_cluster",
         CREATES,
-        "if not state.lineage or project.address == EMBEDDED:",
+        "if not state.lineage or plan.context.platform == EMBEDDED:",
         "if True:",
     ),
     _tested(
@@ -291,8 +291,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a look that shows a twin confirms an inferred id",
         "tests/execution/test_settling.py::test_a_look_that_shows_anything_else_confirms_nothing",
         "pipeline/plan.py",
-        "    if unlisted or doubted:  #",
-        "    if False:  #",
+        "if not (each.confirms and (unlisted or each.address in doubted))",
+        "if True",
     ),
     _tested(
         "a look that shows other fields confirms an inferred id",

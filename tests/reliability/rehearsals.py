@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -318,8 +318,8 @@ async def original_of_world(world: World, root: Path) -> tuple[Original, list[st
     """What the twin begins with, and what was done to the live world for it."""
     stage = await stage_of(world, root / "live")
     desired, seen = Desired(loaded(stage, world.after)), dict[Read, Observation]()
-    project = replace(stage.project(), seen=seen.__setitem__)
-    plan = await make_plan(project, desired)
+    project = stage.project()
+    plan = await make_plan(project, desired, on_answer=seen.__setitem__)
     original, _ = await original_of(project, desired, plan, seen, world.switches)
     wrong = [f"the live platform got {method}" for method in stage.line.mutations]
     await stage.close()

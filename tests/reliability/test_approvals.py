@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.steps import Plan
-from reconciler.pipeline import judge_approvals
+from reconciler.pipeline import judge_approvals as judging
 from tests.reliability import approvals
 from tests.reliability.approvals import FATAL, HARMLESS, play
 
@@ -22,7 +22,7 @@ def test_a_product_that_takes_any_approval_is_found(monkeypatch: pytest.MonkeyPa
     def taken(*approval: Any) -> str:
         return ""
 
-    monkeypatch.setattr(judge_approvals, "why_dead", taken)
+    monkeypatch.setattr(judging, "why_dead", taken)
     assert len(play(15, 1).violations) >= 5
 
 
