@@ -74,6 +74,12 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
 @click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
 @click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --rehearse: rehearse a plan saved by `plan --out`, instead of making one.",
+)
+@click.option(
     "--at",
     callback=_ahead,
     metavar="+30d|TIME",
@@ -93,26 +99,41 @@ def command(
     changed_since: str | None,
     with_exec: bool,
     rehearse: bool,
+    plan_file: Path | None,
     at: datetime | None,
     after_apply: bool,
     show_all: bool,
     chosen: ChosenState,
 ) -> int:
-    """Show what apply would do. Reads the platform, sends no change, takes no lock."""
+    """Show what apply would do. Reads the platform, sends no change, takes no lock.
+
+    With --rehearse, the plan is also carried out on a twin of the platform: once clean, then with each fault
+    in each of its calls. The twin is an emulated platform in memory, which begins as the live one is. Exits 1
+    if a clean run does not do what the plan says. With --plan, a saved plan is rehearsed, with the PATHs and
+    --ref that it was made with; then no secret value is used.
+    """
     if chosen.untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if after_apply and at is None:
         raise click.UsageError("--after-apply: needs --at, the time to look at")
+    if plan_file is not None and not rehearse:
+        raise click.UsageError("--plan: goes with --rehearse; `apply --plan` carries a saved plan out")
+    if plan_file is not None and any((out, at, with_exec, detailed_exitcode, targets, changed_since)):
+        raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)
+    saved = _read_saved(plan_file, chosen) if plan_file is not None else None
     desired = chosen.load_desired(paths, changed_since=changed_since, targets=targets)
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         if not rehearse and at is None:
             return await make_plan(project, desired, with_exec=with_exec), None, None
-        from reconciler.rehearsal.forecast import look_ahead  # no other plan needs it
+        from reconciler.rehearsal.forecast import look_ahead  # no other plan needs these
+        from reconciler.rehearsal.rehearse import rehearse_saved
 
+        if saved is not None:
+            return saved, await rehearse_saved(project, desired, saved), None
         return await look_ahead(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
@@ -147,7 +168,14 @@ def command(
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )
-    return exit_code(plan, detailed=detailed_exitcode)
+    failed = rehearsal is not None and not rehearsal.is_as_planned
+    return first_of(exit_code(plan, detailed=detailed_exitcode), FAILED if failed else DONE)
+
+
+def _read_saved(file: Path, chosen: ChosenState) -> Plan:
+    from reconciler.pipeline.saved import read_saved  # it brings all that apply needs
+
+    return read_saved(file, chosen.config.env).plan
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -10,6 +10,7 @@ from reconciler.cli import options, state_upkeep
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.chosen_state import ChosenState, chosen_state
 from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.group import Group
 from reconciler.cli.output import emit, output
 from reconciler.core import advice
 from reconciler.core.errors import ReconcilerError
@@ -26,7 +27,12 @@ from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 
 
-@click.group("state", short_help="List and change records; lock, back up and restore the state.")
+@click.group(
+    "state",
+    cls=Group,
+    moved={"doctor": "doctor --probe-state"},
+    short_help="List and change records; lock, back up and restore the state.",
+)
 def command() -> None:
     """Work with the state, which holds the records of your objects."""
 

@@ -34,13 +34,11 @@ from reconciler.reports.records import (
     pin_lines,
     rekeyed_page,
     restored_page,
-    state_doctor_page,
 )
 from reconciler.reports.report import Page
-from reconciler.state import copies, files_of, has_files, maintenance_of, prove
+from reconciler.state import copies, files_of, has_files, maintenance_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import State
 
 
 @click.command("init")
@@ -220,27 +218,6 @@ def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
     return DONE
 
 
-@click.command("doctor")
-@output()
-@chosen_state
-@reports_failures
-def doctor(chosen: ChosenState) -> int:
-    """Read and verify all of the state, and try out whether its store keeps its word.
-
-    A shared store gets 4 writers that make 20 changes each, in a place of their own.
-    """
-
-    async def work(store: Spooling) -> tuple[State, bool]:
-        proven, state = await prove(store), await store.load()
-        if state.lineage:
-            await maintenance_of(store).verify()
-        return state, proven
-
-    state, proven = chosen.use(work, existing=False)
-    emit(state_doctor_page(chosen.place, state, proven=proven))
-    return DONE if state.lineage else FAILED
-
-
 @click.command("ingest")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @output()
@@ -313,4 +290,4 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
     return DONE
 
 
-VERBS = (init, unlock, migrate, rekey, doctor, ingest, backup, restore)
+VERBS = (init, unlock, migrate, rekey, ingest, backup, restore)
