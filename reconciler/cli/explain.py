@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from reconciler.cli.output import emit, output
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.explanations import Explanation
 from reconciler.manifests.authoring.reference import CapabilityPage
 from reconciler.pipeline.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
@@ -19,11 +20,10 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return topics_like(incomplete)
 
 
-@click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
+@verb("explain")
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
-@output()
-def command(topic: str | None, codes: bool) -> None:
+def command(topic: str | None, codes: bool) -> int:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
@@ -34,6 +34,7 @@ def command(topic: str | None, codes: bool) -> None:
     document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
 
     emit(Page(document=document, text=text))
+    return DONE
 
 
 def _about(topic: str) -> tuple[Any, str]:

@@ -1,16 +1,13 @@
 """`reconcile graph`: the resources and their order, as text, Mermaid, SVG or JSON."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import echo_diagnostics, emit, in_parts, output
-from reconciler.cli.progress import make_reporter
-from reconciler.cli.sources import settings_here, texts_here
-from reconciler.pipeline.desired import load_desired
+from reconciler.cli.chosen_manifests import ChosenManifests
+from reconciler.cli.output import echo_diagnostics, emit, in_parts
+from reconciler.cli.verb import DONE, verb
 from reconciler.pipeline.files import read_file
 from reconciler.planning.graph import Graph, plan_graph, resource_graph
 from reconciler.planning.saved import load_saved
@@ -19,8 +16,7 @@ from reconciler.reports.report import Page
 from reconciler.reports.svg import render_svg
 
 
-@click.command("graph", short_help="Draw the resources and their order.")
-@options.paths
+@verb("graph", options.PATHS, options.UNTRUSTED_REF, options.ENV)
 @click.option(
     "--format",
     "form",
@@ -32,21 +28,17 @@ from reconciler.reports.svg import render_svg
 @click.option(
     "--plan",
     "plan_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
 )
-@options.untrusted
-@options.environment
-@output()
-@reports_failures
-def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: str | None, env: str) -> int:
+def command(form: str, plan_file: Path | None, chosen: ChosenManifests) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.
     """
-    if plan_file is not None and paths:
+    if plan_file is not None and chosen.paths:
         raise click.UsageError("--plan draws a saved plan; it takes no PATH")
-    if plan_file is not None and untrusted is not None:
+    if plan_file is not None and chosen.untrusted is not None:
         raise click.UsageError("--plan draws a saved plan; --untrusted is about manifests")
     if form != "text" and not in_parts():
         raise click.UsageError("--output is a format of its own; leave --format out")
@@ -54,8 +46,7 @@ def command(paths: Sequence[str], form: str, plan_file: Path | None, untrusted: 
     def graph() -> Graph:
         if plan_file is not None:
             return plan_graph(load_saved(read_file(plan_file)).plan)
-        config = settings_here(env, untrusted=untrusted, manifests_only=True)
-        desired = load_desired(paths, config, texts_here(), make_reporter())
+        desired = chosen.load_desired()
         echo_diagnostics(desired.diagnostics)
         return resource_graph(desired.resources, desired.policies)
 

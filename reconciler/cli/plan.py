@@ -1,7 +1,6 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 import shlex
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,25 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import target
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import (
-    CHANGES,
-    DONE,
-    FAILED,
-    PENDING,
-    code_of,
-    first_of,
-    reports_failures,
-)
-from reconciler.cli.files import refuse_output
-from reconciler.cli.moments import moment_of, span_of
-from reconciler.cli.output import emit, refuse_report_to, reports
-from reconciler.cli.signals import run
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.event_loop import run
+from reconciler.cli.options import moment_of, refuse_output
+from reconciler.cli.output import emit, refuse_report_to
+from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
-from reconciler.core.model import Action, Address
+from reconciler.core.model import Action
 from reconciler.core.steps import Plan
 from reconciler.pipeline.files import write_output
 from reconciler.pipeline.plan import make_plan, unchanged_in
@@ -50,8 +39,7 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
 
     now = SystemClock().now()
     try:
-        span = span_of(value.removeprefix("+"))
-        at = moment_of(value) if span is None else now + span
+        at = moment_of(value.removeprefix("+"), now, ahead=True)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
@@ -61,22 +49,23 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     return at
 
 
-@click.command("plan", short_help="Show what apply would do.")
-@options.paths
-@target
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for `apply --plan`."
+@verb(
+    "plan",
+    *options.OF_PLANS,
+    options.CHANGED_SINCE,
+    options.UNTRUSTED_REF,
+    options.NO_PAGER,
+    *options.ON_STATE,
+    report="plan",
 )
+@click.option("--out", type=options.FILE, help="Save the plan for `apply --plan`.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
-@options.ref
-@options.changed_since
-@options.untrusted
 @click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
 @click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
 @click.option(
     "--plan",
     "plan_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="With --rehearse: rehearse a plan saved by `plan --out`, instead of making one.",
 )
 @click.option(
@@ -86,17 +75,9 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     help="Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
 )
 @click.option("--after-apply", is_flag=True, help="With --at: as if this plan were applied now.")
-@options.show_all
-@options.no_pager
-@chosen_state
-@reports("plan")
-@reports_failures
 def command(
-    paths: Sequence[str],
-    targets: Sequence[Address],
     out: Path | None,
     detailed_exitcode: bool,
-    changed_since: str | None,
     with_exec: bool,
     rehearse: bool,
     plan_file: Path | None,
@@ -118,13 +99,15 @@ def command(
         raise click.UsageError("--after-apply: needs --at, the time to look at")
     if plan_file is not None and not rehearse:
         raise click.UsageError("--plan: goes with --rehearse; `apply --plan` carries a saved plan out")
-    if plan_file is not None and any((out, at, with_exec, detailed_exitcode, targets, changed_since)):
+    if plan_file is not None and any(
+        (out, at, with_exec, detailed_exitcode, chosen.targets, chosen.changed_since)
+    ):
         raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)
     saved = _read_saved(plan_file, chosen) if plan_file is not None else None
-    desired = chosen.load_desired(paths, changed_since=changed_since, targets=targets)
+    desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         if not rehearse and at is None:
@@ -162,7 +145,7 @@ def command(
     )
     emit(report, paged=True)
     if out is not None:
-        given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *paths]
+        given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *chosen.paths]
         approved = shlex.split(" ".join(approvals(plan)))
         run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(options.of_this_run())
         click.echo(

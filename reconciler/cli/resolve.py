@@ -6,11 +6,11 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
-from reconciler.cli.sources import texts_here
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.event_loop import run
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.model import Address, Resource
 from reconciler.pipeline.desired import load_service_of
 from reconciler.pipeline.resolve import confirm_inferred as confirm
@@ -19,7 +19,7 @@ from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.reports.report import Page
 
 
-@click.command("resolve", short_help="Settle a call with an unknown outcome.")
+@verb("resolve", *options.DECIDES)
 @click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
 @click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
@@ -35,11 +35,6 @@ from reconciler.reports.report import Page
     multiple=True,
     help="Stop reporting the similar object with this id; may be repeated.",
 )
-@options.lock_timeout
-@options.reason
-@chosen_state
-@output()
-@reports_failures
 def command(
     addresses: tuple[Address, ...],
     adopt: str | None,

@@ -3,12 +3,13 @@
 import click
 from msgspec.structs import replace
 
+from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
-from reconciler.cli.sources import texts_here
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.event_loop import run
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import Context
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address
@@ -18,11 +19,8 @@ from reconciler.pipeline.show import Shown, look_at
 from reconciler.reports.records import object_page
 
 
-@click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
+@verb("show", *options.ON_STATE)
 @click.argument("address", type=ADDRESS)
-@chosen_state
-@output()
-@reports_failures
 def command(address: Address, chosen: ChosenState) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     config = chosen.config

@@ -99,7 +99,8 @@ def test_who_has_no_identity_or_another_one_is_told(team: Project, shared: Share
         examined = team.run("doctor", "--probe-state", code=1).out
         refused = team.run(*verb, code=1).err
         assert "error[state-encrypted]" in refused
-        assert examined.count("the environment variable `STATE_IDENTITY`") == 2  # of store and state
+        assert "ok       store: kept its word" in examined
+        assert "the environment variable `STATE_IDENTITY`" in examined
         assert "the environment variable `STATE_IDENTITY`" in refused
         team.env["STATE_IDENTITY"] = BEN.identity
         assert "error[state-identity]" in team.run(*verb, code=1).err
