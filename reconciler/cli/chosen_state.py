@@ -125,3 +125,17 @@ class ChosenState(ChosenManifests):
             base=base,
         )
         return open_project(self.config, chosen, self.reporter, resources, policies)
+
+    def use_project(
+        self,
+        work: Callable[[Project], Awaitable[T]],
+        resources: Sequence[Resource] = (),
+        policies: Sequence[Resource] = (),
+    ) -> T:
+        """What `work` returns on the project, for reading alone."""
+
+        async def main() -> T:
+            async with self.project(resources, policies) as project:
+                return await work(project)
+
+        return run(main)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.event_loop import run
 from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
@@ -31,8 +30,6 @@ from reconciler.pipeline.targets import declared_in_focus
 from reconciler.policies import find_manifest_kinds
 from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
-
-T = TypeVar("T")
 
 
 @verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", then=notify)
@@ -65,7 +62,7 @@ def command(
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
 
     config, desired = chosen.config, chosen.load_desired(paths)
-    look = partial(_in_project, chosen, desired)
+    look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)
     drift = look(lambda project: find_drift(project, desired))
     if accept:
         return _accept(drift, desired, config, paths, addresses, look)
@@ -97,14 +94,6 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
             hint = other_kind(given) or "; one looks like Volume/shop/data"
             raise click.UsageError(f"`{given}` is neither a path nor an address{hint}")
     return paths, list(addresses)
-
-
-def _in_project(chosen: ChosenState, desired: Desired, work: Callable[[Project], Awaitable[T]]) -> T:
-    async def opened() -> T:
-        async with chosen.project(desired.resources, desired.policies) as project:
-            return await work(project)
-
-    return run(opened)
 
 
 def _report(

@@ -9,7 +9,6 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.event_loop import run
 from reconciler.cli.options import moment_of, refuse_output
 from reconciler.cli.output import emit, refuse_report_to
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
@@ -121,12 +120,10 @@ def command(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        async with chosen.project(desired.resources, desired.providers) as project:
-            plan, rehearsal, forecast = await make(project)
-            return plan, rehearsal, forecast, project.budget
+    async def work(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
+        return *await make(project), project.budget
 
-    plan, rehearsal, forecast, budget = run(work)
+    plan, rehearsal, forecast, budget = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
         from reconciler.planning.saved import dump_plan  # it brings rehearsals, which few plans have

@@ -7,7 +7,6 @@ from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import texts_here
-from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import Context
@@ -15,6 +14,7 @@ from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import load_service_of, origin_here
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.show import Shown, look_at
 from reconciler.reports.records import object_page
 
@@ -31,13 +31,13 @@ def command(address: Address, chosen: ChosenState) -> int:
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
-    async def work() -> tuple[Shown, Context]:
-        policies = load_service_of(address, config, texts_here(), chosen.reporter)
-        async with chosen.project(policies=policies) as project:
-            shown = await look_at(project, address, manifests, policies)
-            return shown, project.context(origin_here(config), shown.lineage)
+    policies = load_service_of(address, config, texts_here(), chosen.reporter)
 
-    shown, context = run(work)
+    async def work(project: Project) -> tuple[Shown, Context]:
+        shown = await look_at(project, address, manifests, policies)
+        return shown, project.context(origin_here(config), shown.lineage)
+
+    shown, context = chosen.use_project(work, policies=policies)
     page = object_page(
         shown.record,
         shown.live,

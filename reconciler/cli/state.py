@@ -195,13 +195,11 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
 def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
     """What the platform shows that is older than the state; nothing where nobody can look."""
 
-    async def look() -> Sequence[Diagnostic]:
-        async with chosen.project((), desired.policies) as project:
-            return await older_objects(project, desired.by_address)
-
     try:
         desired = chosen.load_desired()
-        return run(look)
+        return chosen.use_project(
+            lambda project: older_objects(project, desired.by_address), policies=desired.policies
+        )
     except ReconcilerError:
         return []
 
