@@ -28,7 +28,7 @@ MOST_REQUIRED = 13
 SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("description", "http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
-OBJECTS, POSTGRES = {"reconciler.state.objects"}, {"reconciler.state.postgres"}
+OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
 
 
 def requirements(package: str, extra: str = "") -> list[Requirement]:
@@ -131,7 +131,7 @@ def test_plan_and_apply_need_no_extra(
     plain.reconcile("state", "init", cwd=project)
     assert "Applied" in plain.reconcile("apply", "volume.yaml", "--auto-approve", cwd=project).stdout
     assert "No drift" in plain.reconcile("drift", "volume.yaml", cwd=project).stdout
-    assert plain.reconcile("graph", "--format", "svg", ".", cwd=project).stdout.startswith("<svg")
+    assert plain.reconcile("graph", "-o", "svg", ".", cwd=project).stdout.startswith("<svg")
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,8 @@ from reconciler.pipeline.sign_approval import (
     summary,
 )
 from reconciler.planning.saved import load_saved
-from reconciler.reports.advice import advise_plan
 from reconciler.reports.formats import find_formats
-from reconciler.reports.report import Page, PlanReport
+from reconciler.reports.report import Page, PlanReport, advise_plan
 from reconciler.reports.visible import visible
 
 

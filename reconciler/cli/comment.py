@@ -17,7 +17,7 @@ from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.show import Shown, show
-from reconciler.reports.reading import MOST_BYTES, read_report
+from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page, Report
 
 _FILE = options.FILE

@@ -1,7 +1,6 @@
 """`reconcile explain`: what a field means, and what a diagnostic's code means."""
 
 import os
-from typing import Any
 
 import click
 
@@ -11,7 +10,6 @@ from reconciler.explanations import Explanation
 from reconciler.manifests.authoring.reference import CapabilityPage
 from reconciler.pipeline.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
 from reconciler.reports import explain
-from reconciler.reports.explain import codes_document, codes_text, kinds_document, kinds_text
 from reconciler.reports.report import Page
 
 
@@ -31,35 +29,30 @@ def command(topic: str | None, codes: bool) -> int:
     """
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
-    document, text = _about(topic) if topic is not None else _codes() if codes else _kinds()
-
-    emit(Page(document=document, text=text))
+    emit(_about(topic) if topic is not None else _all(codes=codes))
     return DONE
 
 
-def _about(topic: str) -> tuple[Any, str]:
-    """The page as a JSON document and as text."""
+def _all(*, codes: bool) -> Page:
+    return (
+        explain.codes_page(all_explanations(), _heading)
+        if codes
+        else explain.kinds_page(all_kinds(), _heading)
+    )
+
+
+def _about(topic: str) -> Page:
     try:
         found = find_topic(topic)
     except UnknownTopic as unknown:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
     if isinstance(found, Explanation):
-        return explain.code_document(found), explain.code_text(found, _heading)
+        return explain.code_page(found, _heading)
     if isinstance(found, tuple):
-        return explain.field_document(*found), explain.field_text(*found, _heading)
+        return explain.field_page(*found, _heading)
     if isinstance(found, CapabilityPage):
-        return explain.capability_document(found), explain.capability_text(found, _heading)
-    return explain.kind_document(found), explain.kind_text(found, _heading)
-
-
-def _codes() -> tuple[Any, str]:
-    found = all_explanations()
-    return codes_document(found), codes_text(found, _heading)
-
-
-def _kinds() -> tuple[Any, str]:
-    found = all_kinds()
-    return kinds_document(found), kinds_text(found, _heading)
+        return explain.capability_page(found, _heading)
+    return explain.kind_page(found, _heading)
 
 
 def _heading(text: str) -> str:

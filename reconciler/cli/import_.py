@@ -24,9 +24,8 @@ from reconciler.importing.search import Wanted, meaning
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import name_of
 from reconciler.pipeline.settings import ProjectSettings
-from reconciler.reports.advice import advise
 from reconciler.reports.importing import File, import_document, render_import
-from reconciler.reports.report import Page
+from reconciler.reports.report import Page, advise
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 

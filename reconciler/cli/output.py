@@ -16,14 +16,13 @@ from reconciler.cli.pager import echo_report, look_here, output_encoding
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.pipeline.files import why_not_written, write_output
-from reconciler.reports.advice import advise
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.formats import Format, find_format, formats_for
-from reconciler.reports.report import Failure, Page, Report, ValidationReport
+from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
 
 
 def report_options(kind: str) -> Sequence[click.Option]:
-    """`-o`, which `emit` asks for: the formats of one kind of report. But for pages, `--report`, too."""
+    """`-o`, which `emit` asks for: the formats of one kind of report; `--report`, but for pages and drawings."""
     output = click.Option(
         ["-o", "--output"],
         type=_FormatName(kind),
@@ -43,7 +42,7 @@ def report_options(kind: str) -> Sequence[click.Option]:
         metavar="FORMAT=FILE",
         help="Write the report to FILE as well, in this format; may be repeated.",
     )
-    return (output,) if kind == "page" else (output, report)
+    return (output,) if kind in ("page", "graph") else (output, report)
 
 
 def _remember_format(context: click.Context, option: click.Parameter, value: Format) -> None:
@@ -77,7 +76,10 @@ class _FormatName(click.ParamType["Format"]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
         if isinstance(value, Format):
             return value
-        found = find_format(value)
+        try:
+            found = find_format(value)
+        except Exception as defect:
+            self.fail(_defect(value, defect))
         if found is None or not found.can_show(self._kind):
             self.fail(
                 f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
@@ -180,8 +182,12 @@ def _rendered(format: Format, report: Report, render: Callable[[Report], str] | 
     try:
         return (render or format.render)(report)
     except Exception as defect:
-        _lose(f"a defect in the format {format.name}: {type(defect).__name__}: {defect}; use another format")
+        _lose(_defect(format.name, defect))
         return ""
+
+
+def _defect(name: str, defect: Exception) -> str:
+    return f"a defect in the format {name}: {type(defect).__name__}: {defect}; use another format"
 
 
 def _add_to_summary(text: str) -> None:

@@ -12,7 +12,7 @@ from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.authoring.schema import json_schema
 from reconciler.pipeline.files import write_output
-from reconciler.reports.plan_schema import plan_schema
+from reconciler.reports.schema import plan_schema
 
 
 @verb("schema", report=None)

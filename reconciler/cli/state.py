@@ -40,8 +40,7 @@ from reconciler.pipeline.settings import check_address
 from reconciler.pipeline.store import store_of
 from reconciler.pipeline.unrecorded import no_record_of, not_recorded
 from reconciler.planning.decide import recorded_twice
-from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
     moved_page,
@@ -51,7 +50,7 @@ from reconciler.reports.records import (
     rekeyed_page,
     restored_page,
 )
-from reconciler.reports.report import Page
+from reconciler.reports.report import Page, advise
 from reconciler.reports.visible import visible
 from reconciler.state import copies, files_of, has_files, maintenance_of
 from reconciler.state.chain import state_head
@@ -187,7 +186,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
     document = {"state": place, "lineage": lineage, "created": created}
-    document |= {"diagnostics": diagnostic_documents(older), **({"taken_over": taken} if take_over else {})}
+    document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
     return DONE
 

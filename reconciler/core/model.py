@@ -33,7 +33,7 @@ DELETION_SENT = "deletion sent"  # the field of a record: a deletion was sent, s
 # For an adopted object, the time of its creation does not matter.
 LONG_AGO = datetime.fromtimestamp(0, UTC)
 
-_ADDRESS = re.compile(
+ADDRESS = re.compile(
     r"(?P<kind>[A-Z][A-Za-z]*)/(?:(?P<app>[^/\[\]]+)/)?(?P<name>[^/\[\]]+)(?:\[(?P<ordinal>\d+)\])?"
 )
 
@@ -61,7 +61,7 @@ class Address(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Address":
         """Raises ValueError when `text` is not an address."""
-        found = _ADDRESS.fullmatch(text)
+        found = ADDRESS.fullmatch(text)
         if not found:
             raise ValueError(f"`{text}` is not an address; one looks like Volume/shop/data")
         return cls(found["kind"], found["name"], found["app"], int(found["ordinal"] or 0))
@@ -337,7 +337,7 @@ class Owed(Saved, frozen=True):
     address: Address
     work: str
     because: str
-    certainty: str
+    certainty: Literal["owed", "unknown"]
     advice: tuple[Command, ...] = ()
 
     def to_json(self) -> dict[str, str]:

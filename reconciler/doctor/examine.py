@@ -30,6 +30,7 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.older import older_objects
 from reconciler.pipeline.open import Options, open_platform, open_project, open_state
 from reconciler.pipeline.settings import ProjectSettings
+from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
 from reconciler.state import files_of, has_files, prove
 from reconciler.state.spooling import Spooling
@@ -201,7 +202,7 @@ def _older(found: Diagnostic) -> Check:
 def check_objects(drift: Drift) -> Check:
     """What `drift` says of all that is recorded."""
     plan, left, see = drift.plan, len(drift.without_manifest), command("drift")
-    verdict = of_drift(plan, only_new=False, without_manifest=left).removesuffix(".")
+    verdict = of_drift(DriftReport(plan=plan, without_manifest=left)).removesuffix(".")
     verdict = "; ".join([verdict, *(each.message for each in plan.diagnostics if each.code == NOT_COMPARED)])
     told = [str(change.address) for change in plan.changes]
     told += [each.message for each in plan.diagnostics if each.severity is Severity.ERROR]

@@ -153,7 +153,8 @@ class Recorder:
         )
         if observed or plan.steps:
             about = {each.address for each in plan.changes} | {each.address for each in plan.steps}
-            about |= {each.address for each in plan.bindings}
+            # What is only learnt is not read again: no replay could show it.
+            about |= {each.address for each in plan.bindings} & {each.address for each in plan.expectations}
             known = {*about, *(Address.parse(source) for source, _ in plan.inputs)}
             before = [record for address, record in self.records.items() if address in known]
             seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))

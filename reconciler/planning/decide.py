@@ -1,5 +1,6 @@
 """What one address needs, from everything known about it. What is not certain is refused or left alone."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -149,7 +150,9 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
         return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
     moved = moved_fields(kind, record, None, live) if live is not None else []
-    told = "".join(f"; `{each.path}` changed: {each.before} -> {each.after}" for each in moved)
+    told = "".join(
+        f"; `{each.path}` changed: {_as_text(each.before)} -> {_as_text(each.after)}" for each in moved
+    )
     if keeps:
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
         advice = accepting(kind, record, moved) if moved else ()
@@ -286,3 +289,8 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
     return refuse(gone(kind, subject))
+
+
+def _as_text(value: Any) -> str:
+    """A value as a manifest may write it: words as they are, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.model import Action, Address
@@ -81,7 +82,7 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
                 of(step.address)["keys"].append(patterns | {"ignored": keys.ignored})
     for binding in plan.bindings:
         if binding.address in found:
-            found[binding.address]["lifecycle"] = to_builtins(binding.lifecycle)
+            found[binding.address]["lifecycle"] = to_builtins(replace(binding.lifecycle, timeout_s=0))
     for address, service in sorted({*_asked(plan, document)}, key=str):
         if address in found and service != PLATFORM:
             found[address]["asks"].append(plan.providers.get(service, service))

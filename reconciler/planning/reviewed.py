@@ -175,7 +175,7 @@ def _said(content: Content | None) -> str:
         parts.append(f"sets each key like {keys['only'] or keys['keys']}")
         parts += [f"passes over {keys['ignored']}"] if keys["ignored"] else []
     parts += [f"asks {service}" for service in content["asks"]]
-    usual, lifecycle = to_builtins(Lifecycle()), content["lifecycle"]
+    usual, lifecycle = to_builtins(Lifecycle(timeout_s=0)), content["lifecycle"]
     parts += [f"{name}: {_json(found)}" for name, found in lifecycle.items() if found != usual[name]]
     text = ", ".join(filter(None, parts))
     return text if len(text) <= _MOST else f"{text[:_MOST]}…"

@@ -9,7 +9,7 @@ from reconciler.core.advice import RunOptions, commands_in, spell
 from reconciler.core.context import Context
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, Outcome
-from reconciler.reports.advice import advice_documents
+from reconciler.reports.parts import CommandJson
 from reconciler.reports.report import Page
 from reconciler.reports.visible import visible
 
@@ -44,4 +44,4 @@ def _document(check: Check, run: RunOptions) -> dict[str, Any]:
         "message": spell(check.message, check.advice, run),
     }
     found |= {"help": spell(check.help, check.advice, run)} if check.help else {}
-    return found | {"advice": advice_documents(each.with_options(run) for each in check.advice)}
+    return found | {"advice": CommandJson.all_of(each.with_options(run) for each in check.advice)}

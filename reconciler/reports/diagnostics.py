@@ -1,13 +1,10 @@
-"""Diagnostics as text with the source line and a caret, and as JSON."""
+"""Diagnostics as text with the source line and a caret."""
 
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.reports.advice import advice_documents
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import columns_of, visible
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line
@@ -28,30 +25,6 @@ def pointer(diagnostics: Sequence[Diagnostic]) -> str:
     """Where more about the gravest of `diagnostics` is to be read: one line."""
     gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
     return f"more about this {NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
-
-
-def diagnostic_documents(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """`{code, severity, message, file, line, column, notes?, help?, addresses?, advice?}` each.
-
-    A missing position is null.
-    """
-    return [_document(item) for item in diagnostics]
-
-
-def _document(diagnostic: Diagnostic) -> dict[str, Any]:
-    span = diagnostic.span
-    found: dict[str, Any] = {
-        "code": diagnostic.code,
-        "severity": str(diagnostic.severity),
-        "message": diagnostic.message,
-        "file": span.file if span else None,
-        "line": span.line if span else None,
-        "column": span.column if span else None,
-    }
-    found |= {"notes": list(diagnostic.notes)} if diagnostic.notes else {}
-    found |= {"help": diagnostic.help} if diagnostic.help else {}
-    found |= {"addresses": list(diagnostic.addresses)} if diagnostic.addresses else {}
-    return found | ({"advice": advice_documents(diagnostic.advice)} if diagnostic.advice else {})
 
 
 def _render(item: Diagnostic, read_line: Callable[[str, int], str | None]) -> str:
@@ -91,44 +64,19 @@ def _excerpt(source: str, span: Span) -> tuple[str, str]:
     before = visible(source[:start])
     marked = visible(source[start : start + span.width])
     after = visible(source[start + span.width :])
-    if _columns(before + marked + after) > _WIDEST:
-        before = _clipped_left(before, _BEFORE_CARET)
-        marked = _clipped_right(marked, _WIDEST - _BEFORE_CARET)
-        after = _clipped_right(after, max(1, _WIDEST - _columns(before + marked)))
-    caret = " " * _columns(before) + "^" * max(1, _columns(marked))
+    if columns_of(before + marked + after) > _WIDEST:
+        before = _clipped(before, _BEFORE_CARET, left=True)
+        marked = _clipped(marked, _WIDEST - _BEFORE_CARET)
+        after = _clipped(after, max(1, _WIDEST - columns_of(before + marked)))
+    caret = " " * columns_of(before) + "^" * max(1, columns_of(marked))
     return before + marked + after, caret
 
 
-def _clipped_right(text: str, columns: int) -> str:
-    if _columns(text) <= columns:
+def _clipped(text: str, columns: int, *, left: bool = False) -> str:
+    """At most `columns` of `text`: its beginning, or its end (`left`)."""
+    if columns_of(text) <= columns:
         return text
-    while _columns(text) >= columns:
-        text = text[: -max(1, (_columns(text) - columns) // 2)]
-    return f"{text}…"
-
-
-def _clipped_left(text: str, columns: int) -> str:
-    if _columns(text) <= columns:
-        return text
-    while _columns(text) >= columns:
-        text = text[max(1, (_columns(text) - columns) // 2) :]
-    return f"…{text}"
-
-
-def _columns(text: str) -> int:
-    """How many terminal columns `text` takes: two for wide characters, none for combining ones.
-
-    Parts of an emoji that a joiner holds together count as one wide character.
-    """
-    if text.isascii():
-        return len(text)
-    columns = 0
-    joined = False
-    for character in text:
-        if character == "\u200d":
-            joined = True
-        elif unicodedata.category(character) in ("Mn", "Me", "Cf") or joined:
-            joined = False
-        else:
-            columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return columns
+    while (over := columns_of(text) - columns) >= 0:
+        less = max(1, over // 2)
+        text = text[less:] if left else text[:-less]
+    return f"…{text}" if left else f"{text}…"

@@ -1,224 +1,465 @@
-"""What the JSON of plan, drift and apply holds (DESIGN, section 3). Secrets show as `(sensitive)`."""
+"""The JSON documents of plan, drift, apply and validate: how they are written, read and described.
 
-from collections import Counter
+A report that is read back shows the same in Markdown as the one that was written, apart from links to where
+resources are declared, and the note of `drift --accept`, which JSON does not hold.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from msgspec.structs import asdict
+from msgspec import DecodeError, Meta, ValidationError, convert, to_builtins
+from msgspec.json import decode
+from msgspec.structs import replace
 
-from reconciler.core.advice import Command
-from reconciler.core.context import Context
-from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import SENSITIVE, Action, Change, Owed
-from reconciler.core.steps import PLATFORM, OutputRef, Plan, Result, SecretRef, Step, Template, UnlessRecorded
-from reconciler.reports.advice import advice_documents
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.core.errors import ReconcilerError
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
+from reconciler.core.steps import Plan
+from reconciler.planning.digest import plan_digest
+from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
+from reconciler.rehearsal.outlook import Forecast, Item
+from reconciler.reports.parts import (
+    AddressText,
+    ChangeJson,
+    ContextJson,
+    DiagnosticJson,
+    Json,
+    Moment,
+    MoveJson,
+    OwedJson,
+    ResultJson,
+    StepJson,
+    Whole,
+    says,
+    values,
+)
+from reconciler.reports.report import (
+    ApplyReport,
+    DriftReport,
+    Failure,
+    GraphReport,
+    Page,
+    PlanReport,
+    Report,
+    ValidationReport,
+)
+from reconciler.reports.shown import count_actions, shown
 
 if TYPE_CHECKING:
+    from reconciler.planning.graph import Graph
     from reconciler.services.budget import Budget
 
-SUMMARY = (
-    Action.CREATE,
-    Action.RESTORE,
-    Action.ADOPT,
-    Action.UPDATE,
-    Action.EXTEND,
-    Action.SNAPSHOT,
-    Action.SET,
-    Action.SUSPEND,
-    Action.STOP,
-    Action.START,
-    Action.RESTART,
-    Action.DELETE,
-    Action.RETAIN,
-    Action.FORGET,
-    Action.NOOP,
-    Action.REFUSED,
-)
+FORMAT_VERSION: Final = "1"
+MOST_BYTES = 64 * 1024 * 1024
+_HELP = "make it with `-o json` or `--report json=FILE` of validate, plan, drift or apply"
+_DIGEST = "Of what the plan will do and relies on: the same for each plan that does the same."
+_Fault = Literal[FAULTS]  # type: ignore[valid-type]
+_Seconds = Annotated[float, Meta(ge=0)]
 
 
-def context_document(context: Context) -> dict[str, Any]:
-    return {**asdict(context), "at": context.at.isoformat()}
+class CellJson(Json, frozen=True):
+    step: Annotated[str | None, says("null: the clean run.")]
+    fault: _Fault
+    end: End
+    owed: tuple[OwedJson, ...]
+    duration_s: _Seconds
+    question: str = ""
+    error: str = ""
+
+    @classmethod
+    def of(cls, cell: Cell) -> Self:
+        owed = tuple(map(OwedJson.of, cell.owed))
+        return cls(cell.step or None, cell.fault, cell.end, owed, cell.duration_s, cell.question, cell.error)
+
+    def value(self) -> Cell:
+        owed = values(self.owed)
+        return Cell(self.step or "", self.fault, self.end, owed, self.question, self.error, self.duration_s)
 
 
-def plan_document(plan: Plan, *, diagnostics: Sequence[Diagnostic] | None = None) -> dict[str, Any]:
-    """`diagnostics` replaces the plan's own, where more became known."""
-    document: dict[str, Any] = {
-        "changes": [_change(change) for change in plan.changes],
-        "steps": [_step(step) for step in plan.steps],
-        "owed": [owed_document(owed) for owed in plan.owed],
-        "diagnostics": diagnostic_documents(plan.diagnostics if diagnostics is None else diagnostics),
-        "summary": summarise(plan),
-    }
-    if plan.outside:
-        document["outside"] = plan.outside
-    if plan.providers:
-        document["providers"] = dict(plan.providers)
-    if plan.moves:
-        document["moves"] = [
-            {"from": str(move.source), "to": str(move.target), "id": move.id} for move in plan.moves
-        ]
-    return document
+class UnrehearsedJson(Json, frozen=True):
+    address: AddressText
+    because: str
+
+    def value(self) -> Unrehearsed:
+        return Unrehearsed(Address.parse(self.address), self.because)
 
 
-def drift_document(
-    plan: Plan,
-    unmanaged: Sequence[Change] = (),
-    *,
-    without_manifest: int = 0,
-    only_new: bool = False,
-    diagnostics: Sequence[Diagnostic] | None = None,
-) -> dict[str, Any]:
-    """See `DriftReport`."""
-    document = plan_document(plan, diagnostics=diagnostics)
-    del document["steps"]
-    if only_new:
-        document["only_new"] = True
-    if without_manifest:
-        document["without_manifest"] = without_manifest
-    document["unmanaged"] = [
-        {
-            "address": str(change.address),
-            "path": field.path,
-            "before": shown(field.before),
-            "after": shown(field.after),
-            "id": change.id,
-        }
-        for change in unmanaged
-        for field in change.fields
+class RehearsalJson(Json, frozen=True):
+    """The first cell is the clean run."""
+
+    steps: Annotated[tuple[str, ...], says("Ids of the steps whose calls suffered the faults.")]
+    faults: tuple[_Fault, ...]
+    cells: Annotated[tuple[CellJson, ...], Meta(min_length=1)]
+    differences: Annotated[
+        tuple[str, ...], says("Where a clean run on the twin does not do as the plan says.")
     ]
-    return document
+    digest: str
+    assumptions: Annotated[
+        tuple[Assumption, ...], says("What the API document leaves open and the ends rest on.")
+    ] = ()
+    sampled_of: Annotated[Whole | None, says("How many calls there are, if only some were disturbed.")] = None
+    unrehearsed: tuple[UnrehearsedJson, ...] = ()
+
+    @classmethod
+    def of(cls, found: Rehearsal) -> Self:
+        return cls(
+            found.steps,
+            FAULTS,
+            tuple(map(CellJson.of, found.cells)),
+            found.differences,
+            found.digest,
+            found.assumptions,
+            found.of if found.of > len(found.steps) else None,
+            tuple(UnrehearsedJson(str(each.address), each.why) for each in found.unrehearsed),
+        )
+
+    def value(self) -> Rehearsal:
+        of = len(self.steps) if self.sampled_of is None else self.sampled_of
+        apart = values(self.unrehearsed)
+        return Rehearsal(self.steps, of, values(self.cells), self.differences, apart, self.assumptions)
 
 
-def apply_document(
-    plan: Plan,
-    results: Sequence[Result],
-    owed: Sequence[Owed],
-    *,
-    head: str = "",
-    ended: str = "done",
-    diagnostics: Sequence[Diagnostic] | None = None,
-) -> dict[str, Any]:
-    """`head`: the state's, afterwards. `ended`: see `ApplyReport`."""
-    document = plan_document(plan, diagnostics=diagnostics)
-    document["owed"] = [owed_document(item) for item in owed]
-    document["results"] = [_result(result) for result in results]
-    if ended != "done":
-        document["ended"] = ended
-    if head:
-        document["head"] = head
-    return document
+class ItemJson(Json, frozen=True):
+    address: AddressText
+    what: str
+    when: Annotated[Moment | None, says("Since when; null where nobody can tell.")]
+
+    @classmethod
+    def of(cls, item: Item) -> Self:
+        return cls(str(item.address), item.what, item.when.astimezone(UTC) if item.when is not None else None)
+
+    def value(self) -> Item:
+        return Item(Address.parse(self.address), self.what, self.when)
 
 
-def budget_document(budget: "Budget | None") -> dict[str, Any]:
-    """Nothing where no limit holds."""
-    if budget is None or not budget.is_limited:
-        return {}
-    return {"budget": {"requests": budget.requests, "limited_s": round(budget.limited_s, 3)}}
+class ForecastJson(Json, frozen=True):
+    at: Moment
+    after_apply: Annotated[bool, says("The plan is carried out before.")]
+    items: tuple[ItemJson, ...]
+
+    @classmethod
+    def of(cls, found: Forecast) -> Self:
+        return cls(found.at.astimezone(UTC), found.after_apply, tuple(map(ItemJson.of, found.items)))
+
+    def value(self) -> Forecast:
+        return Forecast(self.at, values(self.items), self.after_apply)
 
 
-def failure_document(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """When there is no plan to show."""
-    return {"diagnostics": diagnostic_documents(diagnostics)}
+class BudgetJson(Json, frozen=True):
+    requests: Annotated[Whole, says("How many were needed at least.")]
+    limited_s: Annotated[_Seconds, says("How long the limits alone take for them, if answers come at once.")]
+
+    @classmethod
+    def of(cls, budget: "Budget | None") -> Self | None:
+        """None where no limit holds."""
+        if budget is None or not budget.is_limited:
+            return None
+        return cls(budget.requests, round(budget.limited_s, 3))
 
 
-def summarise(plan: Plan) -> dict[str, int]:
-    """How often each action is done: a change may do several. What needs nothing counts as noop."""
-    counts = Counter(action for change in plan.changes for action in change.actions)
-    counts[Action.NOOP] = plan.unchanged + counts[Action.NOOP]
-    return {action.value: counts[action] for action in SUMMARY}
+class SummaryJson(Json, frozen=True):
+    create: Whole
+    restore: Whole
+    adopt: Whole
+    update: Whole
+    extend: Whole
+    snapshot: Whole
+    set: Whole
+    suspend: Whole
+    stop: Whole
+    start: Whole
+    restart: Whole
+    delete: Whole
+    retain: Whole
+    forget: Whole
+    noop: Whole
+    refused: Whole
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        counts = count_actions(plan)
+        return cls(*(counts[Action(name)] for name in cls.__struct_fields__))
 
 
-def shown(value: Any) -> Any:
-    """`value` with references as templates and secrets hidden."""
-    if isinstance(value, SecretRef):
-        return SENSITIVE
-    if isinstance(value, OutputRef | Template):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {name: shown(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [shown(item) for item in value]
-    return value
+class UnmanagedJson(Json, frozen=True):
+    address: AddressText
+    path: str
+    before: Any
+    after: Any
+    id: str | None
+
+    @classmethod
+    def of(cls, change: Change, field: FieldChange) -> Self:
+        return cls(str(change.address), field.path, shown(field.before), shown(field.after), change.id)
+
+    def value(self) -> Change:
+        from reconciler.planning.drift import UNMANAGED  # late: it imports all kinds, for reading alone
+
+        fields = (FieldChange(self.path, self.before, self.after, Effect.IN_PLACE),)
+        return Change(Address.parse(self.address), Action.NOOP, fields, reason=UNMANAGED, id=self.id)
 
 
-def owed_document(owed: Owed) -> dict[str, Any]:
-    return owed.to_json() | _advice(owed.advice)
+class _Planned(Json, frozen=True, kw_only=True):
+    format_version: Literal["1"]
+    context: Annotated[ContextJson, says("What the plan is about.")]
+    changes: Annotated[
+        tuple[ChangeJson, ...], says("Resources that need something; one in progress is a noop.")
+    ]
+    steps: Annotated[tuple[StepJson, ...], says("Calls, each after those that come before it.")]
+    owed: Annotated[tuple[OwedJson, ...], says("Work that earlier calls left, such as a restart.")]
+    diagnostics: Annotated[
+        tuple[DiagnosticJson, ...], says("Of all that is told. A plan with an error is not applied.")
+    ]
+    summary: Annotated[SummaryJson, says("How often each action is done.")]
+    outside: Annotated[Whole, says("How many resources are not part of the plan.")] = 0
+    providers: Annotated[dict[str, str] | None, says("Addresses by name.")] = None
+    moves: tuple[MoveJson, ...] = ()
 
 
-def owed_words(work: str, certainty: str) -> str:
-    return work if certainty == "owed" else f"{work} ({certainty} whether needed)"
+class PlanJson(_Planned, frozen=True, kw_only=True):
+    digest: Annotated[str, says(_DIGEST), Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
+    rehearsal: Annotated[RehearsalJson | None, says("With --rehearse: how each call ends.")] = None
+    forecast: Annotated[ForecastJson | None, says("With --at: what will have come to pass.")] = None
+    budget: Annotated[BudgetJson | None, says("Where rate limits hold: what they make of this plan.")] = None
+
+    @classmethod
+    def of(cls, report: PlanReport) -> Self:
+        rehearsal, ahead = report.rehearsal, report.forecast
+        return cls(
+            **_planned(report),
+            steps=tuple(map(StepJson.of, report.plan.steps)),
+            digest=plan_digest(report.plan),
+            rehearsal=RehearsalJson.of(rehearsal) if rehearsal is not None else None,
+            forecast=ForecastJson.of(ahead) if ahead is not None else None,
+            budget=BudgetJson.of(report.budget),
+        )
+
+    def value(self) -> PlanReport:
+        plan, rehearsal, ahead = _plan(self, self.steps), self.rehearsal, self.forecast
+        return PlanReport(
+            plan=plan,
+            rehearsal=rehearsal.value() if rehearsal is not None else None,
+            forecast=ahead.value() if ahead is not None else None,
+            diagnostics=plan.diagnostics,
+        )
 
 
-def _advice(advice: Sequence[Command]) -> dict[str, Any]:
-    return {"advice": advice_documents(advice)} if advice else {}
+class ApplyJson(_Planned, frozen=True, kw_only=True):
+    results: tuple[ResultJson, ...]
+    ended: Literal["done", "declined", "refused"] | None = None
+    head: str = ""
+    budget: BudgetJson | None = None
+
+    @classmethod
+    def of(cls, report: ApplyReport) -> Self:
+        return cls(
+            **_planned(report, report.owed),
+            steps=tuple(map(StepJson.of, report.plan.steps)),
+            results=tuple(map(ResultJson.of, report.results)),
+            ended=report.ended if report.ended != "done" else None,
+            head=report.head,
+            budget=BudgetJson.of(report.budget),
+        )
+
+    def value(self) -> ApplyReport:
+        plan = _plan(self, self.steps)
+        return ApplyReport(
+            plan=plan,
+            results=values(self.results),
+            owed=plan.owed,
+            head=self.head,
+            ended=self.ended or "done",
+            diagnostics=plan.diagnostics,
+        )
 
 
-def _change(change: Change) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "address": str(change.address),
-        "action": change.action.value,
-        "fields": [
-            {
-                "path": field.path,
-                "before": shown(field.before),
-                "after": shown(field.after),
-                "effect": field.effect.value,
-            }
-            for field in change.fields
-        ],
-        "impact": change.impact.value,
-        "reason": change.reason,
+class DriftJson(Json, frozen=True, kw_only=True):
+    format_version: Literal["1"]
+    context: ContextJson
+    changes: tuple[ChangeJson, ...]
+    owed: tuple[OwedJson, ...]
+    diagnostics: tuple[DiagnosticJson, ...]
+    summary: SummaryJson
+    outside: Whole = 0
+    providers: dict[str, str] | None = None
+    moves: tuple[MoveJson, ...] = ()
+    only_new: bool = False
+    without_manifest: Whole = 0
+    unmanaged: tuple[UnmanagedJson, ...]
+
+    @classmethod
+    def of(cls, report: DriftReport) -> Self:
+        moved = ((change, field) for change in report.unmanaged for field in change.fields)
+        return cls(
+            **_planned(report),
+            only_new=report.only_new,
+            without_manifest=report.without_manifest,
+            unmanaged=tuple(UnmanagedJson.of(*each) for each in moved),
+        )
+
+    def value(self) -> DriftReport:
+        plan = _plan(self)
+        moved: dict[Address, Change] = {}
+        for change in values(self.unmanaged):
+            known = moved.get(change.address, replace(change, fields=()))
+            moved[change.address] = replace(known, fields=(*known.fields, *change.fields))
+        return DriftReport(
+            plan=plan,
+            unmanaged=tuple(moved.values()),
+            without_manifest=self.without_manifest,
+            only_new=self.only_new,
+            diagnostics=plan.diagnostics,
+        )
+
+
+class ProblemsJson(Json, frozen=True, kw_only=True):
+    # Of what was validated, and of what failed.
+    format_version: Literal["1"]
+    diagnostics: tuple[DiagnosticJson, ...]
+    environments: tuple[str, ...] = ()
+    changed: tuple[str, ...] | None = None
+    dependants: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, report: ValidationReport | Failure) -> Self:
+        problems = cls(format_version=FORMAT_VERSION, diagnostics=DiagnosticJson.all_of(report.problems))
+        if isinstance(report, Failure):
+            return problems
+        dependants = report.dependants if report.changed is not None else None
+        return replace(
+            problems, environments=report.environments, changed=report.changed, dependants=dependants
+        )
+
+    def value(self) -> ValidationReport | Failure:
+        problems = values(self.diagnostics)
+        if len(problems) == 1 and problems[0].code in ("failed", "interrupted") and problems[0].span is None:
+            return Failure(message=problems[0].message, help=problems[0].help)
+        return ValidationReport(
+            environments=self.environments,
+            changed=self.changed,
+            dependants=self.dependants or (),
+            diagnostics=problems,
+        )
+
+
+def _planned(report: PlanReport | ApplyReport | DriftReport, owed: Sequence[Owed] | None = None) -> Any:
+    """What the documents of plan, apply and drift have in common, by key."""
+    plan = report.plan
+    return {
+        "format_version": FORMAT_VERSION,
+        "context": ContextJson.of(plan.context),
+        "changes": tuple(map(ChangeJson.of, plan.changes)),
+        "owed": tuple(map(OwedJson.of, plan.owed if owed is None else owed)),
+        "diagnostics": DiagnosticJson.all_of(report.diagnostics),
+        "summary": SummaryJson.of(plan),
+        "outside": plan.outside,
+        "providers": dict(plan.providers) or None,
+        "moves": tuple(map(MoveJson.of, plan.moves)),
     }
-    if change.id is not None:
-        document["id"] = change.id
-    if change.also:
-        document["also"] = [action.value for action in change.also]
-    return document | _advice(change.advice)
 
 
-def _step(step: Step) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "id": step.id,
-        "address": str(step.address),
-        "method": step.call.method,
-        "path": str(step.call.path),
-        "body": shown(step.call.body),
-        "after": list(step.after),
-    }
-    if step.call.service != PLATFORM:
-        document["service"] = step.call.service
-    if step.for_each is not None:
-        document["for_each"] = str(step.for_each.over)
-    if step.wait is not None:
-        until = step.wait.until
-        document["wait"] = {
-            "path": str(step.wait.read.path),
-            "field": until.field,
-            "until": list(until.any_of) if until.at_least is None else {"at_least": until.at_least},
-            "timeout_s": step.wait.timeout_s,
-        }
-    if step.effect.owes is not None:
-        document["owes"] = {"work": step.effect.owes.work, "when": step.effect.owes.when}
-    if step.if_owed:
-        document["if_owed"] = step.if_owed.machine
-    if isinstance(step.guard, UnlessRecorded):
-        document["unless_recorded"] = step.guard.field
-    if step.lane:
-        document["lane"] = step.lane
-    return document
+def _plan(document: _Planned | DriftJson, steps: Sequence[StepJson] = ()) -> Plan:
+    changes = values(document.changes)
+    unchanged = document.summary.noop - sum(change.actions.count(Action.NOOP) for change in changes)
+    if unchanged < 0:
+        raise ValueError("its summary does not count its changes")
+    return Plan(
+        id="",
+        context=document.context.value(),
+        changes=changes,
+        steps=values(steps),
+        expectations=(),
+        bindings=(),
+        owed=values(document.owed),
+        diagnostics=values(document.diagnostics),
+        unchanged=unchanged,
+        outside=document.outside,
+    )
 
 
-def _result(result: Result) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "address": str(result.address),
-        "step": result.step,
-        "outcome": result.outcome,
-    }
-    if result.id:
-        document["id"] = result.id
-    if result.error:
-        document["error"] = result.error
-    if result.note:
-        document["note"] = result.note
-    return document
+class NodeJson(Json, frozen=True):
+    # `level` counts from 1.
+    key: str
+    kind: str
+    app: str | None
+    level: int
+    count: int
+    detail: str = ""
+    place: str = ""
+
+
+def graph_document(graph: "Graph") -> dict[str, Any]:
+    nodes = [
+        NodeJson(node.key, node.kind, node.group or None, node.level + 1, node.count, node.detail, node.place)
+        for node in graph.nodes
+    ]
+    edges = [{"from": before, "to": node.key} for node in graph.nodes for before in node.after]
+    return {"nodes": nodes, "edges": edges}
+
+
+def document_of(report: Report) -> Any:
+    """What JSON shows of `report`: a mapping, or a type of this module."""
+    match report:
+        case PlanReport():
+            return PlanJson.of(report)
+        case ApplyReport():
+            return ApplyJson.of(report)
+        case DriftReport():
+            return to_builtins(DriftJson.of(report), builtin_types=(datetime,)) | dict(report.more)
+        case ValidationReport() | Failure():
+            return ProblemsJson.of(report)
+        case GraphReport():
+            return {"format_version": FORMAT_VERSION, **graph_document(report.graph)}
+        case Page():
+            context = {"context": ContextJson.of(report.about)} if report.about is not None else {}
+            return {"format_version": FORMAT_VERSION, **context, **report.document}
+    raise TypeError(f"JSON shows no {report.kind}")
+
+
+# By the key that only documents of this kind have; the first that fits.
+_BY_KEY: Mapping[str, type[ApplyJson | DriftJson | PlanJson | ProblemsJson]] = {
+    "results": ApplyJson,
+    "unmanaged": DriftJson,
+    "changes": PlanJson,
+    "diagnostics": ProblemsJson,
+}
+
+
+def read_report(name: str, text: bytes) -> Report:
+    """The report that `text` is the JSON of. `name`: of its file, for messages. Raises ReconcilerError.
+
+    Anybody may have written the file, so all of it is checked before anything is made of it.
+    """
+    if len(text) > MOST_BYTES:
+        raise ReconcilerError(f"{name} is larger than {MOST_BYTES >> 20} MiB: not a report", help=_HELP)
+    try:
+        document = decode(text)
+    except (DecodeError, ValueError, RecursionError):
+        raise ReconcilerError(f"{name} is not JSON, or not all of it", help=_HELP) from None
+    if not isinstance(document, dict) or "format_version" not in document:
+        raise ReconcilerError(f"{name} is JSON, but not a report of this program", help=_HELP)
+    if document["format_version"] != FORMAT_VERSION:
+        raise ReconcilerError(
+            f"{name} is a report of another version of this program: its `format_version` is not "
+            f'"{FORMAT_VERSION}"',
+            help="make the report and the comment with one version",
+        )
+    model = next((model for key, model in _BY_KEY.items() if key in document), None)
+    if model is None:
+        raise ReconcilerError(f"{name} is not a report of validate, plan, drift or apply", help=_HELP)
+    try:
+        return convert(document, model).value()
+    except ValidationError as failure:
+        why = f"`{_place(str(failure))}` is missing or wrong"
+    except ValueError as failure:
+        why = str(failure)
+    raise ReconcilerError(f"{name} is not a report of this program: {why}", help=_HELP)
+
+
+def _place(problem: str) -> str:
+    """`changes.0.reason`, of what msgspec says: "… missing required field `reason` - at `$.changes[0]`"."""
+    at = re.search(r"- at `\$\.?(.*)`$", problem)
+    missing = re.match(r"Object missing required field `(\w+)`", problem)
+    place = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", at[1]) if at is not None else ""
+    return ".".join(filter(None, (place, missing[1] if missing is not None else "")))

@@ -1,15 +1,17 @@
 """What became of accepting drift, as text and JSON."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from msgspec import to_builtins
 
 from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
-from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.visible import visible
+from reconciler.reports.parts import DiagnosticJson, position
+from reconciler.reports.shown import in_json
+from reconciler.reports.visible import page_text
 
 
 def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:
 
 def render_acceptance(acceptance: Acceptance, paths: Sequence[str] = (), run: RunOptions = NO_OPTIONS) -> str:
     """`paths`: those that were given, for a command that is about the same manifests."""
-    return "".join(f"{visible(line)}\n" for line in _lines(acceptance, paths, run))
+    return page_text(_lines(acceptance, paths, run))
 
 
 def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Iterator[str]:
@@ -36,7 +38,7 @@ def _lines(acceptance: Acceptance, paths: Sequence[str], run: RunOptions) -> Ite
             yield f"The others alone: {alone.with_options(run)}"
         return
     for each in acceptance.accepted:
-        values = f"{_json(each.before)} -> {_json(each.after)}"
+        values = f"{in_json(each.before)} -> {in_json(each.after)}"
         yield f"  {each.span.place if each.span is not None else each.address}: {each.path}: {values}"
     files = len({each.span.file for each in acceptance.accepted if each.span is not None})
     if acceptance.accepted:
@@ -63,21 +65,14 @@ def _named(addresses: set[Address]) -> str:
 
 
 def _accepted_document(each: Accepted) -> dict[str, Any]:
-    span = each.span
     return {
         "address": str(each.address),
         "path": each.path,
-        "file": span.file if span is not None else None,
-        "line": span.line if span is not None else None,
-        "column": span.column if span is not None else None,
+        **position(each.span),
         "before": each.before,
         "after": each.after,
     }
 
 
 def _refusal_document(each: Refusal) -> dict[str, Any]:
-    return {"address": str(each.address), "path": each.path, **diagnostic_documents([each.why])[0]}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return {"address": str(each.address), "path": each.path, **to_builtins(DiagnosticJson.of(each.why))}

@@ -1,11 +1,14 @@
-"""Pages about kinds, fields and diagnostic codes: as text for a terminal, as Markdown and as JSON."""
+"""Pages about kinds, fields and diagnostic codes, and the same as Markdown."""
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from reconciler.explanations import Explanation
+from reconciler.reports.report import Page
 
 if TYPE_CHECKING:  # importing the models of manifests takes longer than all the rest
     from reconciler.manifests.authoring.reference import CapabilityPage, FieldPage, KindPage
@@ -16,36 +19,32 @@ _WIDTH = 100
 _INDENT = "  "
 _FENCE = re.compile(r"^```\w*$")
 _TITLE = re.compile(r"^#+ ")
-_RECIPE = re.compile(
-    r": | \("
-)  # begins what a list of fields has no room for: what to do, how it is compared
+# Begins what a list of fields has no room for: what to do, how it is compared.
+_RECIPE = re.compile(r": | \(")
 
 
-# --- text ---
-
-
-def kinds_text(pages: Sequence["KindPage"], heading: Heading = str) -> str:
+def kinds_page(pages: Sequence["KindPage"], heading: Heading) -> Page:
     lines = [heading("Kinds")]
     for page in pages:
         lines += [f"{_INDENT}{page.name}", *_wrapped(page.description, 6)]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "More: `reconcile explain KIND`, `reconcile explain KIND.FIELD`, such as Volume.size_gb.",
-            "About errors: `reconcile explain CODE`; `reconcile explain --codes` lists the codes.",
-            "",
-        ]
-    )
+    lines += [
+        "",
+        "More: `reconcile explain KIND`, `reconcile explain KIND.FIELD`, such as Volume.size_gb.",
+        "About errors: `reconcile explain CODE`; `reconcile explain --codes` lists the codes.",
+    ]
+    kinds = [{"kind": page.name, "description": page.description} for page in pages]
+    return _page({"kinds": kinds}, lines)
 
 
-def codes_text(explanations: Sequence[Explanation], heading: Heading = str) -> str:
-    width = max(len(each.code) for each in explanations)
+def codes_page(explanations: Sequence[Explanation], heading: Heading) -> Page:
+    width = max(len(explanation.code) for explanation in explanations)
     lines = [f"{_INDENT}{each.code.ljust(width)}{_INDENT}{each.title}" for each in explanations]
-    return "\n".join([heading("Codes"), *lines, "", "More: `reconcile explain CODE`.", ""])
+    codes = [{"code": explanation.code, "title": explanation.title} for explanation in explanations]
+    return _page({"codes": codes}, [heading("Codes"), *lines, "", "More: `reconcile explain CODE`."])
 
 
-def code_text(explanation: Explanation, heading: Heading = str) -> str:
+def code_page(explanation: Explanation, heading: Heading) -> Page:
+    """Its JSON holds Markdown."""
     lines = [heading(f"{explanation.code}: {explanation.title}"), ""]
     fenced = False
     for line in explanation.text.splitlines():
@@ -55,43 +54,53 @@ def code_text(explanation: Explanation, heading: Heading = str) -> str:
             lines.append(f"    {line}".rstrip())
         else:
             lines.append(heading(_TITLE.sub("", line)) if _TITLE.match(line) else line)
-    return "\n".join([*lines, ""])
+    return _page(asdict(explanation), lines)
 
 
-def kind_text(page: "KindPage", heading: Heading = str) -> str:
+def kind_page(page: "KindPage", heading: Heading) -> Page:
     lines = [heading(page.name), *_wrapped(page.description, 2), "", heading("Example")]
     lines += [textwrap.indent(page.example.rstrip(), "    "), "", heading("Fields")]
     for field in page.fields:
         shown = field.fields or (field,)
         lines += [line for each in shown for line in _field_lines(each, each.path)]
-    return "\n".join([*lines, "", f"More: `reconcile explain {page.name}.FIELD`.", ""])
+    lines += ["", f"More: `reconcile explain {page.name}.FIELD`."]
+    document = {"kind": page.name, "description": page.description, "example": page.example}
+    return _page({**document, "fields": [_field_document(field) for field in page.fields]}, lines)
 
 
-def field_text(page: "KindPage", field: "FieldPage", heading: Heading = str) -> str:
+def field_page(page: "KindPage", field: "FieldPage", heading: Heading) -> Page:
     lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{_signature(field)}"]
     lines += _wrapped(field.description, 2)
     if field.change:
         lines += ["", heading("When it changes"), *_wrapped(field.change, 2)]
     if field.fields:
-        below = (
-            line
-            for each in field.fields
-            for line in _field_lines(each, _under(field, each), known=field.change)
-        )
-        lines += ["", heading("Fields"), *below]
+        lines += ["", heading("Fields")]
+        for below in field.fields:
+            lines += _field_lines(below, _under(field, below), known=field.change)
     if field.examples:
         lines += ["", heading("Example"), textwrap.indent(_alternatives(field), "    ")]
-    return "\n".join([*lines, ""])
+    return _page({"kind": page.name, "field": _field_document(field)}, lines)
 
 
-def capability_text(page: "CapabilityPage", heading: Heading = str) -> str:
+def capability_page(page: "CapabilityPage", heading: Heading) -> Page:
     lines = [heading(page.name), *_wrapped(page.description, 2), ""]
     lines += _wrapped(
         f"A capability, used by {page.kind}. The API document does not show it. If your platform supports "
         "it, add it to reconcile.yaml.",
         2,
     )
-    return "\n".join([*lines, "", f"    platform:\n      capabilities: [{page.name}]", ""])
+    lines += ["", f"    platform:\n      capabilities: [{page.name}]"]
+    return _page({"capability": page.name, "kind": page.kind, "description": page.description}, lines)
+
+
+def _page(document: Mapping[str, Any], lines: Sequence[str]) -> Page:
+    return Page(document=document, text="".join(f"{line}\n" for line in lines))
+
+
+def _field_document(field: "FieldPage") -> dict[str, Any]:
+    found = asdict(field) | {"fields": [_field_document(below) for below in field.fields]}
+    del found["names"]
+    return found
 
 
 def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
@@ -168,56 +177,3 @@ def code_markdown(explanation: Explanation) -> str:
         fenced ^= bool(_FENCE.match(line))
         lines.append(f"#{line}" if _TITLE.match(line) and not fenced else line)
     return "\n".join([f"## {explanation.code}", "", f"{explanation.title}.", "", *lines, ""])
-
-
-# --- JSON ---
-
-
-def kinds_document(pages: Sequence["KindPage"]) -> dict[str, Any]:
-    kinds = [{"kind": page.name, "description": page.description} for page in pages]
-    return {"kinds": kinds}
-
-
-def codes_document(explanations: Sequence[Explanation]) -> dict[str, Any]:
-    codes = [{"code": each.code, "title": each.title} for each in explanations]
-    return {"codes": codes}
-
-
-def code_document(explanation: Explanation) -> dict[str, Any]:
-    """`text` is Markdown."""
-    return {
-        "code": explanation.code,
-        "title": explanation.title,
-        "text": explanation.text,
-    }
-
-
-def kind_document(page: "KindPage") -> dict[str, Any]:
-    return {
-        "kind": page.name,
-        "description": page.description,
-        "example": page.example,
-        "fields": [_field_document(field) for field in page.fields],
-    }
-
-
-def capability_document(page: "CapabilityPage") -> dict[str, Any]:
-    return {"capability": page.name, "kind": page.kind, "description": page.description}
-
-
-def field_document(page: "KindPage", field: "FieldPage") -> dict[str, Any]:
-    return {"kind": page.name, "field": _field_document(field)}
-
-
-def _field_document(field: "FieldPage") -> dict[str, Any]:
-    return {
-        "path": field.path,
-        "type": field.type,
-        "required": field.required,
-        "default": field.default,
-        "limits": list(field.limits),
-        "description": field.description,
-        "change": field.change,
-        "examples": list(field.examples),
-        "fields": [_field_document(below) for below in field.fields],
-    }

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any
 
 from msgspec import Struct
 
@@ -15,8 +14,8 @@ from reconciler.core.steps import OutcomeWord
 from reconciler.rehearsal.matrix import End, Rehearsal
 from reconciler.rehearsal.outlook import Item
 from reconciler.reports import forecast, rehearsal
-from reconciler.reports.documents import owed_words, shown
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
+from reconciler.reports.shown import in_json, owed_words
 from reconciler.reports.visible import visible
 
 # Beside the codes of diagnostics:
@@ -140,11 +139,7 @@ def _environment(report: Report) -> str:
 
 
 def _drifted(report: DriftReport, change: Change, severity: Severity) -> Finding:
-    fields = (f"{each.path}: {_json(each.before)} -> {_json(each.after)}" for each in change.fields)
+    fields = (f"{each.path}: {in_json(each.before)} -> {in_json(each.after)}" for each in change.fields)
     message = f"{change.address} {change.reason}; {', '.join(fields)}".removesuffix("; ")
     span = report.declared.get(change.address)
     return Finding(DRIFT, severity, visible(message), "", span, (str(change.address),))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)

@@ -1,7 +1,7 @@
-"""What a forecast found, for people and for programs."""
+"""What a forecast found, for people."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconciler.reports.look import Look, Tone
 
@@ -26,18 +26,3 @@ def lines(forecast: "Forecast", look: Look) -> list[str]:
         when = f"{moment(each.when)}: " if each.when is not None else ""
         found.append(look.line(2, (when, Tone.PAUSE), f"{each.address}: {each.what}"))
     return found
-
-
-def document(forecast: "Forecast") -> dict[str, Any]:
-    return {
-        "at": forecast.at.astimezone(UTC).isoformat(),
-        "after_apply": forecast.after_apply,
-        "items": [
-            {
-                "address": str(each.address),
-                "what": each.what,
-                "when": each.when.astimezone(UTC).isoformat() if each.when is not None else None,
-            }
-            for each in forecast.items
-        ],
-    }

@@ -1,17 +1,18 @@
 """What was done, by whom and why, as pages: a line a run, or one run with all its calls."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.core.context import Context
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
-from reconciler.reports.decisions import decided
-from reconciler.reports.documents import owed_words
 from reconciler.reports.report import Page
-from reconciler.reports.visible import visible
+from reconciler.reports.shown import owed_words
+from reconciler.reports.visible import page_text
 from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
+from reconciler.state.store import Run
 
 SHORT = 8  # characters of a run's id, or a revision
 _WORDS = {"not-converged": "not converged", "cut-off": "cut off"}
@@ -37,7 +38,7 @@ def history_page(
             "decisions": [decision_document(each) for each in shown if isinstance(each, Decision)],
             "older": older,
         },
-        text=_text(lines),
+        text=page_text(lines),
         notices=_notices(len(items), older, most),
         context=context,
     )
@@ -85,7 +86,7 @@ def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, runni
         "decisions": [decision_document(each) for each in decisions],
         "observed": dict(run.observed) or None,
     }
-    return Page(document={"run": document}, text=_text(lines), context=context)
+    return Page(document={"run": document}, text=page_text(lines), context=context)
 
 
 def decision_document(decision: Decision) -> dict[str, Any]:
@@ -94,9 +95,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
         "at": decision.at.isoformat(),
         "scope": decision.scope,
         "address": _text_of(decision.address),
-        "by": decision.data.get("by"),
-        "url": decision.data.get("url"),
-        "reason": decision.data.get("reason"),
+        **{name: decision.data.get(name) for name in _ATTRIBUTION},
         "decided": decided(decision),
         "data": dict(decision.data),
     }
@@ -134,14 +133,9 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
         "began": run.began_at.isoformat(),
         "ended": run.ended_at.isoformat() if run.ended_at is not None else None,
         "outcome": run.ended(running=run.id in running),
-        "actor": began.actor or None,
-        "url": began.url or None,
-        "reason": began.reason or None,
-        "environment": began.environment or None,
-        "revision": began.revision or None,
+        **_known(began, "actor", "url", "reason", "environment", "revision"),
         "dirty": began.dirty,
-        "plan": began.plan or None,
-        "resources": began.resources or None,
+        **_known(began, "plan", "resources"),
         "scopes": run.scopes,
         "changes": dict(run.changes),
         "outcomes": dict(run.outcomes),
@@ -151,6 +145,11 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
     if names:
         found["calls"] = [_call(each) for each in run.calls if each.address in names]
     return found
+
+
+def _known(began: Run, *names: str) -> dict[str, Any]:
+    """Null for what nobody said."""
+    return {name: getattr(began, name) or None for name in names}
 
 
 def _call(call: PastCall) -> dict[str, Any]:
@@ -231,5 +230,59 @@ def _text_of(address: Address | None) -> str | None:
     return str(address) if address is not None else None
 
 
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{visible(line)}\n" for line in lines)
+# --- decisions in words ---
+
+_ATTRIBUTION = ("by", "url", "reason")
+# By a key of the data that no other decision has.
+_DECIDED: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
+    "salvaged": lambda data, address: f"the state was restored from {data.get('restored')}",
+    "new_key": lambda data, address: "the state got a new fingerprint key",
+    "rekeyed": lambda data, address: f"the state was {_encrypted(data)}",
+    "landed": lambda data, address: f"the call for {address} made nothing",
+    "to": lambda data, address: f"{data.get('from')} ({data.get('id')}) is recorded as {data['to']}",
+    "confirmed": lambda data, address: f"{address} is {data.get('id')}",
+    "restarted": lambda data, address: f"the restart owed for {address} is done",
+    "dismissed": lambda data, address: f"{_listed(data['dismissed'])} may exist beside {address}",
+    "accepted": lambda data, address: f"the changes of {address} ({data['accepted']}) are as they should be",
+    "forget": lambda data, address: f"the record of {address} ({data['forget']}) was dropped",
+    "claimed": lambda data, address: f"the untracked object {data['claimed']} is not reported any more",
+    "unclaimed": lambda data, address: f"{data['unclaimed']} has no record: {data.get('because')}",
+    "moved_from": lambda data, address: f"{data['moved_from']} is recorded as {address} in another scope",
+    "moved_away": lambda data, address: f"{data['moved_away']} has moved to {data.get('moved_to')}",
+    "platform": lambda data, address: f"the state is about the platform at {data['platform']}",
+    "unlock": lambda data, address: (
+        f"{data['unlock'] or 'the whole state'} was unlocked, held by {data.get('holder')}"
+    ),
+    "environment": lambda data, address: f"the state is that of environment {data['environment']}",
+    "dropped": lambda data, address: f"{data['dropped']} was dropped",
+    "remembered": lambda data, address: (
+        f"the state remembers {_REMEMBERED.get(data['remembered'], data['remembered'])}"
+    ),
+    "id": lambda data, address: f"{address} is {data['id']}",
+}
+# By the name under which a state remembers it.
+_REMEMBERED: Mapping[str, str] = {
+    "made": "when it was made",
+    "older": "which older objects are known",
+    "approvals": "the approval rules, signers and objectives in force",
+    "not-created": "which creates a person said did not happen",
+}
+
+
+def decided(decision: Decision) -> str:
+    """Without who and why. What a newer program wrote is shown as it stands in the journal."""
+    data = decision.data
+    for name, words in _DECIDED.items():
+        if name in data:
+            return f"{words(data, decision.address)}{', by force' if data.get('forced') else ''}"
+    return json.dumps({name: value for name, value in data.items() if name not in _ATTRIBUTION})
+
+
+def _encrypted(data: Mapping[str, Any]) -> str:
+    if not data["rekeyed"]:
+        return "decrypted"
+    return f"encrypted to {counted(data['rekeyed'], 'recipient')}, with key {data.get('generation')}"
+
+
+def _listed(ids: Any) -> str:
+    return ", ".join(map(str, ids)) if isinstance(ids, list) else str(ids)

@@ -8,8 +8,8 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.plural import counted
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
-from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.visible import visible
+from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.visible import page_text
 
 _INDENT = "    "
 
@@ -47,7 +47,7 @@ def render_import(
     if files:
         summary = f"{verb}: {counted(adopted, 'object')} in {counted(len(files), 'file')}"
     lines.append(f"{summary}; {known} known already." if known else f"{summary}.")
-    return "".join(f"{visible(line)}\n" for line in lines)
+    return page_text(lines)
 
 
 def _counted(entries: Sequence[Entry]) -> str:
@@ -80,7 +80,7 @@ def import_document(
             }
             for each in skipped
         ],
-        "diagnostics": diagnostic_documents(diagnostics),
+        "diagnostics": DiagnosticJson.all_of(diagnostics),
     }
 
 

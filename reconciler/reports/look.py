@@ -4,12 +4,13 @@ Words are never broken: not names, nor commands in backticks, which are there to
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from itertools import groupby
 
 from msgspec import Struct
 
+from reconciler.core.model import Action, Impact
 from reconciler.reports.visible import columns_of, visible
 
 WIDEST = 100  # longer lines are hard to read, however wide the terminal
@@ -29,6 +30,40 @@ class Tone(StrEnum):
     REFUSED = "35"
     CHANGE = "36"
 
+
+TONES: Mapping[Action, Tone] = {
+    Action.CREATE: Tone.NEW,
+    Action.RESTORE: Tone.NEW,
+    Action.ADOPT: Tone.NEW,
+    Action.EXTEND: Tone.CHANGE,
+    Action.UPDATE: Tone.CHANGE,
+    Action.SET: Tone.CHANGE,
+    Action.SUSPEND: Tone.PAUSE,
+    Action.STOP: Tone.PAUSE,
+    Action.START: Tone.CHANGE,
+    Action.SNAPSHOT: Tone.NEW,
+    Action.RESTART: Tone.PAUSE,
+    Action.DELETE: Tone.LOSS,
+    Action.REFUSED: Tone.REFUSED,
+}
+IMPACT_TONES: Mapping[Impact, Tone] = {
+    Impact.DATA_LOSS: Tone.LOSS,
+    Impact.REPOINT: Tone.PAUSE,
+    Impact.DOWNTIME: Tone.PAUSE,
+    Impact.RESTART: Tone.PAUSE,
+}
+OUTCOME_TONES: Mapping[str, Tone] = {
+    "failed": Tone.LOSS,
+    "unknown": Tone.REFUSED,
+    "pending": Tone.PAUSE,
+    "skipped": Tone.PAUSE,
+}
+END_TONES: Mapping[str, Tone] = {
+    "converged": Tone.NEW,
+    "pending": Tone.PAUSE,
+    "decision": Tone.REFUSED,
+    "failed": Tone.LOSS,
+}
 
 Part = str | tuple[str, Tone]
 

@@ -1,218 +1,277 @@
-"""The parts of reports' JSON, checked strictly: no more gets through than a report can hold."""
+"""The objects that the JSON of reports is made of: how they are written, read and described.
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+Each type has the keys of one object, in their order. `of` makes it from a value of the core, and `value`
+gives that value back. A key with a default is left out where it would say nothing. Docstrings and
+descriptions are for the schema; limits of lengths and patterns hold for reading only.
+"""
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict
-from pydantic import Field as Describe
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from reconciler.core.advice import Command
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
-from reconciler.core.steps import PLATFORM, Call, Method, OutcomeWord, Result, Step
-from reconciler.planning.drift import UNMANAGED
-from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
+from reconciler.core.model import ADDRESS, Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.steps import (
+    PLATFORM,
+    Call,
+    Method,
+    Move,
+    OutcomeWord,
+    Owes,
+    Result,
+    Step,
+    UnlessRecorded,
+    Wait,
+)
+from reconciler.reports.shown import shown
 
-# What stands in the first line of a report, which is never cut.
-_Short = Annotated[str, Describe(max_length=250)]
-_Commit = Annotated[str, Describe(pattern=r"^[0-9a-f]{7,64}$")]
-Whole = Annotated[int, Describe(ge=0, lt=2**31)]
-_Position = Annotated[int, Describe(ge=1, lt=2**31)] | None
-
-
-def _is_address(text: str) -> str:
-    Address.parse(text)
-    return text
-
-
-_AddressText = Annotated[_Short, AfterValidator(_is_address)]
-
-
+# The first line of a report holds such texts, and it is never cut.
+Short = Annotated[str, Meta(max_length=250)]
+AddressText = Annotated[str, Meta(max_length=250, pattern=rf"^(?:{ADDRESS.pattern})\Z")]
+Moment = Annotated[datetime, Meta(tz=True)]
+Whole = Annotated[int, Meta(ge=0, lt=2**31)]
+_Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{7,64}\Z")]
+_Position = Annotated[int, Meta(ge=1, lt=2**31)] | None
 Value = TypeVar("Value", covariant=True)
+
+
+def says(description: str) -> Meta:
+    """Text for the schema."""
+    return Meta(description=description)
+
+
+class Json(Struct, frozen=True, omit_defaults=True):
+    # Keys that it does not know are left out when it is read: any version may add some.
+    pass
 
 
 class _Holds(Protocol[Value]):
     def value(self) -> Value: ...
 
 
-def values(parts: Sequence[_Holds[Value]]) -> tuple[Value, ...]:
-    return tuple(each.value() for each in parts)
+def values(found: Iterable[_Holds[Value]]) -> tuple[Value, ...]:
+    return tuple(each.value() for each in found)
 
 
-class Part(BaseModel):
-    """Keys that it does not know are left out: any version may add some."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class ContextPart(Part):
-    environment: _Short
-    platform: _Short | None
-    state: _Short
-    lineage: _Short | None
+class ContextJson(Json, frozen=True):
+    environment: Short
+    platform: Short | None
+    state: Short
+    lineage: Short | None
     revision: _Commit | None
     dirty: bool | None
-    version: _Short
-    at: AwareDatetime
+    version: Short
+    at: Moment
+
+    @classmethod
+    def of(cls, context: Context) -> Self:
+        return cls(**asdict(context))
 
     def value(self) -> Context:
-        return Context(**dict(self))
+        return Context(**asdict(self))
 
 
-class FieldPart(Part):
-    path: str
-    before: Any
-    after: Any
-    effect: Effect
+class CommandJson(Json, frozen=True):
+    argv: Annotated[tuple[str, ...], Meta(min_length=2), says("Words in capitals are to be filled in.")]
 
-    def value(self) -> FieldChange:
-        return FieldChange(self.path, self.before, self.after, self.effect)
-
-
-class ChangePart(Part):
-    address: _AddressText
-    action: Action
-    fields: list[FieldPart]
-    impact: Impact
-    reason: str
-    id: str | None = None
-    also: tuple[Action, ...] = ()
-
-    def value(self) -> Change:
-        address, fields, also = Address.parse(self.address), values(self.fields), self.also
-        return Change(address, self.action, fields, self.impact, self.reason, self.id, also=also)
-
-
-class StepPart(Part):
-    id: str
-    address: _AddressText
-    method: Method
-    path: str
-    body: dict[str, Any] | None
-    service: str = PLATFORM
-
-    def value(self) -> Step:
-        return Step(
-            self.id, Address.parse(self.address), Call(self.method, self.path, self.body, self.service)
-        )
-
-
-class CommandPart(Part):
-    argv: Annotated[list[str], Describe(min_length=2)]
+    @classmethod
+    def all_of(cls, advice: Iterable[Command]) -> tuple[Self, ...]:
+        return tuple(cls(command.argv) for command in advice)
 
     def value(self) -> Command:
-        return Command(tuple(self.argv[1:]))
+        return Command(self.argv[1:])
 
 
-class OwedPart(Part):
-    address: _AddressText
-    work: str
-    because: str
-    certainty: Literal["owed", "unknown"]
-    advice: tuple[CommandPart, ...] = ()
-
-    def value(self) -> Owed:
-        address = Address.parse(self.address)
-        return Owed(address, self.work, self.because, self.certainty, values(self.advice))
+def position(span: Span | None) -> dict[str, Any]:
+    """Null without a span."""
+    return {name: getattr(span, name, None) for name in ("file", "line", "column")}
 
 
-class DiagnosticPart(Part):
+class DiagnosticJson(Json, frozen=True):
     code: str
     severity: Severity
     message: str
     file: str | None
     line: _Position
     column: _Position
-    notes: tuple[str, ...] = ()
+    notes: Annotated[tuple[str, ...], says("What else is known of it.")] = ()
     help: str = ""
-    addresses: tuple[str, ...] = ()
+    addresses: Annotated[tuple[str, ...], says("All resources that the problem affects.")] = ()
+    advice: tuple[CommandJson, ...] = ()
+
+    @classmethod
+    def all_of(cls, diagnostics: Iterable[Diagnostic]) -> tuple[Self, ...]:
+        return tuple(map(cls.of, diagnostics))
+
+    @classmethod
+    def of(cls, item: Diagnostic) -> Self:
+        return cls(
+            code=item.code,
+            severity=item.severity,
+            message=item.message,
+            **position(item.span),
+            notes=item.notes,
+            help=item.help,
+            addresses=item.addresses,
+            advice=CommandJson.all_of(item.advice),
+        )
 
     def value(self) -> Diagnostic:
         span = None
         if self.file is not None and self.line is not None and self.column is not None:
             span = Span(self.file, self.line, self.column, self.column, private=True)
-        return Diagnostic(
-            self.code,
-            self.severity,
-            self.message,
-            span,
-            notes=self.notes,
-            help=self.help,
-            addresses=self.addresses,
+        told = (self.code, self.severity, self.message, span)
+        return Diagnostic(*told, notes=self.notes, help=self.help, addresses=self.addresses)
+
+
+class FieldJson(Json, frozen=True):
+    """A secret's value is `(sensitive)`."""
+
+    path: str
+    before: Any
+    after: Any
+    effect: Effect
+
+    @classmethod
+    def of(cls, field: FieldChange) -> Self:
+        return cls(field.path, shown(field.before), shown(field.after), field.effect)
+
+    def value(self) -> FieldChange:
+        return FieldChange(self.path, self.before, self.after, self.effect)
+
+
+class ChangeJson(Json, frozen=True):
+    address: AddressText
+    action: Action
+    fields: tuple[FieldJson, ...]
+    impact: Impact
+    reason: str
+    id: str | None = None
+    also: Annotated[tuple[Action, ...], says("What it does besides.")] = ()
+    advice: tuple[CommandJson, ...] = ()
+
+    @classmethod
+    def of(cls, change: Change) -> Self:
+        fields = tuple(map(FieldJson.of, change.fields))
+        said = (change.impact, change.reason, change.id, change.also, CommandJson.all_of(change.advice))
+        return cls(str(change.address), change.action, fields, *said)
+
+    def value(self) -> Change:
+        address, fields = Address.parse(self.address), values(self.fields)
+        return Change(address, self.action, fields, self.impact, self.reason, self.id, also=self.also)
+
+
+class _AtLeast(Json, frozen=True):
+    at_least: int
+
+
+class _Wait(Json, frozen=True):
+    path: str
+    field: str
+    until: tuple[Any, ...] | _AtLeast
+    timeout_s: int
+
+    @classmethod
+    def of(cls, wait: Wait) -> Self:
+        least, path = wait.until.at_least, str(wait.read.path)
+        until = wait.until.any_of if least is None else _AtLeast(least)
+        return cls(path, wait.until.field, until, wait.timeout_s)
+
+
+class _Owes(Json, frozen=True):
+    work: str
+    when: str
+
+    @classmethod
+    def of(cls, owes: Owes) -> Self:
+        return cls(owes.work, owes.when)
+
+
+class StepJson(Json, frozen=True):
+    id: str
+    address: AddressText
+    method: Annotated[Method, says("A GET sends nothing: the step only waits.")]
+    path: Annotated[str, says("`${ADDRESS:FIELD}` stands for what an earlier answer brings.")]
+    body: dict[str, Any] | None
+    after: Annotated[tuple[str, ...], says("Ids of the steps that must be done before.")]
+    service: Annotated[str | None, says("The provider that the call goes to; absent for the platform.")] = (
+        None
+    )
+    for_each: Annotated[str | None, says("One call for each key of this mapping.")] = None
+    wait: _Wait | None = None
+    owes: _Owes | None = None
+    if_owed: Annotated[str | None, says("Only sent if this machine still owes a restart.")] = None
+    unless_recorded: Annotated[str | None, says("Not sent if this field is recorded already.")] = None
+    lane: Annotated[str, says("Steps of one lane run one after another.")] = ""
+
+    @classmethod
+    def of(cls, step: Step) -> Self:
+        call, guard, owes = step.call, step.guard, step.effect.owes
+        return cls(
+            step.id,
+            str(step.address),
+            call.method,
+            str(call.path),
+            shown(call.body),
+            step.after,
+            call.service if call.service != PLATFORM else None,
+            str(step.for_each.over) if step.for_each is not None else None,
+            _Wait.of(step.wait) if step.wait is not None else None,
+            _Owes.of(owes) if owes is not None else None,
+            step.if_owed.machine if step.if_owed else None,
+            guard.field if isinstance(guard, UnlessRecorded) else None,
+            step.lane,
         )
 
+    def value(self) -> Step:
+        call = Call(self.method, self.path, self.body, self.service or PLATFORM)
+        return Step(self.id, Address.parse(self.address), call)
 
-class ResultPart(Part):
-    address: _AddressText
+
+class OwedJson(Json, frozen=True):
+    address: AddressText
+    work: str
+    because: str
+    certainty: Literal["owed", "unknown"]
+    advice: tuple[CommandJson, ...] = ()
+
+    @classmethod
+    def of(cls, owed: Owed) -> Self:
+        advice = CommandJson.all_of(owed.advice)
+        return cls(str(owed.address), owed.work, owed.because, owed.certainty, advice)
+
+    def value(self) -> Owed:
+        address, advice = Address.parse(self.address), values(self.advice)
+        return Owed(address, self.work, self.because, self.certainty, advice)
+
+
+class MoveJson(Json, frozen=True, rename={"source": "from", "target": "to"}):
+    source: str
+    target: str
+    id: str
+
+    @classmethod
+    def of(cls, move: Move) -> Self:
+        return cls(str(move.source), str(move.target), move.id)
+
+
+class ResultJson(Json, frozen=True):
+    address: AddressText
     step: str
     outcome: OutcomeWord
     id: str | None = None
     error: str = ""
     note: str = ""
 
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        address, id = str(result.address), result.id or None
+        return cls(address, result.step, result.outcome, id, result.error, result.note)
+
     def value(self) -> Result:
         return Result(Address.parse(self.address), self.step, self.outcome, self.id, self.error, self.note)
-
-
-class CellPart(Part):
-    step: str | None
-    fault: Literal[FAULTS]  # type: ignore[valid-type]
-    end: End
-    owed: list[OwedPart]
-    duration_s: Annotated[float, Describe(ge=0, allow_inf_nan=False, strict=False)]
-    question: str = ""
-    error: str = ""
-
-    def value(self) -> Cell:
-        owed = values(self.owed)
-        return Cell(self.step or "", self.fault, self.end, owed, self.question, self.error, self.duration_s)
-
-
-class UnrehearsedPart(Part):
-    address: _AddressText
-    because: str
-
-    def value(self) -> Unrehearsed:
-        return Unrehearsed(Address.parse(self.address), self.because)
-
-
-class AssumptionPart(Part):
-    name: str
-    says: str
-
-    def value(self) -> Assumption:
-        return Assumption(self.name, self.says)
-
-
-class RehearsalPart(Part):
-    """The first cell is the clean run."""
-
-    steps: list[str]
-    cells: Annotated[list[CellPart], Describe(min_length=1)]
-    differences: list[str]
-    sampled_of: Whole | None = None
-    unrehearsed: tuple[UnrehearsedPart, ...] = ()
-    assumptions: tuple[AssumptionPart, ...] = ()
-
-    def value(self) -> Rehearsal:
-        of = len(self.steps) if self.sampled_of is None else self.sampled_of
-        differences, apart = tuple(self.differences), values(self.unrehearsed)
-        assumed = values(self.assumptions)
-        return Rehearsal(tuple(self.steps), of, values(self.cells), differences, apart, assumed)
-
-
-class SummaryPart(Part):
-    noop: Whole
-
-
-class UnmanagedPart(Part):
-    address: _AddressText
-    path: str
-    before: Any
-    after: Any
-    id: str | None = None
-
-    def value(self) -> Change:
-        fields = (FieldChange(self.path, self.before, self.after, Effect.IN_PLACE),)
-        return Change(Address.parse(self.address), Action.NOOP, fields, reason=UNMANAGED, id=self.id)

@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import asdict
 
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.core.plural import counted
-from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.report import Page
-from reconciler.reports.visible import visible
+from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.report import Page, advise
+from reconciler.reports.shown import in_json
+from reconciler.reports.visible import page_text
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
 from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
@@ -26,12 +28,7 @@ def record_document(record: StateRecord) -> dict[str, Any]:
         "id": record.id,
         "scope": record.scope,
         "applied": dict(record.applied),
-        "lifecycle": {
-            "deletion": record.lifecycle.deletion.value,
-            "snapshot_before": list(record.lifecycle.snapshot_before),
-            "timeout_s": record.lifecycle.timeout_s,
-            "restart": record.lifecycle.restart,
-        },
+        "lifecycle": asdict(record.lifecycle),
         "created_at": record.created_at.isoformat(),
         "source": record.source,
         "inferred": record.inferred,
@@ -56,9 +53,9 @@ def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) ->
             "unclaimed": [_unclaimed(entry) for entry in state.unclaimed],
             "platform": state.platform or None,
             "head": head,
-            "diagnostics": diagnostic_documents(advise(doubts, run)),
+            "diagnostics": DiagnosticJson.all_of(advise(doubts, run)),
         },
-        text=_lines(lines),
+        text=page_text(lines),
         notices=f"{'' if records else nothing}State head: {head}\n",
         diagnostics=tuple(doubts),
     )
@@ -75,11 +72,11 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 def pin_lines(place: str, lineage: str, environment: str) -> str:
     """What to write into reconcile.yaml, so that no other state is taken for the one at `place`."""
-    url = place if _PLAIN.fullmatch(place) else _json(place)
+    url = place if _PLAIN.fullmatch(place) else in_json(place)
     lines = [f"state: {{url: {url}, lineage: {lineage}}}"]
     if environment:
         lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
-    return _lines(
+    return page_text(
         [
             "pin it in reconcile.yaml, so that no other state is used by mistake:",
             *(f"  {each}" for each in lines),
@@ -91,7 +88,7 @@ def record_page(record: StateRecord) -> Page:
     """All that is recorded of one address."""
     found = record_document(record)
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
-    return Page(document={"record": found}, text=_lines(f"{name}: {text}" for name, text in texts.items()))
+    return Page(document={"record": found}, text=page_text(f"{name}: {text}" for name, text in texts.items()))
 
 
 def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
@@ -101,7 +98,9 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
         was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
         lines.append(f"{was} ({record.id}) is now recorded as {record.address}")
     records = [record_document(record) for record in moved]
-    return Page(document={"from": str(source), "record": records[0], "records": records}, text=_lines(lines))
+    return Page(
+        document={"from": str(source), "record": records[0], "records": records}, text=page_text(lines)
+    )
 
 
 def migrated_page(
@@ -170,7 +169,7 @@ def restored_page(done: Restored, run: RunOptions) -> Page:
         "key": done.key,
         "lost": lost,
     }
-    return Page(document=document, text=_lines(lines))
+    return Page(document=document, text=page_text(lines))
 
 
 def object_page(
@@ -188,27 +187,19 @@ def object_page(
     """
     lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:
-        lines += [f"  {name}: {_json(value)}" for name, value in live.items()]
+        lines += [f"  {name}: {in_json(value)}" for name, value in live.items()]
     else:
         why = f"  not readable on the platform ({unreadable})"
         lines.append(why if unreadable else "  not on the platform")
         lines.append(f"  last known, from {known_from}:{'' if known else ' nothing'}")
-        lines += [f"    {name}: {_json(value)}" for name, value in known.items()]
+        lines += [f"    {name}: {in_json(value)}" for name, value in known.items()]
     lines += [f"sets secrets: {', '.join(sets)}"] if sets else []
     for name, items in details.items():
-        lines += [f"{name}:{'' if items else ' none'}", *(f"  {_json(item)}" for item in items)]
+        lines += [f"{name}:{'' if items else ' none'}", *(f"  {in_json(item)}" for item in items)]
     lines += [
         f"owed: {owed.work} ({owed.certainty}), because {owed.because}"
         for owed in owed_work({record.address: record})
     ]
     found: dict[str, Any] = {"record": record_document(record), "live": live}
     found |= {"sets": list(sets)} if sets else {}
-    return Page(document=found | dict(details), text=_lines(lines))
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{visible(line)}\n" for line in lines)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return Page(document=found | dict(details), text=page_text(lines))

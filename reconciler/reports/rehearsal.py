@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reconciler.core.durations import in_words
 from reconciler.core.plural import counted
-from reconciler.reports.documents import owed_document, owed_words
-from reconciler.reports.look import Look, Tone
+from reconciler.reports.look import END_TONES, Look, Tone
+from reconciler.reports.shown import owed_words
 
 if TYPE_CHECKING:  # few reports have one
     from reconciler.rehearsal.matrix import Cell, End, Rehearsal
@@ -27,7 +27,6 @@ _COUNTED: "Mapping[End, str]" = {
     "decision": "need a decision",
     "failed": "fail",
 }
-_TONES = {"converged": Tone.NEW, "pending": Tone.PAUSE, "decision": Tone.REFUSED, "failed": Tone.LOSS}
 
 
 ASSUMED = "taken for granted, as the API document leaves it open"
@@ -68,7 +67,7 @@ def lines(rehearsal: "Rehearsal", look: Look) -> list[str]:
             continue
         found.append(look.line(2, (step, Tone.STRONG)))
         for (end, said, works), faults in groups(cells).items():
-            found.append(look.line(6, (f"{WORDS[end]}:", _TONES[end]), f" {', '.join(faults)}"))
+            found.append(look.line(6, (f"{WORDS[end]}:", END_TONES[end]), f" {', '.join(faults)}"))
             found += [look.line(10, said)] if said else []
             found += [look.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in works]
     if calm:
@@ -83,38 +82,6 @@ def ended(step: str, end: "End") -> str:
     """`step`: "" for the clean run."""
     between = ":" if end == "decision" else ""
     return f"{step or 'a clean run'}{between} {WORDS[end]}"
-
-
-def document(rehearsal: "Rehearsal") -> dict[str, Any]:
-    from reconciler.rehearsal.matrix import FAULTS
-
-    found: dict[str, Any] = {
-        "steps": list(rehearsal.steps),
-        "faults": list(FAULTS),
-        "cells": [_cell(cell) for cell in rehearsal.cells],
-        "differences": list(rehearsal.differences),
-        "digest": rehearsal.digest,
-    }
-    if rehearsal.assumptions:
-        found["assumptions"] = [{"name": each.name, "says": each.says} for each in rehearsal.assumptions]
-    if rehearsal.of > len(rehearsal.steps):
-        found["sampled_of"] = rehearsal.of
-    if rehearsal.unrehearsed:
-        found["unrehearsed"] = [
-            {"address": str(each.address), "because": each.why} for each in rehearsal.unrehearsed
-        ]
-    return found
-
-
-def _cell(cell: "Cell") -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "step": cell.step or None,
-        "fault": cell.fault,
-        "end": cell.end,
-        "owed": [owed_document(each) for each in cell.owed],
-        "duration_s": cell.duration_s,
-    }
-    return found | {name: text for name, text in (("question", cell.question), ("error", cell.error)) if text}
 
 
 def groups(cells: "Sequence[Cell]") -> "Mapping[tuple[End, str, tuple[str, ...]], Sequence[str]]":

@@ -3,7 +3,7 @@
 What every report begins with belongs in `Report`, and is shown once by each format.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from msgspec import Struct, field
@@ -14,11 +14,11 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
-from reconciler.reports.advice import advise, advise_owed, advise_plan
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.places import NOWHERE, Places
 
 if TYPE_CHECKING:
+    from reconciler.planning.graph import Graph
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
     from reconciler.services.budget import Budget
@@ -34,7 +34,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
 
     `look`: of the text, for the one who reads it. `places`: of the files in their repository. `declared`:
-    where the manifests of resources stand, as far as they are known.
+    where the manifests of resources stand, as far as they are known. `rehearsal`, `forecast`: of a plan.
     """
 
     kind: ClassVar[str]
@@ -43,6 +43,8 @@ class Report(Struct, frozen=True, kw_only=True):
     look: Look = PLAIN
     places: Places = NOWHERE
     declared: Mapping[Address, Span] = field(default_factory=dict)
+    rehearsal: "Rehearsal | None" = None
+    forecast: "Forecast | None" = None
 
     @property
     def about(self) -> Context | None:
@@ -64,28 +66,29 @@ class Report(Struct, frozen=True, kw_only=True):
         return replace(self, diagnostics=advise(self.diagnostics, run))
 
 
-class PlanReport(Report, frozen=True, kw_only=True):
-    """`unchanged`: to be named in the text; None: they are only counted.
-
-    `budget`: of the requests that the command has made.
-    """
-
-    kind = "plan"
+class _OfPlan(Report, frozen=True, kw_only=True):
     plan: Plan
-    unchanged: Sequence[Address] | None = None
-    rehearsal: "Rehearsal | None" = None
-    forecast: "Forecast | None" = None
-    budget: "Budget | None" = None
 
     @property
-    def about(self) -> Context:
+    def about(self) -> Context | None:
         return self.plan.context
 
     def advised(self, run: RunOptions) -> Self:
         return replace(super().advised(run), plan=advise_plan(self.plan, run))
 
 
-class DriftReport(Report, frozen=True, kw_only=True):
+class PlanReport(_OfPlan, frozen=True, kw_only=True):
+    """`unchanged`: to be named in the text; None: they are only counted.
+
+    `budget`: of the requests that the command has made.
+    """
+
+    kind = "plan"
+    unchanged: Sequence[Address] | None = None
+    budget: "Budget | None" = None
+
+
+class DriftReport(_OfPlan, frozen=True, kw_only=True):
     """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get.
 
     `unmanaged`: what moved of fields that no manifest says. `without_manifest`: how many of the objects that
@@ -93,22 +96,14 @@ class DriftReport(Report, frozen=True, kw_only=True):
     """
 
     kind = "drift"
-    plan: Plan
     unmanaged: Sequence[Change] = ()
     without_manifest: int = 0
     only_new: bool = False
     note: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def about(self) -> Context:
-        return self.plan.context
 
-    def advised(self, run: RunOptions) -> Self:
-        return replace(super().advised(run), plan=advise_plan(self.plan, run))
-
-
-class ApplyReport(Report, frozen=True, kw_only=True):
+class ApplyReport(_OfPlan, frozen=True, kw_only=True):
     """`ended`: whether it ran to its end, a person said no, or the plan was refused.
 
     `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
@@ -117,7 +112,6 @@ class ApplyReport(Report, frozen=True, kw_only=True):
     """
 
     kind = "apply"
-    plan: Plan
     unchanged: Sequence[Address] | None = None
     results: tuple[Result, ...] = ()
     owed: tuple[Owed, ...] = ()
@@ -132,8 +126,7 @@ class ApplyReport(Report, frozen=True, kw_only=True):
         return None if self.plan_shown else self.plan.context
 
     def advised(self, run: RunOptions) -> Self:
-        plan, owed = advise_plan(self.plan, run), advise_owed(self.owed, run)
-        return replace(super().advised(run), plan=plan, owed=owed)
+        return replace(super().advised(run), owed=advise_owed(self.owed, run))
 
 
 class ValidationReport(Report, frozen=True, kw_only=True):
@@ -149,6 +142,13 @@ class ValidationReport(Report, frozen=True, kw_only=True):
     environments: tuple[str, ...] = ()
     changed: tuple[str, ...] | None = None
     dependants: tuple[str, ...] = ()
+
+
+class GraphReport(Report, frozen=True, kw_only=True):
+    """Resources, or the calls of a plan, and their order."""
+
+    kind = "graph"
+    graph: "Graph"
 
 
 class Failure(Report, frozen=True, kw_only=True):
@@ -190,3 +190,44 @@ class Page(Report, frozen=True, kw_only=True):
     @property
     def about(self) -> Context | None:
         return self.context
+
+
+# --- the options of a run in the commands that its texts advise ---
+
+
+def advise(diagnostics: Iterable[Diagnostic], run: RunOptions) -> tuple[Diagnostic, ...]:
+    """`diagnostics`, whose commands act on what the run was about."""
+    return tuple(_diagnostic(each, run) if each.advice else each for each in diagnostics)
+
+
+def advise_plan(plan: Plan, run: RunOptions) -> Plan:
+    """`plan`, whose commands act on what the run was about. Meant to be shown, not to be saved."""
+    return replace(
+        plan,
+        changes=tuple(_change(each, run) if each.advice else each for each in plan.changes),
+        owed=advise_owed(plan.owed, run),
+        diagnostics=advise(plan.diagnostics, run),
+    )
+
+
+def advise_owed(owed: Iterable[Owed], run: RunOptions) -> tuple[Owed, ...]:
+    return tuple(replace(each, advice=_with_options(each.advice, run)) for each in owed)
+
+
+def _diagnostic(item: Diagnostic, run: RunOptions) -> Diagnostic:
+    return replace(
+        item,
+        message=spell(item.message, item.advice, run),
+        notes=tuple(spell(note, item.advice, run) for note in item.notes),
+        help=spell(item.help, item.advice, run),
+        advice=_with_options(item.advice, run),
+    )
+
+
+def _change(change: Change, run: RunOptions) -> Change:
+    reason = spell(change.reason, change.advice, run)
+    return replace(change, reason=reason, advice=_with_options(change.advice, run))
+
+
+def _with_options(advice: Iterable[Command], run: RunOptions) -> tuple[Command, ...]:
+    return tuple(each.with_options(run) for each in advice)

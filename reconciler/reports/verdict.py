@@ -4,18 +4,28 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from reconciler.core.context import Context
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, Severity, has_errors
 from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.plural import counted
-from reconciler.core.steps import Plan, Result
+from reconciler.core.steps import Plan
 from reconciler.reports.diagnostics import NOUNS
-from reconciler.reports.documents import summarise
+from reconciler.reports.look import Part, Tone
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from reconciler.reports.sections import touches
+from reconciler.reports.shown import count_actions
 
+_SHORT = 8  # characters of a revision
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
 _WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+
+
+def about(context: Context) -> Iterator[Part]:
+    """The first line of a report: `prod: https://…, sqlite:…, 3f2a9c1d-dirty`."""
+    revision = f"{context.revision[:_SHORT]}{'-dirty' if context.dirty else ''}" if context.revision else ""
+    yield f"{context.environment}:", Tone.STRONG
+    yield f" {context.platform or 'no platform'}, {context.state or 'no state'}, {revision or 'no revision'}"
 
 
 def of_report(report: Report) -> str:
@@ -24,12 +34,7 @@ def of_report(report: Report) -> str:
         case PlanReport():
             return of_plan(report.plan)
         case DriftReport():
-            return of_drift(
-                report.plan,
-                only_new=report.only_new,
-                unmanaged=report.unmanaged,
-                without_manifest=report.without_manifest,
-            )
+            return of_drift(report)
         case ApplyReport():
             return of_apply(report)
         case ValidationReport():
@@ -48,7 +53,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
 
     `retained_before`: how many of the retained objects were retained before this plan; they count apart.
     """
-    counts = summarise(plan)
+    counts = count_actions(plan)
     moving = sum(change.action is Action.NOOP for change in plan.changes)
     counts[Action.RETAIN] -= retained_before
     actions = [action for action in Action if action is not Action.NOOP and counts[action]]
@@ -74,32 +79,31 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
         yield f"{more}{'; see the warnings' if warned else ''}.", None
 
 
-def of_drift(
-    plan: Plan, *, only_new: bool, unmanaged: Sequence[Change] = (), without_manifest: int = 0
-) -> str:
-    """See `DriftReport`."""
+def of_drift(report: DriftReport) -> str:
+    plan, left = report.plan, report.without_manifest
     objects = counted(plan.unchanged + len(plan.changes), "recorded object")
-    if without_manifest:
-        objects += f" ({without_manifest} {'has' if without_manifest == 1 else 'have'} no manifest)"
+    if left:
+        objects += f" ({left} {'has' if left == 1 else 'have'} no manifest)"
     outside = f"; {plan.outside} not looked at" if plan.outside else ""
     if plan.changes:
-        drift = "New drift" if only_new else "Drift"
+        drift = "New drift" if report.only_new else "Drift"
         return f"{drift} in {len(plan.changes)} of {objects}{outside}."
     if has_errors(plan.diagnostics):
         return "Drift incomplete: see the errors."
-    if only_new:
+    if report.only_new:
         return f"No new drift in {objects}{outside}."
-    if unmanaged:
-        moved = counted(sum(len(change.fields) for change in unmanaged), "other field")
+    if report.unmanaged:
+        moved = counted(sum(len(change.fields) for change in report.unmanaged), "other field")
         return f"No drift in the declared fields of {objects}; {moved} changed{outside}."
     return f"No drift in {objects}{outside}."
 
 
-def of_results(results: Sequence[Result], *, held: bool = False) -> str:
-    """How many steps have which outcome. `held`: something else was refused."""
-    counts = Counter(result.outcome for result in results)
+def of_results(report: ApplyReport) -> str:
+    """How many steps have which outcome."""
+    counts = Counter(result.outcome for result in report.results)
     found = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    verdict = "Applied" if set(counts) <= {"done"} and not held else "Not converged"
+    converged = counts.keys() <= {"done"} and not has_errors(report.plan.diagnostics)
+    verdict = "Applied" if converged else "Not converged"
     return f"{verdict}: {found or 'no calls were needed; records updated'}."
 
 
@@ -125,8 +129,7 @@ def of_apply(report: ApplyReport) -> str:
         return f"Refused; nothing was changed. {plan}"
     if report.ended == "declined":
         return f"Not applied; nothing was changed. {plan}"
-    held = has_errors(report.plan.diagnostics)
-    return of_results(report.results, held=held) if report.results else plan
+    return of_results(report) if report.results else plan
 
 
 def of_impact(changes: Sequence[Change]) -> str:

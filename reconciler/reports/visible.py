@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _TAB = "    "
 # Letters and symbols that take room, or none, and show nothing.
@@ -41,22 +41,37 @@ def _is_seen(part: str, before: str) -> bool:
     return unicodedata.category(part) not in ("Cc", "Cf", "Cs", "Zl", "Zp") and part not in _BLANK
 
 
+def page_text(lines: Iterable[str]) -> str:
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
 def visible_lines(text: str) -> str:
     """The same of text of ours that has several lines."""
     return "\n".join(map(visible, text.split("\n")))
 
 
+def numbered(character: str) -> str:
+    """`character` as HTML and XML name it by its number."""
+    return f"&#{ord(character)};"
+
+
 def columns_of(text: str) -> int:
-    """How many columns `text` takes in a monospaced font."""
+    """How many terminal columns `text` takes: two for wide characters, none for combining ones.
+
+    Parts of an emoji that a joiner holds together count as one wide character.
+    """
     if text.isascii():
         return len(text)
-    return sum(_columns_of_character(character) for character in text)
-
-
-def _columns_of_character(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    columns = 0
+    joined = False
+    for character in text:
+        if character == "\u200d":
+            joined = True
+        elif unicodedata.category(character) in ("Mn", "Me", "Cf") or joined:
+            joined = False
+        else:
+            columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return columns
 
 
 def _escape(character: str) -> str:

@@ -58,7 +58,7 @@ def open_store(
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
-        from reconciler.state.postgres.store import PostgresStore
+        from reconciler.state.places.postgres.store import PostgresStore
 
         database = PostgresStore(
             url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s
@@ -66,7 +66,7 @@ def open_store(
         return sealing(database)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
-        from reconciler.state.objects.obstore_bucket import open_objects
+        from reconciler.state.places.objects.bucket import open_objects
 
         objects = open_objects(
             url,

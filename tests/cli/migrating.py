@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from reconciler.cli.main import run
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.sqlite import files, upkeep
 from reconciler.state.sqlite.holding import Holding
 

@@ -269,7 +269,6 @@ def test_a_setting_of_a_manifest_that_its_calls_hold_counts(
 @pytest.mark.parametrize(
     ("spec", "rest"),
     [
-        ("region: ams, size_gb: 10", "lifecycle: {deletion: delete}\n"),
         ("region: ams, size_gb: 10", "lifecycle: {timeout_s: 99}\n"),
         ("region: ams, size_gb: {min: 10, max: 20}", ""),
     ],
@@ -284,9 +283,13 @@ def test_what_changes_no_call_of_the_plan_is_no_difference(
     assert applied.json["diagnostics"] == []
     (step,) = applied.json["steps"]
     assert step["wait"]["timeout_s"] == (99 if "timeout_s" in rest else 1800)  # of the manifests of now
-    record = repository.json("state", "show", f"Volume/{app}/data").json["record"]
-    assert record["lifecycle"]["deletion"] == ("delete" if "deletion" in rest else "retain")
     assert sandbox.volume(app)["size_gb"] == 10
+
+
+def test_what_nobody_reviewed_decides_no_deletion(repository: Project, app: str) -> None:
+    repository.run("plan", "--out", "saved.plan")
+    repository.write(volume(app, rest="lifecycle: {deletion: delete}\n"))
+    assert refused(repository).endswith('deletion: "delete"')
 
 
 def test_a_policy_that_gives_values_counts(repository: Project, sandbox: Sandbox, app: str) -> None:

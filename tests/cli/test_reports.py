@@ -2,12 +2,13 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from reconciler.reports.formats import find_format, find_formats
+from reconciler.reports.formats import find_format, find_formats, formats_for
 from tests.inprocess import Command, volume
 
 
@@ -138,7 +139,7 @@ def test_places_of_problems_are_links_in_a_job_of_ci(
 
 def test_one_run_writes_every_format(reconcile: Command) -> None:
     reconcile.write("manifests/data.yaml", volume(size_gb=0))
-    names = sorted(find_formats())
+    names = sorted(formats_for("plan"))
     options = " ".join(f"--report {name}=report.{name}" for name in names)
     for verb in ("validate", "plan"):
         reconcile(f"{verb} {options}", code=1)
@@ -179,7 +180,7 @@ def test_a_defect_of_a_format_is_told_as_an_error(
 
     name = "github" if "github" in options else "junit"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(reconcile.root / "summary.md"))
-    broken = replace(find_formats()[name], render=fails, step_summary=fails if name == "github" else None)
+    broken = replace(find_formats()[name], write=fails, step_summary=fails if name == "github" else None)
     monkeypatch.setattr(f"reconciler.reports.formats.{name}.FORMAT", broken)
     find_format.cache_clear()
     try:
@@ -188,3 +189,15 @@ def test_a_defect_of_a_format_is_told_as_an_error(
         find_format.cache_clear()
     assert f"error: a defect in the format {name}: KeyError: 'size_gb'; use another format\n" in ended.err
     assert not (reconcile.root / "a.xml").exists()
+
+
+def test_a_format_that_cannot_be_imported_is_told_as_an_error(
+    reconcile: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "reconciler.reports.formats.junit", None)
+    find_format.cache_clear()
+    try:
+        ended = reconcile("validate -o junit", code=64)
+    finally:
+        find_format.cache_clear()
+    assert "a defect in the format junit: ModuleNotFoundError: " in ended.err

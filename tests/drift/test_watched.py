@@ -29,7 +29,7 @@ from reconciler.kinds.base import Kind
 from reconciler.manifests.load import load
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.reports.documents import plan_document
+from tests.documents import plan_document
 from tests.kinds.case import MANIFEST, NOW, LivePlatform, project_of
 
 LIMITS = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")

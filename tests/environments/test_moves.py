@@ -17,7 +17,7 @@ from reconciler.manifests.load import Loaded, load
 from reconciler.moves.compare import LEFT
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
-from reconciler.reports.documents import plan_document
+from tests.documents import plan_document
 from tests.environments.case import build_of, load_prod, write_project
 from tests.inprocess import Command, volume
 from tests.kinds.case import NOW, LivePlatform, project_of

@@ -10,14 +10,17 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from reconciler.cli.main import USAGE, run
 from reconciler.manifests.load import load
 from reconciler.planning.graph import Graph, Node, plan_graph, resource_graph
 from reconciler.planning.saved import dump_plan
-from reconciler.reports.graph import graph_document, label, render_mermaid, render_text
-from reconciler.reports.layout import CHARACTER, Box, lay_out
-from reconciler.reports.svg import render_svg
+from reconciler.reports.documents import graph_document
+from reconciler.reports.formats.mermaid import render_mermaid
+from reconciler.reports.formats.svg import CHARACTER, Box, lay_out, render_svg
+from reconciler.reports.graph import label, render_text
+from reconciler.reports.visible import columns_of
 from tests.planning.plans import plan_of
 
 HERE = Path(__file__).parent
@@ -57,7 +60,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     [
         ("manifests.txt", lambda: render_text(example())),
         ("manifests.mmd", lambda: render_mermaid(example())),
-        ("manifests.json", lambda: json.dumps(graph_document(example()), indent=1) + "\n"),
+        ("manifests.json", lambda: json.dumps(to_builtins(graph_document(example())), indent=1) + "\n"),
         (
             "a_plan_with_waits.txt",
             lambda: render_text(plan_graph(plan_of("kinds/volume/fork_of_a_new_volume_waits_for_its_id"))),
@@ -98,7 +101,7 @@ def test_boxes_hold_their_text_and_do_not_overlap(graph: Graph) -> None:
     drawing = lay_out(graph, "no app")
     assert {box.node.key for box in drawing.boxes} == {node.key for node in graph.nodes}
     for box in drawing.boxes:
-        assert max(map(len, box.lines)) * CHARACTER <= box.width
+        assert max(map(columns_of, box.lines)) * CHARACTER <= box.width
         assert 0 < box.x < box.x + box.width < drawing.width
         assert any(lane.y < box.y and box.y + box.height < lane.y + lane.height for lane in drawing.lanes)
     assert not [pair for pair in combinations(drawing.boxes, 2) if overlap(*pair)]
@@ -153,8 +156,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("arguments", "begins"),
     [
         ([], "1. first\n"),
-        (["--format", "mermaid"], "flowchart LR\n"),
-        (["--format", "svg"], "<svg "),
+        (["-o", "mermaid"], "flowchart LR\n"),
+        (["-o", "svg"], "<svg "),
         (["--output", "json"], '{\n  "format_version": "1",\n  "nodes": ['),
     ],
 )
@@ -173,15 +176,20 @@ def test_a_saved_plan_is_drawn_as_its_steps(project: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == (HERE / "a_plan_with_waits.txt").read_text(encoding="utf-8")
     assert run(["graph", "--plan", "the.plan", "manifests.yaml"]) == USAGE
     assert run(["graph", "--plan", "manifests.yaml"]) == 1
-    assert run(["graph", "--format", "svg", "-o", "json"]) == USAGE
+
+
+def test_the_old_option_names_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["graph", "--format", "svg"]) == USAGE
+    assert "`--format svg` is `-o svg` now" in capsys.readouterr().err
 
 
 def test_manifests_with_mistakes_are_not_drawn(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "manifests.yaml").write_text("kind: Volume\n", encoding="utf-8")
-    assert run(["graph", "--format", "svg"]) == 1
+    assert run(["graph", "-o", "svg"]) == 1
     told = capsys.readouterr()
-    assert told.out == ""
-    assert "manifests.yaml:1:1" in told.err
+    assert "manifests.yaml:1:1" in "".join(ElementTree.fromstring(told.out).itertext())
+    assert run(["graph", "-o", "mermaid"]) == 1
+    assert "manifests.yaml:1:1" in capsys.readouterr().out
 
 
 def test_nothing_is_a_graph_too() -> None:

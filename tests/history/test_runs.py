@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.core.model import Address
-from reconciler.reports.decisions import decided
+from reconciler.reports.history import decided
 from reconciler.state.runs import History, PastRun, history_of
 from reconciler.state.store import Event, JournalEntry, Run
 from tests.state.worlds import DATA, NOON, entry

@@ -11,8 +11,8 @@ from reconciler.hosts.github import GitHub
 from reconciler.hosts.gitlab import GitLab
 from reconciler.hosts.marker import Run, is_of, marked, run_of, superseded, text_of
 from reconciler.hosts.text import comment_text, said_of, state_of
+from reconciler.reports.documents import read_report
 from reconciler.reports.formats.json import FORMAT as JSON
-from reconciler.reports.reading import read_report
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,

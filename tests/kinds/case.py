@@ -50,8 +50,6 @@ from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.targets import with_targets
-from reconciler.reports.diagnostics import diagnostic_documents
-from reconciler.reports.documents import drift_document, plan_document
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
@@ -60,6 +58,7 @@ from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, State
+from tests.documents import diagnostic_documents, drift_document, plan_document
 from tests.state.doubles import read_only
 
 MANIFEST = "manifests.yaml"

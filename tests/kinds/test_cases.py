@@ -10,7 +10,7 @@ from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.formats.text import render_drift, render_plan
-from reconciler.reports.report import PlanReport
+from reconciler.reports.report import DriftReport, PlanReport
 from tests.kinds.case import (
     case_name,
     differences,
@@ -45,7 +45,7 @@ def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> No
     lines = case["manifests"].splitlines()
     text = repr(played.document()) + render(played.diagnostics, lambda file, line: lines[line - 1])
     if played.plan is not None:
-        text += render_plan(played.plan) + render_drift(played.plan)
+        text += render_plan(played.plan) + render_drift(DriftReport(plan=played.plan))
         text += repr(played.plan) + dump_plan(played.plan).decode()
     assert [value for value in secret_values(case) if value and value in text] == []
 

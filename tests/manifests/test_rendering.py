@@ -1,7 +1,8 @@
 """Diagnostics as text and as JSON."""
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
-from reconciler.reports.diagnostics import diagnostic_documents, render
+from reconciler.reports.diagnostics import render
+from tests.documents import diagnostic_documents
 
 SHRINK = error(
     "volume-shrink",

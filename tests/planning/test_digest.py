@@ -35,7 +35,7 @@ SIGNED_PARTS = {
     *(("changes", "fields", name) for name in ("path", "before", "after")),
     *(("steps", "call", name) for name in ("method", "path", "body", "service")),
     *(("steps", "for_each", name) for name in ("pattern", "allowed", "never", "ignored")),
-    ("bindings", "lifecycle"),
+    *(("bindings", "lifecycle", name) for name in ("deletion", "snapshot_before", "restart")),
     *((*part, "read", "service") for part in (("steps", "wait"), ("expectations",))),
     ("providers",),
     ("loosened",),

@@ -28,7 +28,7 @@ from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, Store
 from tests.cli.harness import Ran, environment
 from tests.forking import apart, import_everything
-from tests.reliability.kills.boundaries import Boundaries, trace_of, wrap_bucket, wrap_line
+from tests.reliability.kills.boundaries import Boundaries, trace_of, wrap_bucket
 from tests.reliability.kills.processes import forked
 from tests.reliability.shared import NEW_MOTO, NEW_SERVER, Place, Server, server
 from tests.state.moving import filled
@@ -235,7 +235,6 @@ def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None
     if defect:
         SqliteStore.retire = unmarked  # type: ignore[method-assign, assignment]
     boundaries = Boundaries(trace, strike, signal.SIGKILL)
-    wrap_line(boundaries)
     wrap_bucket(boundaries)
     _wrap_files(boundaries)
     sys.exit(run(["state", "migrate", new, "--state", old]))

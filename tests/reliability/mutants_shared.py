@@ -5,21 +5,20 @@ Each is caught by a history (`state`), or by the fast test that it names (`test`
 
 from tests.reliability.planting import Change, Mutant
 
-WRITES = "state/objects/writes.py"
-HEAD_WRITING = "state/objects/head_writing.py"
-COMMITS = "state/objects/commits.py"
-SEGMENTS = "state/objects/segments.py"
-LEASE_TAKING = "state/objects/lease_taking.py"
-LEASE_KEEPING = "state/objects/lease_keeping.py"
-LEASE_BEATS = "state/objects/lease_beats.py"
-ROOT = "state/objects/root.py"
-READING = "state/objects/reading.py"
-SCOPES = "state/objects/scopes.py"
-MOVING = "state/objects/moving.py"
-STORE = "state/objects/store.py"
-PG_LEASES = "state/postgres/leases.py"
-PG_COMMITS = "state/postgres/commits.py"
-PG_MOVING = "state/postgres/moving.py"
+WRITES = "state/log/writes.py"
+HEAD_WRITING = "state/log/head_writing.py"
+COMMITS = "state/log/commits.py"
+SEGMENTS = "state/log/segments.py"
+LEASE_TAKING = "state/log/lease_taking.py"
+LEASE_KEEPING = "state/log/lease_keeping.py"
+LEASE_BEATS = "state/log/lease_beats.py"
+ROOT = "state/log/root.py"
+READING = "state/log/reading.py"
+SCOPES = "state/log/scopes.py"
+MOVING = "state/log/moving.py"
+STORE = "state/log/store.py"
+PG_BUCKET = "state/places/postgres/bucket.py"
+PG_CONNECTIONS = "state/places/postgres/connections.py"
 RENEWING = "state/renewing.py"
 MIGRATE = "pipeline/migrate.py"
 
@@ -152,7 +151,7 @@ SHARED: tuple[Mutant, ...] = (
                 STORE,
                 "        opened.keeping.require(lease)\n"
                 "        if opened.keeping.shortest_s(lease) <= for_s:\n"
-                "            await self.renew(lease)\n"
+                "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
                 "        opened.keeping.require(lease, for_s)\n",
                 "",
             ),
@@ -163,7 +162,8 @@ SHARED: tuple[Mutant, ...] = (
         "a lease need not outlive the call",
         f"{LEASES_TEST}::test_a_check_renews_where_the_rest_is_too_short",
         STORE,
-        "        if opened.keeping.shortest_s(lease) <= for_s:\n            await self.renew(lease)\n"
+        "        if opened.keeping.shortest_s(lease) <= for_s:\n"
+        "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
         "        opened.keeping.require(lease, for_s)\n",
         "",
     ),
@@ -335,78 +335,78 @@ SHARED: tuple[Mutant, ...] = (
     ),
     # --- PostgreSQL ---
     _served(
-        "PostgreSQL: a lease that has ended still checks",
-        PG_LEASES,
-        '_HELD = "NOT released AND expires_at > :now"',
-        '_HELD = "NOT released"',
+        "PostgreSQL: a lease that has ended is never taken",
+        PG_BUCKET,
+        "return None if self._bucket.age_s(beat.id) < beat.lease_s else 0.0",
+        "return None",
     ),
     _served(
-        "PostgreSQL: the epoch does not rise with a lease",
-        PG_LEASES,
-        "SET epoch = epoch + 1, holder",
-        "SET epoch = greatest(epoch, 1), holder",
-    ),
-    _served(
-        "PostgreSQL: a commit does not compare its epoch",
-        PG_COMMITS,
-        "standing.held.get(scope) != lease.epochs[scope]",
-        "scope not in standing.held",
+        "PostgreSQL: a lease is taken before its end",
+        PG_BUCKET,
+        "self._bucket.age_s(beat.id) < beat.lease_s",
+        "self._bucket.age_s(beat.id) < beat.lease_s / 4",
     ),
     _tested(
-        "PostgreSQL: a lease that another has taken can be given back",
+        "PostgreSQL: a beat does not say when it was written",
+        "tests/state/postgres/test_processes.py",
+        PG_BUCKET,
+        "SET tag = %s, body = %s, written_at = :now",
+        "SET tag = %s, body = %s",
+    ),
+    _tested(
+        "PostgreSQL: what stands there is written over, whatever it is",
         PG_TEST,
-        PG_LEASES,
-        '_RELEASE = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER',
-        '_OF_ANY = _OURS.replace("AND l.epoch = w.epoch", "")\n'
-        '_RELEASE = f"""WITH ours AS (SELECT l.scope FROM {_OF_ANY} ORDER',
+        PG_BUCKET,
+        "    WHERE key = %s AND part = 0 AND tag = %s RETURNING tag",
+        "    WHERE key = %s AND part = 0 AND tag <> %s || 'x' RETURNING tag",
     ),
     _tested(
-        "PostgreSQL: two who see a free scope both take it",
-        "tests/state/postgres/test_interleaved.py",
-        PG_LEASES,
-        "scope = ANY(%s) ORDER BY scope FOR UPDATE",
-        "scope = ANY(%s) ORDER BY scope",
+        "PostgreSQL: changes are added to a head that has changed since",
+        "tests/state/postgres/test_parts.py",
+        PG_BUCKET,
+        "EXISTS (SELECT FROM :schema.objects WHERE key = %s AND part = 0 AND tag = %s)",
+        "EXISTS (SELECT FROM :schema.objects WHERE key = %s AND part = 0 AND tag <> %s || 'x')",
     ),
     _tested(
-        "PostgreSQL: a scope is taken within a commit of its holder",
-        "tests/state/postgres/test_interleaved.py",
-        PG_LEASES,
-        "    ORDER BY scope FOR KEY SHARE",
-        "    ORDER BY scope",
+        "PostgreSQL: the changes of a head that moved to a segment stay",
+        "tests/state/postgres/test_parts.py",
+        PG_BUCKET,
+        "if known != tag or not rest.startswith(before):",
+        "if False:",
+    ),
+    _tested(
+        "PostgreSQL: an object that exists is written over",
+        PG_TEST,
+        PG_BUCKET,
+        "    ON CONFLICT DO NOTHING RETURNING tag",
+        "    ON CONFLICT (key, part) DO UPDATE SET tag = excluded.tag, body = excluded.body RETURNING tag",
     ),
     _tested(
         "PostgreSQL: a commit whose answer is lost counts as failed",
         "tests/state/postgres/test_line.py",
-        PG_COMMITS,
-        "    if _has_landed(sent, landed, before.heads):\n",
-        "    if False:\n",
-    ),
-    _served(
-        "PostgreSQL: a commit whose answer is lost counts as stored",
-        PG_COMMITS,
-        "    if _has_landed(sent, landed, before.heads):\n",
-        "    if sent.rows:\n",
+        PG_CONNECTIONS,
+        "                raise Unanswered(said(error, self.url)) from error\n",
+        "                raise self._explained(error) from error\n",
     ),
     _tested(
-        "PostgreSQL: a renewal makes a lease ours again that has ended",
-        "tests/state/postgres/test_processes.py::test_a_lease_is_renewed_by_any_thread",
-        PG_LEASES,
-        '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} AND {_HELD} ORDER',
-        '_RENEW = f"""WITH ours AS (SELECT l.scope FROM {_OURS} ORDER',
+        "PostgreSQL: a write that came too late counts as stored",
+        "tests/state/postgres/test_probe.py",
+        PG_BUCKET,
+        "        if first != [(tag,)]:\n",
+        "        if False:\n",
     ),
     _tested(
-        "PostgreSQL: a check counts from its answer, and not from when it was asked",
-        "tests/state/postgres/test_interleaved.py::"
-        "test_a_lease_that_ends_before_the_answer_comes_does_not_check",
-        PG_LEASES,
-        "asked_s + left_s for",
-        "now_s() + left_s for",
+        "PostgreSQL: a table without its key is believed",
+        "tests/state/postgres/test_damage.py",
+        PG_BUCKET,
+        "        if (_KEY,) not in found:\n",
+        "        if False:\n",
     ),
     _tested(
-        "PostgreSQL: the old side is marked without another look at it",
-        "tests/state/postgres/test_contract.py",
-        PG_MOVING,
-        '    if now.moved_to not in ("", to) or not same(now, contents):\n',
-        "    if False:\n",
+        "PostgreSQL: a state that an older program works on is migrated",
+        "tests/state/postgres/test_older.py",
+        PG_BUCKET,
+        "                older.require_free(ask)\n",
+        "",
     ),
 )

@@ -13,9 +13,9 @@ from unittest.mock import patch
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.contents import Contents, same
-from reconciler.state.objects import segments
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import segments
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease, State
 from tests.reliability.tally import Tally
 from tests.state.objects.doubles import Wrapped, memory_bucket
@@ -56,13 +56,13 @@ class Lagging(Wrapped):
         return {key: tag for key, tag in shown.items() if key.startswith(prefix)}
 
 
-async def made(bucket: Bucket, clock: SimulatedClock) -> tuple[ObjectStore, Lease]:
-    store = ObjectStore(bucket, clock, random.Random(1).randbytes)
+async def made(bucket: Bucket, clock: SimulatedClock) -> tuple[LogStore, Lease]:
+    store = LogStore(bucket, clock, random.Random(1).randbytes)
     await store.create()
     return store, await store.lease(SCOPES, "holder")
 
 
-async def write(store: ObjectStore, lease: Lease, number: int) -> None:
+async def write(store: LogStore, lease: Lease, number: int) -> None:
     """An intent, and for most of them the outcome with its record."""
     step, of = f"s{number}", lease.of(SCOPES[number % 2])
     text = "x" * (number * 97 % 1500)
@@ -91,7 +91,7 @@ async def moment(bucket: Bucket, clock: SimulatedClock) -> Moment:
         found = bucket.get(key)
         assert found is not None
         objects[key] = found.body
-    reader = ObjectStore(bucket, clock)
+    reader = LogStore(bucket, clock)
     return Moment(objects, await reader.load(), await reader.export())
 
 
@@ -160,7 +160,7 @@ class Found:
 
 async def judged(bucket: Bucket, before: Moment) -> Found:
     """What a new runner finds."""
-    store, found = ObjectStore(bucket, SimulatedClock()), Found()
+    store, found = LogStore(bucket, SimulatedClock()), Found()
     try:
         state = await store.load()
         contents = await store.export()
@@ -182,7 +182,7 @@ async def judged(bucket: Bucket, before: Moment) -> Found:
 
 async def _restored(before: Moment, tally: Tally) -> None:
     """A backup is the contents: they come back in another place."""
-    store = ObjectStore(memory_bucket(), SimulatedClock())
+    store = LogStore(memory_bucket(), SimulatedClock())
     await store.import_(before.contents)
     if await store.load() != before.state:
         tally.violations.append("the restore lost something")
@@ -201,13 +201,13 @@ async def lagging(count: int, seed: int, tally: Tally) -> None:
         for step in range(chance.randrange(1, 10)):
             await write(store, lease, step)
         await store.release(lease)
-        known = await ObjectStore(bucket.inner, clock).load()
-        heir, bucket.behind = ObjectStore(bucket, clock), chance.randrange(1, min(8, len(bucket.past)))
+        known = await LogStore(bucket.inner, clock).load()
+        heir, bucket.behind = LogStore(bucket, clock), chance.randrange(1, min(8, len(bucket.past)))
         if chance.random() < 0.5:  # it has seen the state before
             with suppress(StoreError):
                 await heir.load()
             await _one_more(bucket.inner, clock)
-            known = await ObjectStore(bucket.inner, clock).load()
+            known = await LogStore(bucket.inner, clock).load()
         try:
             await heir.lease(SCOPES, "heir")
             state = await heir.load()
@@ -221,7 +221,7 @@ async def lagging(count: int, seed: int, tally: Tally) -> None:
 
 async def _one_more(bucket: Bucket, clock: SimulatedClock) -> None:
     """What another runner writes meanwhile."""
-    store = ObjectStore(bucket, clock)
+    store = LogStore(bucket, clock)
     lease = await store.lease(SCOPES, "another")
     await write(store, lease, STEPS)
     await store.release(lease)

@@ -31,18 +31,16 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.postgres.line import LIMITS
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.sqlite import database
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
-from tests.providers.postgres import Postgres, running_postgres
+from tests.providers.postgres import running_postgres
 from tests.reliability.shared import NEW_SERVER, lease_over, new_database
 
 SCOPE = "shop"
 LIMIT_S = 2.0
 KILL_EVERY = 10  # rounds
-PAUSED_S = 0.3  # in a transaction, until the server ends it
 
 _processes = multiprocessing.get_context("fork")
 
@@ -69,10 +67,17 @@ def open_store(place: Path | str) -> SqliteStore | PostgresStore:
 def journal(place: Path | str) -> list[tuple[str, str, str]]:
     """Run, event and step of each row, in the order in which they were stored."""
     if isinstance(place, str):
-        rows = Postgres(place).rows("SELECT run, event, step FROM reconcile.journal ORDER BY row")
-        return [(run, event, step) for run, event, step in rows]
+        return anyio.run(_journal, place)
     with closing(sqlite3.connect(place)) as connection:
         return connection.execute("SELECT run, event, step FROM journal ORDER BY row").fetchall()
+
+
+async def _journal(url: str) -> list[tuple[str, str, str]]:
+    store = PostgresStore(url, SystemClock())
+    try:
+        return [(entry.run, entry.event, entry.step) for _, entry in await store.journal()]
+    finally:
+        await store.close()
 
 
 def done(run: str, step: str) -> JournalEntry:
@@ -228,7 +233,6 @@ async def _hold(place: Path | str, log: Path, pipe: Connection) -> None:
 
 
 def _holder(place: Path | str, log: Path, pipe: Connection) -> None:
-    LIMITS[1][-1] = f"{PAUSED_S:g}s"  # type: ignore[index]
     while pipe.recv():
         anyio.run(_hold, place, log, pipe)
 

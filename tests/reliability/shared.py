@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Movable
-from reconciler.state.objects import lease_beats
-from reconciler.state.objects.obstore_bucket import open_bucket
-from reconciler.state.objects.store import ObjectStore
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.log import lease_beats
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import open_bucket
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Store
 from tests.forking import apart
@@ -95,7 +95,7 @@ class Prefix:
     variables: Mapping[str, str]
 
     def open(self) -> Store:
-        return ObjectStore(open_bucket(self.url, self.variables), SystemClock())
+        return LogStore(open_bucket(self.url, self.variables), SystemClock())
 
     def lease_over(self) -> None:
         apart(self._end_leases)
@@ -182,7 +182,7 @@ def carried_out(place: Place, project: Path) -> None:
 
 def lease_over(url: str) -> None:
     """In the database of this URL, as `Place.lease_over`."""
-    Postgres(url).rows("UPDATE reconcile.leases SET expires_at = clock_timestamp()")
+    Postgres(url).rows("UPDATE reconcile.objects SET written_at = 'epoch' WHERE key LIKE '%/leases/%'")
 
 
 def _file(project: Path) -> SqliteStore:

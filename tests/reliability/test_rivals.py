@@ -1,13 +1,10 @@
 """Samples of `rivals`, and that its checks find a lease that excludes nobody."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from reconciler.state.postgres.leases import Check
-from reconciler.state.postgres.line import Line
-from reconciler.state.postgres.schema import Identity
+from reconciler.state.log.lease_keeping import Keeping
 from reconciler.state.sqlite import leases, locks
 from tests.providers.postgres import running_postgres
 from tests.reliability.rivals import Tally, pauses, races, run
@@ -54,11 +51,7 @@ def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: p
 
 
 def test_a_database_that_is_not_asked_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def passed(line: Line, identity: Identity, batch: Sequence[Check], lease_s: float) -> None:
-        for each in batch:
-            each.failure = None
-
-    monkeypatch.setattr("reconciler.state.postgres.leases.check", passed)
+    monkeypatch.setattr(Keeping, "look", lambda keeping, leases: None)
     tally = Tally()
     with running_postgres() as server:
         for seed in range(20):  # only a pause between a commit and the next check shows it

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from reconciler.core.advice import Command, RunOptions, command, pieces, spell
 from reconciler.core.diagnostics import error
-from reconciler.reports.advice import advise
-from reconciler.reports.diagnostics import diagnostic_documents
+from reconciler.reports.report import advise
+from tests.documents import diagnostic_documents
 
 PROD = RunOptions("prod", "sqlite:of prod.db", sandbox=True)
 FORGET = command("state", "forget", "Volume/shop/data[1]")

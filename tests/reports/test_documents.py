@@ -1,22 +1,17 @@
 """The JSON documents of plan, drift and apply. Source: DESIGN, section 3."""
 
 import json
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
 from reconciler.core.model import Action
 from reconciler.core.steps import OutputRef, SecretRef, Template
-from reconciler.reports.documents import (
-    apply_document,
-    drift_document,
-    plan_document,
-    shown,
-    summarise,
-)
-from reconciler.reports.formats.json import document
-from reconciler.reports.report import Failure
-from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, OWED, PLAN, RESULTS
+from reconciler.reports.report import ApplyReport, Failure, Page, PlanReport
+from reconciler.reports.shown import shown
+from tests.documents import document, drift_document, plan_document
+from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, NOW, OWED, PLAN, RESULTS
 
 SUMMARY = (
     "create restore adopt update extend snapshot set suspend stop start restart "
@@ -25,12 +20,12 @@ SUMMARY = (
 
 
 def test_a_plan_document_has_the_keys_of_the_contract() -> None:
-    document = plan_document(PLAN)
-    assert list(document) == ["changes", "steps", "owed", "diagnostics", "summary"]
-    assert list(document["summary"]) == SUMMARY.split()
+    found = plan_document(PLAN)
+    assert list(found) == ["changes", "steps", "owed", "diagnostics", "summary"]
+    assert list(found["summary"]) == SUMMARY.split()
 
 
-@pytest.mark.parametrize("document", [plan_document(PLAN), apply_document(PLAN, RESULTS, OWED)])
+@pytest.mark.parametrize("document", [plan_document(PLAN), drift_document(PLAN)])
 def test_a_document_is_plain_json(document: dict[str, Any]) -> None:
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
@@ -78,17 +73,17 @@ def test_references_are_shown_as_templates() -> None:
 
 
 def test_the_summary_counts_all_that_changes_do_and_what_needs_nothing() -> None:
-    counts = summarise(PLAN)
+    counts = plan_document(PLAN)["summary"]
     also = sum(len(change.also) for change in CHANGES)
     assert sum(counts.values()) == len(CHANGES) + also + PLAN.unchanged
     several = {name: count for name, count in counts.items() if count != 1}
     assert several == {"noop": 5, "retain": 3, "update": 2}
     assert counts["noop"] == 1 + PLAN.unchanged
-    assert summarise(EMPTY) == dict.fromkeys(SUMMARY.split(), 0) | {"noop": 3}
+    assert plan_document(EMPTY)["summary"] == dict.fromkeys(SUMMARY.split(), 0) | {"noop": 3}
 
 
 def test_every_action_is_counted() -> None:
-    assert set(summarise(PLAN)) == {action.value for action in Action}
+    assert set(plan_document(PLAN)["summary"]) == {action.value for action in Action}
 
 
 def test_drift_has_no_steps_and_names_what_moved_of_unmanaged_fields() -> None:
@@ -108,17 +103,17 @@ def test_drift_has_no_steps_and_names_what_moved_of_unmanaged_fields() -> None:
 
 
 def test_an_apply_document_adds_results() -> None:
-    document = apply_document(PLAN, RESULTS, OWED[:1])
-    assert len(document["owed"]) == 1
-    assert document["results"][1] == {
+    applied = document(ApplyReport(plan=PLAN, results=RESULTS, owed=OWED[:1]))
+    assert len(applied["owed"]) == 1
+    assert applied["results"][1] == {
         "address": "PostgresCluster/copy",
         "step": "PostgresCluster/copy#restore",
         "outcome": "pending",
         "id": "pg_10",
         "error": "still creating",
     }
-    assert document["results"][0].keys() == {"address", "step", "outcome", "id"}
-    assert document["results"][5]["note"] == "connections may be stale"
+    assert applied["results"][0].keys() == {"address", "step", "outcome", "id"}
+    assert applied["results"][5]["note"] == "connections may be stale"
 
 
 def test_diagnostics_say_where_they_are_and_what_helps() -> None:
@@ -134,7 +129,8 @@ def test_diagnostics_say_where_they_are_and_what_helps() -> None:
     }
     assert (second["severity"], second["file"], second["line"]) == ("warning", None, None)
     assert "help" not in second
-    assert plan_document(PLAN, diagnostics=DIAGNOSTICS[:1])["diagnostics"] == [first]
+    report = PlanReport(plan=PLAN, diagnostics=DIAGNOSTICS[:1])
+    assert document(report)["diagnostics"] == [first]
 
 
 def test_a_failure_without_diagnostics_is_one() -> None:
@@ -150,3 +146,12 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
     assert shown(nested) == {"a": [hidden, {"b": hidden}], "c": [hidden]}
     assert shown(Template(("/v1/", OutputRef("x#y", "id")))) == "/v1/${x#y:id}"
     assert plan_document(PLAN)["steps"][3]["body"] == {"value": hidden}
+
+
+def test_what_json_has_no_form_of_is_text() -> None:
+    page = Page(document={"path": PurePosixPath("a/b"), "at": NOW})
+    assert document(page) == {
+        "format_version": "1",
+        "path": "a/b",
+        "at": NOW.isoformat(),
+    }

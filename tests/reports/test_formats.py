@@ -13,11 +13,13 @@ import reconciler.reports.formats as formats
 from reconciler.cli.main import run
 from reconciler.core.advice import RunOptions, command
 from reconciler.core.diagnostics import error
+from reconciler.planning.graph import plan_graph
 from reconciler.reports.formats import find_format, find_formats, formats_for
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
     Failure,
+    GraphReport,
     Page,
     PlanReport,
     Report,
@@ -31,6 +33,7 @@ REPORTS: dict[str, Report] = {
     "drift": DriftReport(plan=DRIFT, note="Left out: 1 known.\n", more={"baseline": {"known": 1}}),
     "apply": ApplyReport(plan=PLAN, results=RESULTS, owed=OWED, diagnostics=DIAGNOSTICS),
     "validate": ValidationReport(resources=3, files=("a.yaml", "b.yaml"), changed=("Volume/shop/data",)),
+    "graph": GraphReport(graph=plan_graph(PLAN)),
     "page": Page(document={"state": "here"}, text="here\n"),
     "failure": Failure(message="it broke", help=f"run `{RETRY}`", advice=(RETRY,)),
 }
@@ -60,8 +63,10 @@ def test_every_kind_of_report_has_text_and_json_and_pages_have_nothing_else() ->
     for kind in REPORTS:
         assert {"text", "json"} <= set(formats_for(kind))
     assert formats_for("page") == ["text", "json"]
-    for kind in ("plan", "drift", "apply", "validate", "failure"):
-        assert set(formats_for(kind)) == set(find_formats())
+    assert formats_for("graph") == ["text", "json", "mermaid", "svg"]
+    assert set(formats_for("failure")) == set(find_formats())
+    for kind in ("plan", "drift", "apply", "validate"):
+        assert set(formats_for(kind)) == set(find_formats()) - {"mermaid", "svg"}
 
 
 @pytest.mark.parametrize("kind", list(REPORTS))
@@ -75,12 +80,12 @@ def test_every_json_document_begins_with_its_version(kind: str) -> None:
 def test_a_report_has_the_options_of_its_run_in_what_it_advises(name: str) -> None:
     run = RunOptions(env="prod")
     problem = error("gone", "it is gone", help=f"run `{RETRY}`", advice=(RETRY,))
-    for report in (REPORTS["failure"], PlanReport(plan=PLAN, diagnostics=(problem,))):
-        assert "--env" not in find_formats()[name].render(report)
-        text = find_formats()[name].render(report.advised(run))
-        assert "--env prod" in text or '"--env",' in text
-    owed = find_formats()[name].render(REPORTS["apply"].advised(run))
-    assert "--env prod" in owed or '"--env",' in owed
+    format, of_plan = find_formats()[name], PlanReport(plan=PLAN, diagnostics=(problem,))
+    for report in (REPORTS["failure"], of_plan, REPORTS["apply"]):
+        if format.can_show(report.kind):
+            assert report is REPORTS["apply"] or "--env" not in format.render(report)
+            text = format.render(report.advised(run))
+            assert "--env prod" in text or '"--env",' in text
 
 
 def test_a_text_for_a_file_holds_the_plan_the_results_and_the_diagnostics() -> None:
@@ -110,7 +115,7 @@ def test_what_an_encoding_lacks_is_escaped_as_the_format_does(encoding: str) -> 
         assert text in read(shown.encode(encoding).decode(encoding))
 
 
-@pytest.mark.parametrize("name", find_formats())
+@pytest.mark.parametrize("name", formats_for("plan"))
 def test_every_format_is_printed_where_the_encoding_is_narrow(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:

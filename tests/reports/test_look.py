@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.model import Action, Impact
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
 from reconciler.reports.look import PLAIN, WIDEST, Look, Tone
+from reconciler.reports.report import ApplyReport, DriftReport
 from tests.reports.plans import CHANGES, DRIFT, EMPTY, OWED, PLAN, RESULTS
 
 CODE = re.compile(r"\x1b\[\d*m")
@@ -16,8 +17,8 @@ RED = f"\x1b[{Tone.LOSS}m"
 RENDERED: tuple[Callable[[Look], str], ...] = (
     lambda look: render_plan(PLAN, look),
     lambda look: render_plan(EMPTY, look),
-    lambda look: render_drift(DRIFT, look),
-    lambda look: render_results(RESULTS, OWED, look),
+    lambda look: render_drift(DriftReport(plan=DRIFT, look=look)),
+    lambda look: render_results(ApplyReport(plan=EMPTY, results=RESULTS, owed=OWED, look=look)),
 )
 
 

@@ -12,8 +12,8 @@ from reconciler.core.diagnostics import error
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Call, ForEach, IfOwed, Move, OutputRef, Step, UnlessRecorded
 from reconciler.reports.formats.json import FORMAT
-from reconciler.reports.plan_schema import plan_schema
 from reconciler.reports.report import ApplyReport, Failure, PlanReport
+from reconciler.reports.schema import plan_schema
 from reconciler.services.budget import Budget, line_of
 from reconciler.services.registry import Services
 from tests.docs.pages import ROOT

@@ -14,12 +14,12 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.planning.drift import UNMANAGED
 from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
+from reconciler.reports.documents import read_report
 from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT
-from reconciler.reports.reading import read_report
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
-from tests.reports.reports import HOST, reports_of, texts
+from tests.reports.reports import HOST, forecast_of, reports_of, texts
 
 KNOWN = replace(
     PLAN, context=replace(PLAN.context, revision="3f2a9c1d" * 5), diagnostics=DIAGNOSTICS, outside=3
@@ -54,6 +54,7 @@ REPORTS: dict[str, Report] = {
     "no changes": PlanReport(plan=EMPTY, diagnostics=()),
     "notes": PlanReport(plan=replace(EMPTY, diagnostics=(NOTED,)), diagnostics=(NOTED,)),
     "rehearsal": PlanReport(plan=KNOWN, rehearsal=REHEARSED, diagnostics=DIAGNOSTICS),
+    "forecast": PlanReport(plan=KNOWN, forecast=forecast_of("later"), diagnostics=DIAGNOSTICS),
     "drift": DriftReport(plan=DRIFT, unmanaged=ASIDE, only_new=True),
     "no drift": DriftReport(plan=EMPTY, unmanaged=ASIDE),
     "applied": ApplyReport(plan=KNOWN, results=RESULTS, owed=OWED, head="abc", diagnostics=DIAGNOSTICS),
@@ -172,7 +173,7 @@ def test_json_that_was_tampered_with_is_refused_in_a_sentence_or_shown(seed: int
         (b'{"format_version": "2", "changes": []}', "is a report of another version"),
         (b'{"format_version": 1, "changes": []}', "is a report of another version"),
         (b'{"format_version": "1", "records": []}', "is not a report of validate, plan, drift or apply"),
-        (b'{"format_version": "1", "changes": []}', "`diagnostics` is missing or wrong"),
+        (b'{"format_version": "1", "changes": []}', "`context` is missing or wrong"),
         (b'{"format_version": "1", "diagnostics": [{"code": 7}]}', "`diagnostics.0.code`"),
         (b"\xff\xfe", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),

@@ -12,7 +12,7 @@ from reconciler.core.steps import Plan
 from reconciler.reports import verdict
 from reconciler.reports.formats import markdown
 from reconciler.reports.formats.text import FORMAT, render_drift, render_plan, render_results
-from reconciler.reports.report import ApplyReport, PlanReport
+from reconciler.reports.report import ApplyReport, DriftReport, PlanReport
 from tests.contexts import context
 from tests.reports.plans import CHANGES, DRIFT, EMPTY, OWED, PLAN, RESULTS, volume
 
@@ -21,13 +21,19 @@ NOTHING_RETAINED = replace(
     PLAN, changes=tuple(change for change in CHANGES if change.action is not Action.RETAIN)
 )
 
+APPLIED = ApplyReport(plan=EMPTY, results=RESULTS, owed=OWED)
+
+
+def drifted(plan: Plan, *, only_new: bool = False) -> str:
+    return render_drift(DriftReport(plan=plan, only_new=only_new))
+
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("a_plan_with_every_action", render_plan(PLAN)),
-        ("drift_in_two_objects", render_drift(DRIFT)),
-        ("results_with_every_outcome", render_results(RESULTS, OWED)),
+        ("drift_in_two_objects", drifted(DRIFT)),
+        ("results_with_every_outcome", render_results(APPLIED)),
     ],
 )
 def test_a_report_reads_as_recorded(name: str, text: str) -> None:
@@ -45,7 +51,7 @@ def test_a_plan_without_changes_is_one_line() -> None:
 def test_a_plan_that_could_not_see_everything_does_not_say_that_all_is_as_declared() -> None:
     problem = error("secret-source", "source not readable here")
     assert render_plan(replace(EMPTY, diagnostics=(problem,))) == "Plan incomplete: see the errors.\n"
-    assert render_drift(replace(EMPTY, diagnostics=(problem,))) == "Drift incomplete: see the errors.\n"
+    assert drifted(replace(EMPTY, diagnostics=(problem,))) == "Drift incomplete: see the errors.\n"
     hint = warning("secret-source", "source not readable here")
     assert render_plan(replace(EMPTY, diagnostics=(hint,))) == (
         "No changes: 3 resources are as declared; see the warnings.\n"
@@ -53,15 +59,21 @@ def test_a_plan_that_could_not_see_everything_does_not_say_that_all_is_as_declar
 
 
 def test_no_drift_is_one_line() -> None:
-    assert render_drift(EMPTY) == "No drift in 3 recorded objects.\n"
+    assert drifted(EMPTY) == "No drift in 3 recorded objects.\n"
 
 
 def test_a_run_without_steps_wrote_records_only() -> None:
-    assert render_results((), ()) == "Applied: no calls were needed; records updated.\n"
+    assert render_results(ApplyReport(plan=EMPTY)) == "Applied: no calls were needed; records updated.\n"
 
 
 @pytest.mark.parametrize(
-    "text", [render_plan(PLAN), render_plan(EMPTY), render_drift(DRIFT), render_results(RESULTS, OWED)]
+    "text",
+    [
+        render_plan(PLAN),
+        render_plan(EMPTY),
+        drifted(DRIFT),
+        render_results(APPLIED),
+    ],
 )
 def test_a_report_ends_with_one_newline_and_no_line_with_a_space(text: str) -> None:
     assert text.endswith("\n")
@@ -135,9 +147,9 @@ def test_one_resource_is_no_plural() -> None:
 def test_one_object_is_counted_in_the_singular() -> None:
     one = replace(EMPTY, unchanged=1)
     assert render_plan(one) == "No changes: 1 resource is as declared.\n"
-    assert render_drift(one) == "No drift in 1 recorded object.\n"
-    assert render_drift(one, only_new=True) == "No new drift in 1 recorded object.\n"
-    assert render_drift(replace(DRIFT, unchanged=0, changes=DRIFT.changes[:1])).startswith(
+    assert drifted(one) == "No drift in 1 recorded object.\n"
+    assert drifted(one, only_new=True) == "No new drift in 1 recorded object.\n"
+    assert drifted(replace(DRIFT, unchanged=0, changes=DRIFT.changes[:1])).startswith(
         "Drift in 1 of 1 recorded object.\n"
     )
     assert verdict.of_plan(one) == "No changes: 1 resource is as declared."

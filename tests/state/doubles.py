@@ -13,9 +13,9 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state, set_platform
-from reconciler.state.objects import root as roots
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.root import Root
+from reconciler.state.log import root as roots
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.root import Root
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.spooling import Spooling

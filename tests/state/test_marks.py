@@ -10,9 +10,9 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back, require_backup
 from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.store import ObjectStore
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
@@ -68,7 +68,7 @@ class Kept:
         if self.kind == "file":
             return SqliteStore(self.folder / place / "state.db", self.clock)
         if self.kind == "objects":
-            return ObjectStore(self.bucket, self.clock)
+            return LogStore(self.bucket, self.clock)
         return Encrypting(MemoryStore(self.memory), self.encryption)
 
     def open(self, place: str = "project", *, read_only: bool = False) -> Spooling:

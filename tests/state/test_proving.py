@@ -7,7 +7,7 @@ from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
 from reconciler.pipeline.migrate import migrate, side
 from reconciler.state import prove
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.store import LogStore
 from tests.state.doubles import made
 from tests.state.objects.doubles import Mixing, memory_bucket
 from tests.state.worlds import SimulatedClock
@@ -16,17 +16,17 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def lying(clock: SimulatedClock) -> ObjectStore:
-    return ObjectStore(Mixing(memory_bucket()), clock)
+def lying(clock: SimulatedClock) -> LogStore:
+    return LogStore(Mixing(memory_bucket()), clock)
 
 
-async def test_a_state_is_not_made_in_a_store_that_lies(lying: ObjectStore, clock: SimulatedClock) -> None:
+async def test_a_state_is_not_made_in_a_store_that_lies(lying: LogStore, clock: SimulatedClock) -> None:
     with pytest.raises(StoreError, match="a state cannot be kept in"):
         await create_state(lying, Actor(clock, "me"))
     assert (await lying.load()).lineage == ""
 
 
-async def test_nor_is_one_moved_there(lying: ObjectStore, clock: SimulatedClock) -> None:
+async def test_nor_is_one_moved_there(lying: LogStore, clock: SimulatedClock) -> None:
     here = made(clock)
     with pytest.raises(StoreError, match="a state cannot be kept in"):
         await migrate(side(here, "sqlite:here.db"), side(lying, "s3://b/p"), "me", timeout_s=0)
@@ -35,5 +35,5 @@ async def test_nor_is_one_moved_there(lying: ObjectStore, clock: SimulatedClock)
 
 
 async def test_a_store_that_keeps_its_word_is_proven_and_a_file_needs_no_proof(clock: SimulatedClock) -> None:
-    assert await prove(ObjectStore(memory_bucket(), clock))
+    assert await prove(LogStore(memory_bucket(), clock))
     assert not await prove(made(clock))

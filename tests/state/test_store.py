@@ -11,7 +11,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
-from reconciler.state.objects.bucket import Taken
+from reconciler.state.log.bucket import Taken
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.sqlite import records

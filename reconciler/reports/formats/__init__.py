@@ -14,10 +14,13 @@ def backslashed(character: str) -> str:
     return character.encode("ascii", "backslashreplace").decode()
 
 
-class Format(Struct, frozen=True):
-    """`shows`: the kinds of reports that `render` takes; a Failure is one that every format takes.
+RUNS = frozenset({"plan", "drift", "apply", "validate"})  # the reports that most formats show
 
-    `render` returns all of a report, ending with a newline. `escape` spells a character that standard output
+
+class Format(Struct, frozen=True):
+    """`shows`: the kinds of reports that `write` takes; a Failure is one that every format takes.
+
+    `write` returns all of a report, ending with a newline. `escape` spells a character that standard output
     cannot show, so that the report stays one of this format. `in_parts`: for people who watch, so the plan is
     printed before it is approved, and diagnostics go to stderr. `step_summary`: what else the runner of a job
     shows as the summary of its step; None for nothing.
@@ -25,10 +28,15 @@ class Format(Struct, frozen=True):
 
     name: str
     shows: frozenset[str]
-    render: Callable[[Report], str]
+    write: Callable[[Report], str]
     escape: Callable[[str], str] = backslashed
     in_parts: bool = False
     step_summary: Callable[[Report], str] | None = None
+
+    def render(self, report: Report) -> str:
+        if not self.can_show(report.kind):
+            raise TypeError(f"{self.name} shows no {report.kind}")
+        return self.write(report)
 
     def printable(self, text: str, encoding: str) -> str:
         """`text` with what `encoding` does not have escaped."""

@@ -7,11 +7,10 @@ from functools import partial
 
 from reconciler.core.diagnostics import Severity
 from reconciler.reports import forecast, rehearsal, verdict
-from reconciler.reports.context import context_line
 from reconciler.reports.findings import Finding, findings_of
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.formats.markdown import render_within
-from reconciler.reports.report import Failure, Page, PlanReport, Report
+from reconciler.reports.report import Failure, Report
 from reconciler.reports.visible import visible
 
 _LONGEST_SUMMARY = 1_000_000  # bytes; GitHub drops the summary of a step that has more than 1 MiB
@@ -20,19 +19,13 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 def render(report: Report) -> str:
     """What it is about and the verdict as lines of the log, then a command for each finding."""
-    if isinstance(report, Page):
-        raise TypeError(f"GitHub's format shows no {report.kind}")
     first = ""
     if report.about is not None:
-        about = (text if isinstance(text, str) else text[0] for text in context_line(report.about))
+        about = (text if isinstance(text, str) else text[0] for text in verdict.about(report.about))
         first = f"{report.kind} of {''.join(about)}"  # so that no name begins a command
     summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
-    rehearsed = ""
-    if isinstance(report, PlanReport) and report.rehearsal is not None:
-        rehearsed = rehearsal.verdict(report.rehearsal)
-    ahead = ""
-    if isinstance(report, PlanReport) and report.forecast is not None:
-        ahead = forecast.verdict(report.forecast)
+    rehearsed = rehearsal.verdict(report.rehearsal) if report.rehearsal is not None else ""
+    ahead = forecast.verdict(report.forecast) if report.forecast is not None else ""
     lines = [visible(line) for line in (first, summary, rehearsed, ahead) if line]
     lines += (_command(report, each) for each in findings_of(report))
     return "".join(f"{line}\n" for line in lines)
@@ -60,7 +53,7 @@ def _property(text: str) -> str:
 
 FORMAT = Format(
     "github",
-    frozenset({"plan", "drift", "apply", "validate"}),
+    RUNS,
     render,
     step_summary=partial(render_within, most=_LONGEST_SUMMARY),
 )

@@ -5,16 +5,14 @@ Source: GitLab, "Code Quality report format".
 
 from reconciler.core.diagnostics import Severity
 from reconciler.reports.findings import findings_of, fingerprints
-from reconciler.reports.formats import Format
-from reconciler.reports.json_text import json_text, spelled
-from reconciler.reports.report import Page, Report
+from reconciler.reports.formats import RUNS, Format
+from reconciler.reports.report import Report
+from reconciler.reports.shown import json_text, spelled
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
 def render(report: Report) -> str:
-    if isinstance(report, Page):
-        raise TypeError(f"GitLab's format shows no {report.kind}")
     findings = list(findings_of(report))
     # GitLab wants a file and a line for each; what is in none stands at the settings, or at a manifest.
     spans = (*(each.span for each in findings), *report.declared.values())
@@ -36,4 +34,4 @@ def render(report: Report) -> str:
     return json_text(found)
 
 
-FORMAT = Format("gitlab", frozenset({"plan", "drift", "apply", "validate"}), render, escape=spelled)
+FORMAT = Format("gitlab", RUNS, render, escape=spelled)

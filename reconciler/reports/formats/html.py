@@ -4,7 +4,6 @@ Each value in the template is escaped, and what cannot be seen is spelled out (`
 file's head allows its two style sheets by their digests, and nothing else.
 """
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,15 +12,15 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.model import Action, Address, Change, Effect, Impact
+from reconciler.core.model import Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
-from reconciler.rehearsal.matrix import CALL_FAULTS, End
-from reconciler.reports import forecast, rehearsal, svg, verdict
+from reconciler.rehearsal.matrix import CALL_FAULTS
+from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.documents import owed_words, shown
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.graph import NO_APP
+from reconciler.reports.look import END_TONES, IMPACT_TONES, OUTCOME_TONES, TONES
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -31,36 +30,19 @@ from reconciler.reports.report import (
     ValidationReport,
 )
 from reconciler.reports.sections import is_gone, sections_of, touches
-from reconciler.reports.visible import visible
+from reconciler.reports.shown import in_json, owed_words
+from reconciler.reports.visible import numbered, visible
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 MOST_DRAWN = 150  # steps: a larger drawing is read by nobody, and takes long to make
+# By a word, whatever it is of: no two of them differ in their tone.
 _TONES = {
-    Action.CREATE: "new",
-    Action.RESTORE: "new",
-    Action.ADOPT: "new",
-    Action.SNAPSHOT: "new",
-    Action.EXTEND: "change",
-    Action.UPDATE: "change",
-    Action.SET: "change",
-    Action.START: "change",
-    Action.SUSPEND: "pause",
-    Action.STOP: "pause",
-    Action.RESTART: "pause",
-    Action.DELETE: "loss",
-    Action.REFUSED: "refused",
-}
-_IMPACT_TONES = {Impact.ONLINE: "", Impact.DATA_LOSS: "loss"}
-_OUTCOME_TONES = {"done": "new", "failed": "loss", "unknown": "refused"}
-_END_TONES: Mapping[End, str] = {
-    "converged": "new",
-    "pending": "pause",
-    "decision": "refused",
-    "failed": "loss",
-}
-_SEVERITY_TONES = {"error": "loss", "warning": "pause", "info": ""}
+    str(word): tone.name.lower()
+    for tones in (TONES, IMPACT_TONES, OUTCOME_TONES, END_TONES)
+    for word, tone in tones.items()
+} | {"done": "new", "error": "loss", "warning": "pause"}
 
 
 def render(report: Report) -> str:
@@ -83,20 +65,14 @@ def _values(report: Report) -> dict[str, Any]:
         "tone_of": _TONES,
         "tone": lambda change: _tone(report, change),
         "word": verdict.word,
-        "impact_tone": lambda impact: _IMPACT_TONES.get(impact, "pause"),
-        "outcome_tone": lambda outcome: _OUTCOME_TONES.get(outcome, "pause"),
-        "severity_tone": _SEVERITY_TONES,
         "lines_of": lambda item: _lines(report, item),
         "spoken": verdict.spoken,
-        "as_json": _as_json,
+        "as_json": in_json,
         "no_app": NO_APP,
         "owed_words": owed_words,
-        "rehearsed": report.rehearsal if isinstance(report, PlanReport) else None,
         "rehearsal": rehearsal,
-        "ahead": report.forecast if isinstance(report, PlanReport) else None,
         "forecast": forecast,
         "faults": CALL_FAULTS,
-        "end_tones": _END_TONES,
         "in_place": Effect.IN_PLACE,
         "service_of": lambda step: step.call.service if step.call.service != PLATFORM else "",
     }
@@ -149,16 +125,12 @@ def _tone(report: Report, change: Change) -> str:
     if isinstance(report, DriftReport):
         return "loss" if is_gone(change) else ""
     if touches(change) and change.impact is not Impact.ONLINE:
-        return _IMPACT_TONES.get(change.impact, "pause")
+        return _TONES[change.impact]
     return _TONES.get(change.action, "")
 
 
 def _lines(report: Report, item: Diagnostic) -> list[str]:
     return excerpt([item], report.read_line).splitlines()
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
 @cache
@@ -181,8 +153,4 @@ def _seen(value: Any) -> Any:
     return value if hasattr(value, "__html__") else visible(str(value))
 
 
-def _number(character: str) -> str:
-    return f"&#{ord(character)};"
-
-
-FORMAT = Format("html", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)
+FORMAT = Format("html", RUNS, render, escape=numbered)

@@ -15,16 +15,15 @@ from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports import forecast, rehearsal, verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
-    Page,
     PlanReport,
     Report,
     ValidationReport,
 )
-from reconciler.reports.visible import visible
+from reconciler.reports.visible import numbered, visible
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 _REHEARSAL = "rehearsal"
@@ -43,8 +42,6 @@ class _Case(Struct, frozen=True):
 
 
 def render(report: Report) -> str:
-    if isinstance(report, Page):
-        raise TypeError(f"JUnit shows no {report.kind}")
     cases = _apart(_cases(report))
     counts = {name: str(sum(each.ended == ended for each in cases)) for name, ended in _COUNTED}
     counts = {"tests": str(len(cases)), **counts, "time": "0"}
@@ -96,9 +93,9 @@ def _cases(report: Report) -> Iterator[_Case]:
             yield from _problems(report, report.problems)
         case _:
             yield from _problems(report, report.problems)
-    if isinstance(report, PlanReport) and report.rehearsal is not None:
+    if report.rehearsal is not None:
         yield from _rehearsed(report.rehearsal)
-    if isinstance(report, PlanReport) and report.forecast is not None:
+    if report.forecast is not None:
         for item in report.forecast.items:
             out = f"when: {forecast.moment(item.when)}"
             yield _Case("forecast", f"{item.address}: {item.what}", out=out)
@@ -199,8 +196,4 @@ def _text(report: Report, items: Sequence[Diagnostic]) -> str:
     return excerpt(items, report.read_line)
 
 
-def _number(character: str) -> str:
-    return f"&#{ord(character)};"
-
-
-FORMAT = Format("junit", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)
+FORMAT = Format("junit", RUNS, render, escape=numbered)

@@ -6,9 +6,7 @@ makes no mention, link or issue number of what stands in `<code>`.
 """
 
 import html
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
@@ -17,9 +15,7 @@ from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports import forecast, rehearsal, verdict
-from reconciler.reports.context import context_line
-from reconciler.reports.documents import shown
-from reconciler.reports.formats import Format
+from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.graph import NO_APP
 from reconciler.reports.report import (
     ApplyReport,
@@ -30,7 +26,8 @@ from reconciler.reports.report import (
     ValidationReport,
 )
 from reconciler.reports.sections import Sections, sections_of
-from reconciler.reports.visible import visible
+from reconciler.reports.shown import in_json
+from reconciler.reports.visible import numbered, visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
 _APPROVALS = 20  # so many are named in the verdict
@@ -77,10 +74,6 @@ def code(text: str) -> str:
     return f"<code>{inert}</code>" if inert.strip() else ""
 
 
-def _number(character: str) -> str:
-    return f"&#{ord(character)};"
-
-
 def blocks_of(report: Report) -> Iterator[str]:
     """None is empty, and none can be mistaken for a part of another."""
     yield from filter(None, _blocks(report))
@@ -91,9 +84,9 @@ def _blocks(report: Report) -> Iterator[str]:
         case PlanReport() | DriftReport() | ApplyReport():
             yield from _verdict(report)
             yield from _sections(report, sections_of(report))
-            if isinstance(report, PlanReport) and report.rehearsal is not None:
+            if report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
-            if isinstance(report, PlanReport) and report.forecast is not None:
+            if report.forecast is not None:
                 yield f"**{forecast.verdict(report.forecast)}**"
                 yield _forecast(report.forecast)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
@@ -112,7 +105,7 @@ def _blocks(report: Report) -> Iterator[str]:
 
 def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
     """The verdict in one line, and in another what the report is about."""
-    about, *rest = (text if isinstance(text, str) else text[0] for text in context_line(report.plan.context))
+    about, *rest = (text if isinstance(text, str) else text[0] for text in verdict.about(report.plan.context))
     parts = [code(about.removesuffix(":"))]
     parts.append(f"**{verdict.of_report(report)}**")
     if not isinstance(report, DriftReport) and not (isinstance(report, ApplyReport) and report.results):
@@ -205,12 +198,12 @@ def _linked(written: str, url: str) -> str:
 def _field(field: FieldChange, *, shows_effect: bool) -> str:
     shown = shows_effect and field.effect is not Effect.IN_PLACE
     effect = f" ({verdict.spoken(field.effect)})" if shown else ""
-    return f"{code(field.path)} {code(_json(field.before))} → {code(_json(field.after))}{effect}"
+    return f"{code(field.path)} {code(in_json(field.before))} → {code(in_json(field.after))}{effect}"
 
 
 def _call(step: Step) -> str:
     service = f" at {code(step.call.service)}" if step.call.service != PLATFORM else ""
-    body = f" {code(_json(step.call.body))}" if step.call.body is not None else ""
+    body = f" {code(in_json(step.call.body))}" if step.call.body is not None else ""
     return f"- {code(f'{step.call.method} {step.call.path}')}{service}{body}"
 
 
@@ -264,8 +257,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines]) if lines else ""
 
 
-def _json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
-
-
-FORMAT = Format("markdown", frozenset({"plan", "drift", "apply", "validate"}), render, escape=_number)
+FORMAT = Format("markdown", RUNS, render, escape=numbered)

@@ -12,9 +12,9 @@ from reconciler.core.context import program_version
 from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes, read_explanation
 from reconciler.reports.findings import TITLES, Finding, findings_of, fingerprints
-from reconciler.reports.formats import Format
-from reconciler.reports.json_text import json_text, spelled
-from reconciler.reports.report import Page, Report
+from reconciler.reports.formats import RUNS, Format
+from reconciler.reports.report import Report
+from reconciler.reports.shown import json_text, spelled
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -22,8 +22,6 @@ _LINK = re.compile(r"[\[\]\\]")
 
 
 def render(report: Report) -> str:
-    if isinstance(report, Page):
-        raise TypeError(f"SARIF shows no {report.kind}")
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report)]})
 
 
@@ -111,4 +109,4 @@ def _locations(found: dict[str, Any], finding: Finding) -> dict[str, Any]:
     return {"locations": [found]} if found else {}
 
 
-FORMAT = Format("sarif", frozenset({"plan", "drift", "apply", "validate"}), render, escape=spelled)
+FORMAT = Format("sarif", RUNS, render, escape=spelled)

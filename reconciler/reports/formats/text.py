@@ -5,31 +5,29 @@ A report of more than one line has its summary first and last. It looks as its `
 plain text that is the same everywhere.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from reconciler.core.diagnostics import has_errors
-from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
+from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
-from reconciler.core.steps import PLATFORM, Plan, Result, Step
+from reconciler.core.steps import PLATFORM, Plan, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import forecast, rehearsal, verdict
-from reconciler.reports.context import context_line
+from reconciler.reports import forecast, graph, rehearsal, verdict
 from reconciler.reports.diagnostics import render as render_diagnostics
-from reconciler.reports.documents import owed_words, shown
-from reconciler.reports.formats import Format
-from reconciler.reports.graph import NO_APP
-from reconciler.reports.look import PLAIN, Look, Part, Tone
+from reconciler.reports.formats import RUNS, Format
+from reconciler.reports.look import IMPACT_TONES, OUTCOME_TONES, PLAIN, TONES, Look, Part, Tone
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
     Failure,
+    GraphReport,
     Page,
     PlanReport,
     Report,
     ValidationReport,
 )
+from reconciler.reports.sections import is_gone
+from reconciler.reports.shown import in_json, owed_words
 from reconciler.reports.visible import visible, visible_lines
 
 _MARKS = {
@@ -50,29 +48,7 @@ _MARKS = {
     Action.REFUSED: "!",
     Action.NOOP: " ",
 }
-_TONES = {
-    Action.CREATE: Tone.NEW,
-    Action.RESTORE: Tone.NEW,
-    Action.ADOPT: Tone.NEW,
-    Action.EXTEND: Tone.CHANGE,
-    Action.UPDATE: Tone.CHANGE,
-    Action.SET: Tone.CHANGE,
-    Action.SUSPEND: Tone.PAUSE,
-    Action.STOP: Tone.PAUSE,
-    Action.START: Tone.CHANGE,
-    Action.SNAPSHOT: Tone.NEW,
-    Action.RESTART: Tone.PAUSE,
-    Action.DELETE: Tone.LOSS,
-    Action.REFUSED: Tone.REFUSED,
-}
-_IMPACT_TONES = {
-    Impact.DATA_LOSS: Tone.LOSS,
-    Impact.REPOINT: Tone.PAUSE,
-    Impact.DOWNTIME: Tone.PAUSE,
-    Impact.RESTART: Tone.PAUSE,
-}
 _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
-_OUTCOME_TONES = {"failed": Tone.LOSS, "unknown": Tone.REFUSED, "pending": Tone.PAUSE, "skipped": Tone.PAUSE}
 # What touches an object that somebody may be using: its impact is always said.
 _TOUCHING = (
     Action.DELETE,
@@ -107,56 +83,44 @@ def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] 
     return _framed(look, tuple(_summary(plan, len(before))), groups, plan.owed)
 
 
-def render_drift(
-    plan: Plan,
-    look: Look = PLAIN,
-    *,
-    only_new: bool = False,
-    unmanaged: Sequence[Change] = (),
-    without_manifest: int = 0,
-) -> str:
-    """See `DriftReport`."""
+def render_drift(report: DriftReport) -> str:
     groups: Group = {}
-    for change in plan.changes:
-        gone = any(field.path == "id" and field.after is None for field in change.fields)
-        tone = Tone.LOSS if gone else Tone.CHANGE
-        head: tuple[Part, ...] = (("!", tone), " ", (str(change.address), Tone.STRONG))
-        lines = _group_of(groups, change.address)
-        lines += _with_reason(look, head, change.reason, "  ", tone)
-        lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
-    for change in unmanaged:
-        head = ("~", " ", (str(change.address), Tone.STRONG))
-        lines = _group_of(groups, change.address)
-        lines += _with_reason(look, head, change.reason, "  ", Tone.NEW)
-        lines += [look.line(6, *_field(field, shows_effect=False)) for field in change.fields]
-    summary = verdict.of_drift(
-        plan, only_new=only_new, unmanaged=unmanaged, without_manifest=without_manifest
-    )
-    return _framed(look, ((summary, Tone.STRONG),), groups, plan.owed)
+    for change in report.plan.changes:
+        tone = Tone.LOSS if is_gone(change) else Tone.CHANGE
+        _group_of(groups, change.address).extend(_drifted(report.look, ("!", tone), change, tone))
+    for change in report.unmanaged:
+        _group_of(groups, change.address).extend(_drifted(report.look, "~", change, Tone.NEW))
+    summary = (verdict.of_drift(report), Tone.STRONG)
+    return _framed(report.look, (summary,), groups, report.plan.owed)
 
 
-def render_results(
-    results: Sequence[Result], owed: Sequence[Owed], look: Look = PLAIN, *, head: str = "", held: bool = False
-) -> str:
+def _drifted(look: Look, mark: Part, change: Change, tone: Tone) -> Iterator[str]:
+    yield from _with_reason(look, (mark, " ", (str(change.address), Tone.STRONG)), change.reason, "  ", tone)
+    for field in change.fields:
+        yield look.line(6, *_field(field, shows_effect=False))
+
+
+def render_results(report: ApplyReport) -> str:
     """What became of the steps: by name what was not done, or needs a word; the state's head; then counts."""
+    look = report.look
     lines: list[str] = []
-    for result in results:
+    for result in report.results:
         if result.outcome != "done" or result.note:
-            outcome = (f"{result.outcome}:", _OUTCOME_TONES.get(result.outcome, Tone.NEW))
+            outcome = (f"{result.outcome}:", OUTCOME_TONES.get(result.outcome, Tone.NEW))
             why = f"  {result.error}" if result.error else ""
             lines.append(look.line(2, outcome, f" {result.step}{why}"))
         if result.note:
             lines.append(look.line(6, f"note: {result.note}"))
     if lines:
         lines.append("")
-    lines += _owed_lines(look, owed)
-    lines += _head_lines(look, head)
-    return _joined([*lines, look.line(0, (verdict.of_results(results, held=held), Tone.STRONG))])
+    lines += _owed_lines(look, report.owed)
+    lines += _head_lines(report)
+    return _joined([*lines, look.line(0, (verdict.of_results(report), Tone.STRONG))])
 
 
-def _head_lines(look: Look, head: str) -> list[str]:
+def _head_lines(report: ApplyReport) -> list[str]:
     """To be kept elsewhere: later the state can be compared with it."""
-    return [look.line(0, (f"State head: {head}", Tone.FAINT))] if head else []
+    return [report.look.line(0, (f"State head: {report.head}", Tone.FAINT))] if report.head else []
 
 
 def _group_of(groups: Group, address: Address) -> list[str]:
@@ -167,7 +131,7 @@ def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence
     """Groups in the order of their names between two summaries; without any, the last one alone."""
     body: list[str] = []
     for app in sorted(groups):
-        body += [look.line(0, (f"{app or NO_APP}:", Tone.STRONG)), *groups[app], ""]
+        body += [look.line(0, (f"{app or graph.NO_APP}:", Tone.STRONG)), *groups[app], ""]
     body += _owed_lines(look, owed)
     framing = look.line(0, *summary)
     return _joined([framing, "", *body, framing] if body else [framing])
@@ -193,7 +157,7 @@ def _retained_before(plan: Plan) -> set[Address]:
 def _summary(plan: Plan, before: int) -> Iterator[Part]:
     """`before`: how many of the retained ones are only counted."""
     for number, (text, action) in enumerate(verdict.pieces_of_plan(plan, before)):
-        tone = _TONES.get(action, Tone.PLAIN) if action is not None else Tone.PLAIN
+        tone = TONES.get(action, Tone.PLAIN) if action is not None else Tone.PLAIN
         yield text, Tone.STRONG if number == 0 else tone
 
 
@@ -206,12 +170,12 @@ def _change_lines(
         head.append(f" ({change.id})")
     head += [": ", (verdict.word(change.action), tone)]
     if _touches(change):
-        head += [", ", (f"impact: {change.impact.value}", _IMPACT_TONES.get(change.impact, Tone.PLAIN))]
+        head += [", ", (f"impact: {change.impact.value}", IMPACT_TONES.get(change.impact, Tone.PLAIN))]
     yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
     for field in change.fields:
         yield look.line(6, *_field(field))
     for step in steps:
-        body = f" {_json(step.call.body)}" if step.call.body is not None else ""
+        body = f" {in_json(step.call.body)}" if step.call.body is not None else ""
         to = _place(step.call.service, providers)
         often = (
             f"  # one for each key of {step.for_each.over}, known after that answer" if step.for_each else ""
@@ -221,9 +185,9 @@ def _change_lines(
 
 def _tone(change: Change) -> Tone:
     """The colour of the worst that the change may do."""
-    if _touches(change) and change.impact in _IMPACT_TONES:
-        return _IMPACT_TONES[change.impact]
-    return _TONES.get(change.action, Tone.PLAIN)
+    if _touches(change) and change.impact in IMPACT_TONES:
+        return IMPACT_TONES[change.impact]
+    return TONES.get(change.action, Tone.PLAIN)
 
 
 def _touches(change: Change) -> bool:
@@ -242,7 +206,7 @@ def _with_reason(look: Look, head: Sequence[Part], reason: str, between: str, to
 
 
 def _field(field: FieldChange, *, shows_effect: bool = True) -> Iterator[Part]:
-    yield f"{field.path}: {_json(field.before)} -> {_json(field.after)}"
+    yield f"{field.path}: {in_json(field.before)} -> {in_json(field.after)}"
     if shows_effect and field.effect not in (Effect.IN_PLACE, Effect.WRITE_ONLY):
         yield "  "
         yield f"[{field.effect.value}]", _EFFECT_TONES.get(field.effect, Tone.PLAIN)
@@ -266,16 +230,12 @@ def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
     return [*lines, ""]
 
 
-def _json(value: Any) -> str:
-    return json.dumps(shown(value), ensure_ascii=False, default=str)
-
-
 # --- whole reports ---
 
 
 def render(report: Report) -> str:
     """All of it: first what it is about; diagnostics come last, with an empty line before them."""
-    first = f"{report.look.line(0, *context_line(report.about))}\n" if report.about is not None else ""
+    first = f"{report.look.line(0, *verdict.about(report.about))}\n" if report.about is not None else ""
     text = first + _body(report)
     if report.diagnostics:
         problems = render_diagnostics(report.diagnostics, report.read_line)
@@ -293,18 +253,13 @@ def _body(report: Report) -> str:
                 parts.append(_joined(forecast.lines(report.forecast, report.look)))
             return "\n".join(parts)
         case DriftReport():
-            drift = render_drift(
-                report.plan,
-                report.look,
-                only_new=report.only_new,
-                unmanaged=report.unmanaged,
-                without_manifest=report.without_manifest,
-            )
-            return drift + report.note
+            return render_drift(report) + report.note
         case ApplyReport():
             return _render_apply(report)
         case ValidationReport():
             return _render_validation(report)
+        case GraphReport():
+            return graph.render_text(report.graph)
         case Page():
             return report.text + report.notices
         case Failure():
@@ -318,9 +273,8 @@ def _render_apply(report: ApplyReport) -> str:
     if report.ended == "declined":
         return f"{plan}Not applied; nothing was changed.\n"
     if not report.results:
-        return plan + _joined(_head_lines(report.look, report.head))
-    held = has_errors(report.plan.diagnostics)
-    return plan + render_results(report.results, report.owed, report.look, head=report.head, held=held)
+        return plan + _joined(_head_lines(report))
+    return plan + render_results(report)
 
 
 def _render_validation(report: ValidationReport) -> str:
@@ -334,4 +288,4 @@ def _render_validation(report: ValidationReport) -> str:
     return _joined(map(visible, lines))
 
 
-FORMAT = Format("text", frozenset({"plan", "drift", "apply", "validate", "page"}), render, in_parts=True)
+FORMAT = Format("text", RUNS | {"graph", "page"}, render, in_parts=True)

@@ -12,16 +12,16 @@ from threading import Lock
 from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
-from reconciler.state.objects import head as heads
-from reconciler.state.objects.bucket import Bucket, Found, Taken
-from reconciler.state.objects.changes import Stored
-from reconciler.state.objects.folded import Folded, Marks
-from reconciler.state.objects.head import Head
-from reconciler.state.objects.keys import Layout
-from reconciler.state.objects.lease_beats import Beat
-from reconciler.state.objects.root import Root
-from reconciler.state.objects.segments import Files
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.changes import Stored, sum_of
+from reconciler.state.log.folded import Folded, Marks
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.root import Root
+from reconciler.state.log.segments import Files
+from reconciler.state.log.store import LogStore
 from reconciler.state.rules import View
 from reconciler.state.store import WHOLE_STATE, State
 
@@ -70,14 +70,15 @@ def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
     )
     stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
     serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
-    total = sum(each.digest for each in stored.values()) % (1 << 256)
-    return Folded(Marks(state.lineage, serial=serial, records=len(stored), sum=total, view=view), stored)
+    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view)
+    return Folded(marks, stored)
 
 
 class MemoryBucket(Bucket):
     """The objects of a `MemoryState`."""
 
-    is_quick = is_sure = True
+    is_quick = is_sure = is_of_one_moment = True
+    at_once = 1
 
     def __init__(self, state: MemoryState) -> None:
         self._state = state
@@ -154,7 +155,7 @@ class MemoryHolders:
         self._ours.clear()
 
 
-class MemoryStore(ObjectStore):
+class MemoryStore(LogStore):
     """One handle on a `MemoryState`, as one process has it."""
 
     def __init__(self, state: MemoryState) -> None:

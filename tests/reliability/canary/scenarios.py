@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from reconciler.reports.formats import find_formats
+from reconciler.reports.formats import formats_for
 from tests.hosts.doubles import MERGE, NUMBER, REPOSITORY, Fault
 from tests.hosts.doubles import serving as hosting
 from tests.notify.receiver import receiving
@@ -32,7 +32,7 @@ from tests.reliability.canary.runs import (
 )
 from tests.reliability.canary.victim import BUGS
 
-_REPORTS = [word for name in find_formats() for word in ("--report", f"{name}=report.{name}")]
+_REPORTS = [word for name in formats_for("plan") for word in ("--report", f"{name}=report.{name}")]
 WRONG_TOKEN = VALUES["a wrong token"]
 SECRETS = "/v1/apps/APP/secrets/*"
 

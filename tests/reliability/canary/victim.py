@@ -34,7 +34,7 @@ BUGS = {
     "transport": ("reconciler.services.wire", "Wire", "_exchange"),
     "classify": ("reconciler.services.client", None, "classify"),
     "record": ("reconciler.execution.recorder", "Recorder", "done"),
-    "report": ("reconciler.reports.documents", None, "apply_document"),
+    "report": ("reconciler.reports.documents", None, "document_of"),
 }
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.state.objects.obstore_bucket import open_bucket
+from reconciler.state.places.objects.bucket import open_bucket
 from tests.cli.harness import Project
 from tests.forking import apart
 from tests.providers.postgres import Postgres, running_postgres

@@ -16,13 +16,13 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.project import Project
 from reconciler.pipeline.settings import FILE_NAME, find_settings
 from reconciler.planning.saved import dump_plan, load_saved
-from reconciler.reports.diagnostics import diagnostic_documents, render
-from reconciler.reports.documents import plan_document
+from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.services.transport import HttpTransport
 from reconciler.state import open_store
+from tests.documents import diagnostic_documents, plan_document
 from tests.execution.stage import BASE_URL, TOKEN, Stage
 from tests.reliability.fuzz.mutation import LITERAL, ROOT, Files, make_files
 from tests.reliability.responses.rules import it_can_be_written

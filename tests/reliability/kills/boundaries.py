@@ -77,7 +77,6 @@ def struck_at(trace: Sequence[str]) -> float:
 def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
     """Instrument this process, which then runs the product as it is. There is no way back."""
     _wrap_store(boundaries)
-    wrap_line(boundaries)
     wrap_bucket(boundaries)
     _wrap_locks(boundaries)
     _wrap_transport(boundaries, Effects(sandbox_url))
@@ -89,43 +88,25 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 
 
 def _wrap_store(boundaries: Boundaries) -> None:
-    from reconciler.state.objects.store import ObjectStore
-    from reconciler.state.postgres.store import PostgresStore
+    from reconciler.state.log.store import LogStore
     from reconciler.state.spooling import Spooling
     from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        for owner in (Spooling,) if name == "spool" else (SqliteStore, PostgresStore, ObjectStore):
+        for owner in (Spooling,) if name == "spool" else (SqliteStore, LogStore):
             setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
-def wrap_line(boundaries: Boundaries) -> None:
-    """Each message to PostgreSQL: what begins a transaction, what ends one, and what is none."""
-    from reconciler.state.postgres.line import BEGIN, COMMIT, Line, Row, Statement
-
-    asking = Line.ask
-
-    async def ask(self: Line, *statements: Statement) -> list[list[Row]]:
-        begins, ends = BEGIN in statements, COMMIT in statements
-        what = "whole" if begins and ends else "begin" if begins else "commit" if ends else "read"
-        # Of no step: one message carries what several steps commit at that moment.
-        boundaries.reach(f"message:{what}:before")
-        answer = await asking(self, *statements)
-        boundaries.reach(f"message:{what}:after")
-        return answer
-
-    Line.ask = ask  # type: ignore[method-assign]
-
-
 def wrap_bucket(boundaries: Boundaries) -> None:
-    """Each request to an object store, by what it asks for and the kind of object."""
-    from reconciler.state.objects.obstore_bucket import ObstoreBucket
+    """Each request to an object store or a table, by what it asks for and the kind of object."""
+    from reconciler.state.places.objects.bucket import ObstoreBucket
+    from reconciler.state.places.postgres.bucket import TableBucket
 
-    def around(name: str) -> None:
-        method = getattr(ObstoreBucket, name)
+    def around(bucket: type[ObstoreBucket] | type[TableBucket], name: str) -> None:
+        method = getattr(bucket, name)
 
         @functools.wraps(method)
-        def request(self: ObstoreBucket, key: str, *rest: Any) -> Any:
+        def request(self: Any, key: str | Sequence[str], *rest: Any) -> Any:
             # Of no step: one write carries what several steps commit at that moment.
             label = f"{name}:{_kind_of(key)}"
             boundaries.reach(f"{label}:before")
@@ -133,15 +114,17 @@ def wrap_bucket(boundaries: Boundaries) -> None:
             boundaries.reach(f"{label}:after")
             return answer
 
-        setattr(ObstoreBucket, name, request)
+        setattr(bucket, name, request)
 
     for name in ("get", "create", "replace", "delete", "list"):
-        around(name)
+        around(ObstoreBucket, name)
+    for name in ("get_all", "create", "replace", "delete", "list"):
+        around(TableBucket, name)
 
 
-def _kind_of(key: str) -> str:
+def _kind_of(key: str | Sequence[str]) -> str:
     """`state.json`, `heads`, `leases`, `journal`, `base`: the key without environment and generation."""
-    parts = key.split("/")
+    parts = (key if isinstance(key, str) else "".join(key[:1])).split("/")
     return parts[2] if len(parts) > 2 else parts[-1]
 
 

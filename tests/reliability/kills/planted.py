@@ -115,11 +115,12 @@ def _lease_outlives_its_holder() -> None:
 
     taking = leases.take
 
-    def take(connection: Any, *arguments: Any) -> Any:
-        left = connection.execute("SELECT scope, holder FROM leases WHERE released = 0").fetchone()
-        if left is not None:
-            raise Locked(left[0], left[1], 0)
-        return taking(connection, *arguments)
+    def take(connection: Any, path: Any, scopes: Any, *arguments: Any) -> Any:
+        left = connection.execute("SELECT scope, holder FROM leases WHERE released = 0").fetchall()
+        for scope, holder in left:
+            if scope in scopes:  # others may be this process's own
+                raise Locked(scope, holder, 0)
+        return taking(connection, path, scopes, *arguments)
 
     leases.take = take  # type: ignore[assignment]
 

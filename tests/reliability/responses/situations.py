@@ -21,9 +21,10 @@ from reconciler.pipeline.plan import make_plan
 from reconciler.pipeline.resolve import resolve_unknown
 from reconciler.pipeline.show import look_at
 from reconciler.planning.saved import dump_plan
-from reconciler.reports.diagnostics import diagnostic_documents, render
-from reconciler.reports.documents import apply_document, drift_document, plan_document
+from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_drift, render_plan, render_results
+from reconciler.reports.report import ApplyReport, DriftReport
+from tests.documents import diagnostic_documents, document, drift_document, plan_document
 from tests.reliability.responses.line import Exchange, Mutator, Recorded
 from tests.reliability.responses.mutation import Given, Kind
 from tests.reliability.responses.rules import (
@@ -89,14 +90,17 @@ async def _plan_changes(scene: Scene, rng: Random) -> str:
 
 async def _drift(scene: Scene, rng: Random) -> str:
     plan = (await find_drift(scene.project, scene.desired(FIRST))).plan
-    return render_drift(plan) + _json(drift_document(plan)) + _told(plan.diagnostics)
+    return render_drift(DriftReport(plan=plan)) + _json(drift_document(plan)) + _told(plan.diagnostics)
 
 
 async def _show(scene: Scene, rng: Random) -> str:
     address = rng.choice(await scene.addresses())
     shown = await look_at(scene.project, address)
-    document = {"live": shown.live, **shown.details}
-    return _json(document) + repr(shown.record) + repr(owed_work({address: shown.record}))
+    return (
+        _json({"live": shown.live, **shown.details})
+        + repr(shown.record)
+        + repr(owed_work({address: shown.record}))
+    )
 
 
 async def _resolve(scene: Scene, rng: Random) -> str:
@@ -141,9 +145,14 @@ def told_of_plan(plan: Plan) -> str:
 
 def _told_of(applied: Applied) -> str:
     exit_code(applied)
-    document = apply_document(applied.plan, applied.results, applied.owed, diagnostics=applied.notices)
-    text = render_results(applied.results, applied.owed) + _told(applied.notices)
-    return text + _json(document) + told_of_plan(applied.plan)
+    report = ApplyReport(
+        plan=applied.plan,
+        results=tuple(applied.results),
+        owed=tuple(applied.owed),
+        diagnostics=tuple(applied.notices),
+    )
+    text = render_results(report) + _told(applied.notices)
+    return text + _json(document(report)) + told_of_plan(applied.plan)
 
 
 def _told(diagnostics: Sequence[Any]) -> str:

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
-from reconciler.state.objects.changes import Change
+from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY, Endless, Ghost
 from tests.reliability.simulation.threads import Died, pause

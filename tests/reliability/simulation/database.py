@@ -27,8 +27,8 @@ from psycopg.waiting import Ready, Wait
 from reconciler.core.clock import SystemClock
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
-from reconciler.state.postgres import probing
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.log import probing
+from reconciler.state.places.postgres.store import PostgresStore
 from tests.providers.postgres import running_postgres
 from tests.reliability.simulation.scenario import State
 
@@ -37,7 +37,6 @@ SETTINGS = (
     *("fsync=off", "full_page_writes=off", "shared_buffers=16MB", "wal_level=minimal", "max_wal_senders=0"),
     *("autovacuum=off", "jit=off", "track_commit_timestamp=on"),
 )
-TABLES = ("states", "leases", "heads", "records", "journal", "lists", "archive")
 _ANSWERS_S = 0.003  # so long an answer is waited for before it is asked who waits for a lock
 # These stand before the server's own, for every session. The clock reads a file, so that a statement that
 # waited for a lock sees the time after that, too; limits are kept aside, not to end anything in real time.
@@ -138,19 +137,10 @@ class Database:
 
         with patch.object(probing, "_TIMES", 1):
             asyncio.run(make())
-        for table in TABLES:
-            copy = f"CREATE TABLE simulated.{table} AS SELECT * FROM reconcile.{table}"
-            self._watching.execute(copy.encode())
-        self._begin = ";".join(
-            [
-                f"TRUNCATE {', '.join(f'reconcile.{table}' for table in TABLES)} RESTART IDENTITY",
-                *(
-                    f"INSERT INTO reconcile.{table} OVERRIDING SYSTEM VALUE SELECT * FROM simulated.{table}"
-                    for table in TABLES
-                ),
-                "SELECT setval(pg_get_serial_sequence('reconcile.journal', 'row'), 1000)",
-            ]
-        ).encode()
+        self._watching.execute("CREATE TABLE simulated.objects AS SELECT * FROM reconcile.objects")
+        self._begin = (
+            b"TRUNCATE reconcile.objects;INSERT INTO reconcile.objects SELECT * FROM simulated.objects"
+        )
 
     def begin(self) -> None:
         """A new history, of which nothing is stored yet."""

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching
-from reconciler.state.objects import bucket, lease_keeping, lease_taking, probing, scopes, segments
-from reconciler.state.objects import store as object_store
-from reconciler.state.objects.changes import Change
-from reconciler.state.objects.lease_beats import Beat
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import bucket, lease_keeping, lease_taking, probing, scopes, segments
+from reconciler.state.log import store as object_store
+from reconciler.state.log.changes import Change
+from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.store import LogStore
 from tests.reliability.simulation.bucket import Reached, Shared
 from tests.reliability.simulation.runner import Landed, renewing_on
 from tests.reliability.simulation.threads import Executor, Lock, ToThread
@@ -29,7 +29,6 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
     """Threads, locks and small limits, where this store uses them."""
     replaced: list[tuple[Any, str, Any]] = [
         (object_store, "to_thread", ToThread),
-        (object_store, "ThreadPoolExecutor", Executor),
         (batching, "to_thread", ToThread),
         (bucket, "ThreadPoolExecutor", Executor),
         (probing, "ThreadPoolExecutor", Executor),
@@ -50,11 +49,11 @@ def _held(beat: Beat, tag: str, ends_s: float) -> lease_keeping.Held:
     return lease_keeping.Held(beat, tag, ends_s, lock=cast("Any", Lock()))
 
 
-def _tell(landed: Landed, change: Change) -> None:
+def tell(landed: Landed, change: Change) -> None:
     landed([each.serial for each in change.put])
 
 
-class SimulatedObjects(ObjectStore):
+class SimulatedObjects(LogStore):
     """`landed`: hears of the next commit, by the id of its change."""
 
     def __init__(self, process: "Process", shared: Shared, rng: Random) -> None:
@@ -67,7 +66,7 @@ class SimulatedObjects(ObjectStore):
         """The id of a change is made where its commit begins, before anything else can happen."""
         nonce = super()._nonce()
         if self.landed is not None:
-            self._shared.asked[nonce], self.landed = partial(_tell, self.landed), None
+            self._shared.asked[nonce], self.landed = partial(tell, self.landed), None
         return nonce
 
     def bury(self) -> None:

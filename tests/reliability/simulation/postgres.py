@@ -1,54 +1,51 @@
 """The real store in PostgreSQL, in a history: on a real server, over lines that lose messages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from reconciler.core.errors import StoreError
-from reconciler.core.model import Address, StateRecord
-from reconciler.state import archive
-from reconciler.state.postgres import commits, leases, line
-from reconciler.state.postgres.commits import Request, Standing
-from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import JournalEntry, Lease
-from tests.reliability.simulation.connections import Psycopg
-from tests.reliability.simulation.runner import Landed, renewing_on
+from reconciler.state.places.postgres import bucket, connections
+from reconciler.state.places.postgres.store import PostgresStore
+from tests.reliability.simulation import objects
+from tests.reliability.simulation.connections import Opening, Psycopg
+from tests.reliability.simulation.runner import Landed
+from tests.reliability.simulation.threads import pause
 
 if TYPE_CHECKING:
     from tests.reliability.simulation.process import Process
     from tests.reliability.simulation.server import Server
 
-KEPT_ROWS, SEGMENT_ROWS = 10, 5  # so that a short history packs rows, too
-
 
 @contextmanager
 def on_simulated_time(server: "Server") -> Iterator[None]:
-    """Connections, threads and small limits, where this store uses them."""
-    compute = commits._after
+    """Connections beside what every store of objects has."""
 
-    def computed(before: Standing, batch: Sequence[Request]) -> Any:
-        made = compute(before, batch)
-        server.computed(batch, made)
-        return made
+    class Time:
+        sleep = staticmethod(pause)
+
+    class Tags:
+        @staticmethod
+        def token_hex(length: int) -> str:
+            return server.rng.randbytes(length).hex()
 
     replaced: list[tuple[Any, str, Any]] = [
-        (line, "psycopg", Psycopg(server)),
-        (leases, "psycopg", Psycopg(server)),
-        (commits, "_after", computed),
-        (archive, "KEPT_ROWS", KEPT_ROWS),
-        (archive, "SEGMENT_ROWS", SEGMENT_ROWS),
-        *renewing_on(server.timeline),
+        (connections, "psycopg", Psycopg),
+        (connections, "_Connection", Opening(server)),
+        (connections, "Semaphore", lambda most: ExitStack()),
+        (connections, "time", Time),
+        (bucket, "secrets", Tags),
     ]
-    with ExitStack() as stack:
+    with objects.on_simulated_time(server.timeline), ExitStack() as stack:
         for module, name, value in replaced:
             stack.enter_context(patch.object(module, name, value))
         yield
 
 
 class SimulatedPostgres(PostgresStore):
-    """`landed`: hears of the next commit."""
+    """`landed`: hears of the next commit, by the id of its change."""
 
     rate = 1.0  # its leases last as long as the server's clock says
 
@@ -58,28 +55,11 @@ class SimulatedPostgres(PostgresStore):
         self.landed: Landed | None = None
         super().__init__(server.address(process), process.store_clock, rng.randbytes)
 
-    async def commit(
-        self,
-        lease: Lease,
-        entries: Sequence[JournalEntry],
-        put: Sequence[StateRecord] = (),
-        remove: Sequence[Address] = (),
-    ) -> Sequence[StateRecord]:
-        """Who hears that a commit is stored is known by the list of what it removes."""
-        landed, self.landed = self.landed, None
-        removed, asked = list(remove), self._server.asked
-        assert landed is not None
-        asked[id(removed)] = (removed, landed)
-        violate = self._process.ghost.violate
-        try:
-            stored = await super().commit(lease, entries, put, removed)
-        except StoreError as failure:
-            if id(removed) not in asked and failure.__cause__ is None:
-                violate("what-landed-is-not-refused", f"{self._process.name}: {failure.message}")
-            raise
-        if id(removed) in asked:
-            violate("what-is-acknowledged-is-stored", f"{self._process.name}: {entries[0].event}")
-        return stored
+    def _nonce(self) -> str:
+        nonce = super()._nonce()
+        if self.landed is not None:
+            self._server.asked[nonce], self.landed = partial(objects.tell, self.landed), None
+        return nonce
 
     def bury(self) -> None:
         self._server.bury(self._process)

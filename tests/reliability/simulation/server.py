@@ -1,21 +1,17 @@
 """The PostgreSQL server of one history: who has a session in it, and what their transactions have stored."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+import json
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from reconciler.core.errors import StoreError
-from reconciler.core.model import Address, StateRecord
-from reconciler.state.postgres.commits import Request, Standing
+from reconciler.state.log.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.database import Database, Running
 from tests.reliability.simulation.ghost import Endless, Ghost
-from tests.reliability.simulation.runner import Landed
 from tests.reliability.simulation.session import Session
 
 if TYPE_CHECKING:
@@ -23,27 +19,15 @@ if TYPE_CHECKING:
 
 MOST_MESSAGES = 10_000  # a history that ends has some hundreds
 DOWN_S = (0.5, 3.0, 15.0, 40.0)  # how long a restart takes
-_LOOK = """SELECT scope, epoch, released, holder, pg_xact_commit_timestamp(xmin)::text FROM reconcile.leases
-    ORDER BY scope; SELECT scope, seq FROM reconcile.heads ORDER BY scope"""
-_ROWS = """SELECT seq, hash, pg_xact_commit_timestamp(xmin)::text FROM reconcile.journal
-    WHERE scope = %s AND seq > %s ORDER BY seq"""
-
-Event = tuple[str, int, Callable[[], None]]  # when it was stored, and what follows for the ghost
-
-
-@dataclass(slots=True)
-class _Sent:
-    """The requests of a transaction that was computed, and what each gets where it lands."""
-
-    batch: Sequence[Request]
-    outcomes: Sequence[Sequence[StateRecord] | StoreError]
-    landed: bool = False
+_TAGS = """SELECT key, tag, pg_xact_commit_timestamp(xmin)::text FROM reconcile.objects
+    WHERE key LIKE '%%/heads/%%' AND part = 0 ORDER BY 3, key"""
+_HEAD = "SELECT string_agg(body, ''::bytea ORDER BY part) FROM reconcile.objects WHERE key = %s"
 
 
 class Server:
     """What lands is told to the ghost at that moment, whether or not its sender lives to hear of it.
 
-    `asked`: by the list of what a request removes, who hears that it landed.
+    `asked`: by the id of a change, who hears that it landed.
     """
 
     def __init__(self, database: Database, ghost: Ghost, rng: Random) -> None:
@@ -53,15 +37,13 @@ class Server:
         self.rng = rng
         self.timeline = ghost.timeline
         self.sessions: list[Session] = []
-        self.asked: dict[int, tuple[list[Address], Landed]] = {}
+        self.asked: dict[str, Callable[[Change], None]] = {}
         self._processes: list[Process] = []
         self._messages = 0
         self._down_until_s = 0.0
-        self._sent: dict[tuple[str, int, str], _Sent] = {}
-        leases, heads = database.ask(_LOOK)
-        self._epochs: dict[Any, Any] = {scope: epoch for scope, epoch, *_ in leases}
-        self._ends: dict[Any, Any] = dict(heads)
-        ghost.leases |= {scope: (epoch, None) for scope, epoch in self._epochs.items()}
+        (found,) = database.ask(_TAGS)
+        self._tags: dict[str, str] = {key: tag for key, tag, _ in found}
+        ghost.leases |= {head["scope"]: (head["epoch"], None) for head, _ in map(self._head, self._tags)}
 
     # --- who is connected ---
 
@@ -117,55 +99,25 @@ class Server:
             if session.running is not None:  # nobody has finished it because of another one
                 session.finish()
 
-    def computed(self, batch: Sequence[Request], made: tuple[Standing, Any]) -> None:
-        """A transaction of these requests is about to be sent."""
-        after, outcomes = made
-        sent = _Sent(batch, outcomes)
-        for scope, seq, _, hash, *_ in after.journal:
-            self._sent[scope, seq, hash] = sent
-
     def _look(self, process: "Process") -> None:
         """Tell the ghost what is stored now, in the order in which it was."""
-        leases, heads = self.database.ask(_LOOK)
-        events = [self._lease(process, *row) for row in leases if row[1] != self._epochs.get(row[0], 0)]
-        for scope, seq in heads:
-            if seq != self._ends.get(scope, 0):
-                events += self._rows(scope)
-        for _, _, tell in sorted(events, key=lambda event: event[:2]):
-            tell()
+        (found,) = self.database.ask(_TAGS)
+        for key, tag, _ in found:
+            if self._tags.get(key) != tag:
+                self._tags[key] = tag
+                self._tell(process, *self._head(key))
 
-    def _lease(self, process: "Process", scope: Any, epoch: Any, free: Any, holder: Any, at: Any) -> Event:
-        self._epochs[scope] = epoch
-        holders = [each for each in self._processes if each.name == holder and not free]
+    def _head(self, key: str) -> tuple[dict[str, Any], list[str]]:
+        """What the head says, and its changes."""
+        (((body,),),) = self.database.ask(_HEAD, key)
+        first, *tail = bytes(body).decode().splitlines()
+        return json.loads(first), tail
+
+    def _tell(self, process: "Process", head: dict[str, Any], tail: list[str]) -> None:
+        holders = [each for each in self._processes if head["lease"] and each.name == head["holder"]]
         who = holders[-1] if holders else process
-
-        def tell() -> None:
-            invariants.check_head(self.ghost, who, scope, epoch, taken=not free)
-
-        return str(at), 0, tell
-
-    def _rows(self, scope: Any) -> list[Event]:
-        (rows,) = self.database.ask(_ROWS, scope, self._ends.get(scope, 0))
-        events: list[Event] = []
-        for seq, hash, at in rows:
-            self._ends[scope] = seq
-            events.append((str(at), seq, partial(self._row, (scope, seq, hash))))
-        return events
-
-    def _row(self, row: Any) -> None:
-        sent = self._sent.pop(row, None)
-        if sent is None:
-            self.ghost.violate("what-is-stored-was-asked-for", f"nobody asked for row {row}")
-        elif not sent.landed:
-            sent.landed = True
-            for request, outcome in zip(sent.batch, sent.outcomes, strict=True):
-                if request.lease is not None and not isinstance(outcome, StoreError):
-                    self._tell(request, outcome)
-
-    def _tell(self, request: Request, outcome: Sequence[StateRecord]) -> None:
-        _, landed = self.asked.pop(id(request.remove), (None, None))
-        if landed is None:
-            events = ", ".join(entry[1] for entry in request.entries)
-            self.ghost.violate("a-commit-lands-once", f"{events} was stored again")
-        else:
-            landed([record.serial for record in outcome])
+        invariants.check_head(self.ghost, who, head["scope"], head["epoch"], taken=bool(head["lease"]))
+        for line in tail:
+            change = Change.from_line(line)
+            if (landed := self.asked.pop(change.id, None)) is not None:
+                landed(change)

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import errors, pq
 from psycopg.abc import PQGen
 
-from reconciler.state.postgres.line import LOCK_S
+from reconciler.state.places.postgres.connections import LOCK_S
 from tests.reliability.simulation.database import Running
 
 if TYPE_CHECKING:

@@ -77,8 +77,6 @@ _SERVED = frozenset(
     {
         "crash store:answered",
         "store connect unreachable",
-        "store idle transaction ended",
-        "store waits for a lock",
         "store write restarted",
     }
 )

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reconciler.reports.plan_schema import plan_schema
+from reconciler.reports.schema import plan_schema
 
 
 class Schema:

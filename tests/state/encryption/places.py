@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from obstore.store import MemoryStore as Objects
 
 from reconciler.core.clock import Clock
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.core.context import BASE
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.objects.bucket import ObstoreBucket
+from reconciler.state.places.postgres.bucket import TableBucket
+from reconciler.state.places.postgres.connections import Connections
+from reconciler.state.places.postgres.store import PostgresStore
+from reconciler.state.places.postgres.url import DatabaseUrl
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres
-
-_TABLES = ("states", "leases", "heads", "records", "journal", "lists")
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ def in_memory(clock: Clock) -> Place:
 def in_objects(clock: Clock) -> Place:
     memory = Objects()
     bucket = ObstoreBucket("memory://", memory, memory)
-    return Place(lambda: ObjectStore(bucket, clock), lambda: _stored(bucket))
+    return Place(lambda: LogStore(bucket, clock), lambda: _stored(bucket))
 
 
-def _stored(bucket: Bucket) -> list[str]:
+def _stored(bucket: Bucket, prefix: str = "") -> list[str]:
     found = []
-    for key in bucket.list(""):
+    for key in bucket.list(prefix):
         body = bucket.get(key)
         assert body is not None
         data = gzip.decompress(body.body) if body.body[:2] == b"\x1f\x8b" else body.body
@@ -49,11 +51,11 @@ def _stored(bucket: Bucket) -> list[str]:
 
 def in_postgres(database: Postgres, clock: Clock) -> Place:
     def stored() -> list[str]:
-        return [
-            str(value)
-            for table in _TABLES
-            for row in database.rows(f"SELECT t::text FROM reconcile.{table} t")
-            for value in row
-        ] + [bytes(key).decode("latin-1") for (key,) in database.rows("SELECT key FROM reconcile.states")]
+        connections = Connections(DatabaseUrl.of(database.url), clock)
+        rows = [str(row) for row in database.rows("SELECT key, tag FROM reconcile.objects")]
+        try:
+            return rows + _stored(TableBucket(connections), f"{BASE}/")
+        finally:
+            connections.close()
 
     return Place(lambda: PostgresStore(database.url, clock), stored)

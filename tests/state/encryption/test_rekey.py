@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from obstore.store import MemoryStore as Objects
@@ -12,12 +13,13 @@ from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSea
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.rekey import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.postgres.line import Line, Row, Statement
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.objects.bucket import ObstoreBucket
+from reconciler.state.places.postgres import connections
+from reconciler.state.places.postgres.connections import Row
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, State, Store
@@ -146,7 +148,7 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
 ) -> None:
     first, second = WAYS[way]
     origin = bucket_of(Objects())
-    before = await whole(ObjectStore(origin, clock), first, tmp_path, clock)
+    before = await whole(LogStore(origin, clock), first, tmp_path, clock)
     _, journal, _ = await known(before.store)
     content = {key: found.body for key in origin.list("") if (found := origin.get(key)) is not None}
     refused, at, ended = 0, 0, False
@@ -157,13 +159,13 @@ async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
             bucket.create(key, body)
         try:
             # In turns just before the write, and just after it.
-            await rekeyed(ObjectStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
+            await rekeyed(LogStore(Dying(bucket, at, landed=at % 2 == 0), clock), second, tmp_path, clock)
             ended = True
         except* Killed:  # also in a group of tasks
             pass
 
-        def opened(bucket: Bucket = bucket) -> ObjectStore:
-            return ObjectStore(bucket, clock)
+        def opened(bucket: Bucket = bucket) -> LogStore:
+            return LogStore(bucket, clock)
 
         for settings in (first, replace(second, changing=False)):
             shown = await loaded(Encrypting(opened(), settings))
@@ -199,23 +201,15 @@ async def test_killed_at_any_message_to_a_database_it_can_be_ended(
 
     before = await whole(opened(), first, tmp_path, clock)
     _, journal, _ = await known(before.store)
-    tables = ("states", "leases", "heads", "records", "journal", "lists")
-    for table in tables:
-        database.rows(f"CREATE TABLE reconcile.{table}_kept AS SELECT * FROM reconcile.{table}")
-    columns = dict(
-        database.rows(
-            "SELECT table_name, string_agg(quote_ident(column_name), ',') FROM information_schema.columns "
-            "WHERE table_schema = 'reconcile' GROUP BY table_name"
-        )
-    )
-    ask, at, asked = Line.ask, 0, 0
+    database.rows("CREATE TABLE kept AS SELECT * FROM reconcile.objects")
+    send, at, asked = connections._send, 0, 0
 
-    async def dying(line: Line, *statements: Statement) -> list[list[Row]]:
+    def dying(*message: Any) -> list[list[Row]]:
         nonlocal asked
         asked += 1
         if at and asked > at:
             raise Killed
-        found = await ask(line, *statements)
+        found = send(*message)
         if asked == at:
             raise Killed  # it has landed, and nobody has heard of it
         return found
@@ -223,14 +217,10 @@ async def test_killed_at_any_message_to_a_database_it_can_be_ended(
     ended = False
     while not ended:
         at, asked = at + STRIDE, 0
-        for table in tables:
-            database.rows(f"DELETE FROM reconcile.{table}")
-            database.rows(
-                f"INSERT INTO reconcile.{table} ({columns[table]}) OVERRIDING SYSTEM VALUE "
-                f"SELECT {columns[table]} FROM reconcile.{table}_kept"
-            )
+        database.rows("DELETE FROM reconcile.objects")
+        database.rows("INSERT INTO reconcile.objects SELECT * FROM kept")
         with monkeypatch.context() as patch:
-            patch.setattr(Line, "ask", dying)
+            patch.setattr(connections, "_send", dying)
             store = opened()
             try:
                 await rekeyed(store, second, tmp_path, clock)

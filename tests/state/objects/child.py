@@ -15,8 +15,8 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.objects.lease_beats import Watched
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.conftest import S3
 from tests.state.worlds import entry, record
@@ -34,7 +34,7 @@ def send(world: Path, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def renew(store: ObjectStore, lease: Lease, ended: threading.Event) -> None:
+def renew(store: LogStore, lease: Lease, ended: threading.Event) -> None:
     while not ended.wait(LEASE_S / 3):
         try:
             store.beat(lease)
@@ -42,7 +42,7 @@ def renew(store: ObjectStore, lease: Lease, ended: threading.Event) -> None:
             return
 
 
-async def work(store: ObjectStore, world: Path) -> None:
+async def work(store: LogStore, world: Path) -> None:
     lease = await store.lease(["shop"], "the child")
     ended = threading.Event()
     threading.Thread(target=renew, args=(store, lease, ended), daemon=True).start()
@@ -64,5 +64,5 @@ async def work(store: ObjectStore, world: Path) -> None:
 
 if __name__ == "__main__":
     endpoint, url, world = sys.argv[1:]
-    store = ObjectStore(S3(endpoint, url).open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
+    store = LogStore(S3(endpoint, url).open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
     anyio.run(work, store, Path(world))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_bucket
+from reconciler.state.places.objects.bucket import ObstoreBucket, open_bucket
 from tests.state.objects import moto_s3, servers
 from tests.state.objects.servers import BUCKET
 

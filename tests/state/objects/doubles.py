@@ -9,8 +9,8 @@ from typing import Literal
 
 from obstore.store import MemoryStore
 
-from reconciler.state.objects.bucket import Bucket, Found, Taken, Unanswered
-from reconciler.state.objects.obstore_bucket import ObstoreBucket
+from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.places.objects.bucket import ObstoreBucket
 
 # What becomes of a write: its answer or itself is lost, it comes through later, it is refused for nothing.
 Fault = Literal["", "answer lost", "request lost", "late", "refused"]

@@ -139,8 +139,8 @@ def _free_ports(count: int) -> list[int]:
 def _until_it_writes(endpoint: str) -> None:
     """Its parts find each other some seconds after they listen; the bucket comes with the first write."""
     from reconciler.core.errors import StoreError
-    from reconciler.state.objects.bucket import Unanswered
-    from reconciler.state.objects.obstore_bucket import open_bucket
+    from reconciler.state.log.bucket import Unanswered
+    from reconciler.state.places.objects.bucket import open_bucket
 
     bucket = open_bucket(f"s3://{BUCKET}/begun", variables(endpoint))
     ends_s, pause = time.monotonic() + _PATIENCE_S, threading.Event()

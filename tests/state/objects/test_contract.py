@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from obstore.store import MemoryStore
 
-from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import ObstoreBucket, open_objects
 from tests.state.contract import Backend, StoreContract
 from tests.state.objects import gcs
 from tests.state.objects.conftest import S3
@@ -19,8 +19,8 @@ class TestInMemory(StoreContract):
     async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
         memory = MemoryStore()
 
-        def make() -> ObjectStore:
-            return ObjectStore(ObstoreBucket("memory://", memory, memory), clock)
+        def make() -> LogStore:
+            return LogStore(ObstoreBucket("memory://", memory, memory), clock)
 
         async for backend in until_closed(Opened(clock, make, lease_s=60)):
             yield backend
@@ -30,7 +30,7 @@ class TestInMemory(StoreContract):
 class TestS3(StoreContract):
     @pytest.fixture
     async def backend(self, s3: S3, clock: SimulatedClock) -> AsyncIterator[Backend]:
-        async for backend in until_closed(Opened(clock, lambda: ObjectStore(s3.open(), clock), lease_s=60)):
+        async for backend in until_closed(Opened(clock, lambda: LogStore(s3.open(), clock), lease_s=60)):
             yield backend
 
 
@@ -40,7 +40,7 @@ class TestGcs(StoreContract):
     async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
         with gcs.serving() as url:
 
-            def make() -> ObjectStore:
+            def make() -> LogStore:
                 return open_objects("gs://states/team", clock, variables=gcs.variables(url))
 
             async for backend in until_closed(Opened(clock, make, lease_s=60)):

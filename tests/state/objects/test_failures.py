@@ -5,9 +5,9 @@ from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, U
 from obstore.store import S3Store
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Unanswered
-from reconciler.state.objects.obstore_bucket import open_bucket
-from reconciler.state.objects.obstore_errors import reading, writing
+from reconciler.state.log.bucket import Unanswered
+from reconciler.state.places.objects.bucket import open_bucket
+from reconciler.state.places.objects.errors import reading, writing
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.contents import verify
-from reconciler.state.objects import segments
-from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import segments
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.doubles import Counting, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
@@ -31,13 +31,13 @@ def bucket() -> Counting:
 
 
 @pytest.fixture
-async def store(bucket: Counting, clock: SimulatedClock) -> ObjectStore:
-    store = ObjectStore(bucket, clock)
+async def store(bucket: Counting, clock: SimulatedClock) -> LogStore:
+    store = LogStore(bucket, clock)
     await store.create()
     return store
 
 
-async def create_many(store: ObjectStore, lease: Lease, numbers: Sequence[int]) -> None:
+async def create_many(store: LogStore, lease: Lease, numbers: Sequence[int]) -> None:
     for number in numbers:
         await store.commit(lease, [entry(Event.INTENT, f"s{number}")])
         made = record(Address("Volume", f"data{number}", "shop"))
@@ -45,7 +45,7 @@ async def create_many(store: ObjectStore, lease: Lease, numbers: Sequence[int]) 
 
 
 @pytest.mark.anyio
-async def test_commits_of_one_moment_are_one_write(store: ObjectStore, bucket: Counting) -> None:
+async def test_commits_of_one_moment_are_one_write(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
     bucket.calls.clear()
     async with anyio.create_task_group() as tasks:
@@ -56,7 +56,7 @@ async def test_commits_of_one_moment_are_one_write(store: ObjectStore, bucket: C
 
 
 @pytest.mark.anyio
-async def test_a_commit_is_one_request(store: ObjectStore, bucket: Counting) -> None:
+async def test_a_commit_is_one_request(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
     bucket.calls.clear()
     await create_many(store, lease, range(5))
@@ -81,18 +81,18 @@ class Together(Wrapped):
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_who_knows_nothing_asks_for_the_base_and_what_came_after_it_at_once(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+    store: LogStore, bucket: Counting, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["shop"], "me")
     await create_many(store, lease, range(60))
     together = Together(bucket)
-    assert len((await ObjectStore(together, clock).load()).records) == len((await store.load()).records)
+    assert len((await LogStore(together, clock).load()).records) == len((await store.load()).records)
     assert together.met == 1
 
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
-async def test_a_commit_costs_the_same_however_much_is_recorded(store: ObjectStore, bucket: Counting) -> None:
+async def test_a_commit_costs_the_same_however_much_is_recorded(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
     costs = []
     for block in range(4):
@@ -108,14 +108,14 @@ async def test_a_commit_costs_the_same_however_much_is_recorded(store: ObjectSto
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_files_stay_few_and_the_journal_stays_whole(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+    store: LogStore, bucket: Counting, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["shop"], "me")
     await create_many(store, lease, range(500))
     keys = list(bucket.list(""))
     assert len([key for key in keys if "/base/" in key]) == 1
     assert len([key for key in keys if "/journal/" in key]) <= 16
-    reader = ObjectStore(bucket, clock)
+    reader = LogStore(bucket, clock)
     bucket.calls.clear()
     assert len((await reader.load()).records) == 500
     assert bucket.calls["get journal"] <= 16
@@ -127,9 +127,9 @@ async def test_files_stay_few_and_the_journal_stays_whole(
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_that_knows_the_state_reads_what_is_new_only(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+    store: LogStore, bucket: Counting, clock: SimulatedClock
 ) -> None:
-    lease, reader = await store.lease(["shop"], "me"), ObjectStore(bucket, clock)
+    lease, reader = await store.lease(["shop"], "me"), LogStore(bucket, clock)
     await create_many(store, lease, range(100))
     await reader.load()
     bucket.calls.clear()
@@ -165,7 +165,7 @@ class Interrupted(Wrapped):
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+    store: LogStore, bucket: Counting, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["shop"], "me")
     moments = []
@@ -176,7 +176,7 @@ async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
         interrupted = Interrupted(memory_bucket())
         interrupted.become(moments[first])
         interrupted.meanwhile = moments[first + 1 : first + 5]
-        state = await ObjectStore(interrupted, clock).load()
+        state = await LogStore(interrupted, clock).load()
         assert len(state.records) in {7 * (block + 1) for block in range(first, first + 5)}
         assert state.open_intents == ()
 
@@ -186,7 +186,7 @@ async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
 @pytest.mark.parametrize("folder", ["/heads/", "/base/", "/journal/"])
 @pytest.mark.parametrize("harm", ["flipped", "missing"])
 async def test_damage_is_told(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock, folder: str, harm: str
+    store: LogStore, bucket: Counting, clock: SimulatedClock, folder: str, harm: str
 ) -> None:
     lease = await store.lease(["shop"], "me")
     await create_many(store, lease, range(60))
@@ -197,7 +197,7 @@ async def test_damage_is_told(
         at = body.find(b"hash") if folder == "/heads/" else len(body) // 2
         body[at + 8] ^= 1
         bucket.create(key, bytes(body))
-    reader = ObjectStore(bucket, clock)
+    reader = LogStore(bucket, clock)
     with pytest.raises(StoreError, match="the state memory:// is damaged: ") as refused:
         await reader.verify()
     assert "reconcile state restore FILE" in refused.value.help
@@ -205,7 +205,7 @@ async def test_damage_is_told(
 
 @pytest.mark.anyio
 async def test_a_head_whose_newest_change_is_lost_is_not_believed(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock
+    store: LogStore, bucket: Counting, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [entry(Event.INTENT)], [record()])
@@ -216,7 +216,7 @@ async def test_a_head_whose_newest_change_is_lost_is_not_believed(
     first, *changes, _newest, end = found.body.split(b"\n")
     bucket.replace(key, b"\n".join([first, *changes, end]), found.tag)
     with pytest.raises(StoreError, match="the state memory:// is damaged: "):
-        await ObjectStore(bucket, clock).load()
+        await LogStore(bucket, clock).load()
 
 
 def _body(bucket: Bucket, key: str) -> bytes:
@@ -237,7 +237,7 @@ def _body(bucket: Bucket, key: str) -> bytes:
     ],
 )
 async def test_a_field_is_not_believed_that_was_changed(
-    store: ObjectStore, bucket: Counting, clock: SimulatedClock, folder: str, field: bytes
+    store: LogStore, bucket: Counting, clock: SimulatedClock, folder: str, field: bytes
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [entry(Event.INTENT)], [record()])
@@ -248,4 +248,4 @@ async def test_a_field_is_not_believed_that_was_changed(
     changed = b"7" if found.body[at : at + 1] != b"7" else b"8"
     bucket.replace(key, found.body[:at] + changed + found.body[at + 1 :], found.tag)
     with pytest.raises(StoreError, match="is damaged"):
-        await ObjectStore(bucket, clock).load()
+        await LogStore(bucket, clock).load()

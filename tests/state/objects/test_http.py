@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.contents import verify
-from reconciler.state.objects.obstore_bucket import open_objects
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import open_objects
 from reconciler.state.store import Event
 from tests.state.objects.conftest import S3
 from tests.state.objects.proxy import HttpFault, Proxy, proxying
@@ -28,15 +28,15 @@ def proxy(moto_server: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def through(s3: S3, proxy: Proxy, clock: SimulatedClock) -> Callable[[], ObjectStore]:
+def through(s3: S3, proxy: Proxy, clock: SimulatedClock) -> Callable[[], LogStore]:
     """Opens a store behind the proxy."""
-    return lambda: ObjectStore(replace(s3, endpoint=proxy.url).open(), clock)
+    return lambda: LogStore(replace(s3, endpoint=proxy.url).open(), clock)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_commit_whose_answer_is_lost_is_stored_once_and_sent_once(
-    through: Callable[[], ObjectStore], proxy: Proxy, fault: HttpFault
+    through: Callable[[], LogStore], proxy: Proxy, fault: HttpFault
 ) -> None:
     store = through()
     await store.create()
@@ -54,7 +54,7 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once_and_sent_once(
 
 @pytest.mark.anyio
 async def test_nothing_is_lost_or_there_twice_where_every_third_request_fails(
-    through: Callable[[], ObjectStore], proxy: Proxy
+    through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
     store = through()
     await store.create()
@@ -84,9 +84,7 @@ async def test_nothing_is_lost_or_there_twice_where_every_third_request_fails(
 
 
 @pytest.mark.anyio
-async def test_a_store_that_stays_away_is_told(
-    through: Callable[[], ObjectStore], proxy: Proxy, s3: S3
-) -> None:
+async def test_a_store_that_stays_away_is_told(through: Callable[[], LogStore], proxy: Proxy, s3: S3) -> None:
     store = through()
     await store.create()
     lease = await store.lease(["shop"], "me")
@@ -114,7 +112,7 @@ async def test_a_missing_bucket_is_told(s3: S3, clock: SimulatedClock) -> None:
 
 @pytest.mark.anyio
 async def test_a_key_that_may_only_read_is_enough_to_load_and_is_told_when_it_writes(
-    through: Callable[[], ObjectStore], proxy: Proxy
+    through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
     store = through()
     await store.create()
@@ -131,7 +129,7 @@ async def test_a_key_that_may_only_read_is_enough_to_load_and_is_told_when_it_wr
 
 @pytest.mark.anyio
 async def test_wrong_credentials_are_told_without_repeating_them(
-    through: Callable[[], ObjectStore], proxy: Proxy
+    through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
     proxy.choose = lambda method, path: "InvalidAccessKeyId"
     with pytest.raises(StoreError, match="does not accept these credentials") as refused:
@@ -151,31 +149,31 @@ async def test_nobody_at_the_endpoint_is_told(s3: S3, clock: SimulatedClock) -> 
 async def test_a_prefix_with_other_files_is_refused(s3: S3, clock: SimulatedClock) -> None:
     s3.open().create("photo.jpg", b"jpg")
     with pytest.raises(StoreError, match=r"holds files that do not belong to a state, such as photo\.jpg"):
-        await ObjectStore(s3.open(), clock).create()
+        await LogStore(s3.open(), clock).create()
     s3.open().delete("photo.jpg")
     s3.open().create("base/notes/photo.jpg", b"jpg")
     with pytest.raises(StoreError, match=r"there are traces of one, such as base/notes/photo\.jpg"):
-        await ObjectStore(s3.open(), clock).create()
+        await LogStore(s3.open(), clock).create()
 
 
 @pytest.mark.anyio
 async def test_environments_stand_beside_each_other(s3: S3, clock: SimulatedClock) -> None:
-    stores = {name: ObjectStore(s3.open(), clock, environment=name) for name in ("", "staging", "prod")}
+    stores = {name: LogStore(s3.open(), clock, environment=name) for name in ("", "staging", "prod")}
     for name, store in stores.items():
         assert await store.create(), name
     assert len({(await store.load()).lineage for store in stores.values()}) == 3
-    assert not await ObjectStore(s3.open(), clock, environment="prod").create()
+    assert not await LogStore(s3.open(), clock, environment="prod").create()
 
 
 @pytest.mark.anyio
 async def test_a_state_under_another_environments_name_is_refused(s3: S3, clock: SimulatedClock) -> None:
-    await ObjectStore(s3.open(), clock, environment="staging").create()
+    await LogStore(s3.open(), clock, environment="staging").create()
     bucket = s3.open()
     found = bucket.get("staging/state.json")
     assert found is not None
     bucket.create("prod/state.json", found.body)
     with pytest.raises(StoreError, match="belongs to environment `staging`, and not to `prod`"):
-        await ObjectStore(s3.open(), clock, environment="prod").load()
+        await LogStore(s3.open(), clock, environment="prod").load()
 
 
 @pytest.mark.anyio
@@ -189,13 +187,13 @@ async def test_a_state_under_another_environments_name_is_refused(s3: S3, clock:
 async def test_a_root_that_cannot_be_read_is_told(
     s3: S3, clock: SimulatedClock, before: bytes, after: bytes, told: str
 ) -> None:
-    await ObjectStore(s3.open(), clock).create()
+    await LogStore(s3.open(), clock).create()
     bucket = s3.open()
     found = bucket.get("base/state.json")
     assert found is not None
     bucket.replace("base/state.json", found.body.replace(before, after), found.tag)
     with pytest.raises(StoreError, match=told):
-        await ObjectStore(s3.open(), clock).load()
+        await LogStore(s3.open(), clock).load()
 
 
 @pytest.mark.anyio
@@ -203,7 +201,7 @@ async def test_a_read_only_handle_writes_nothing(s3: S3, clock: SimulatedClock) 
     store = open_objects(s3.url, clock, variables=s3.variables, read_only=True)
     with pytest.raises(StoreError, match="was opened to be read only"):
         await store.create()
-    await ObjectStore(s3.open(), clock).create()
+    await LogStore(s3.open(), clock).create()
     assert (await store.load()).lineage
     with pytest.raises(StoreError, match="was opened to be read only"):
         await store.lease(["shop"], "me")
@@ -220,8 +218,8 @@ def test_a_url_that_names_no_place_is_refused_without_repeating_it(url: str, clo
 
 @pytest.mark.anyio
 async def test_a_moved_state_is_told_of(s3: S3, clock: SimulatedClock) -> None:
-    store = ObjectStore(s3.open(), clock)
+    store = LogStore(s3.open(), clock)
     await store.create()
     await store.retire("s3://other/state", await store.export())
     with pytest.raises(StateMoved):
-        await ObjectStore(s3.open(), clock).create()
+        await LogStore(s3.open(), clock).create()

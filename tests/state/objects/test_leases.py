@@ -1,6 +1,6 @@
 """Leases that expire, beat, are taken over and taken away."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,10 +11,10 @@ from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
-from reconciler.state.objects.bucket import Bucket, Unanswered
-from reconciler.state.objects.lease_beats import Watched
-from reconciler.state.objects.lease_keeping import Held
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket, Unanswered
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.store import LogStore
 from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event, Lease, Maintenance
 from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
@@ -22,7 +22,7 @@ from tests.state.worlds import SimulatedClock, entry, record
 
 LEASE_S = 60.0
 
-Open = Callable[..., ObjectStore]
+Open = Callable[..., LogStore]
 
 
 class Elsewhere(SimulatedClock):
@@ -62,14 +62,14 @@ def bucket() -> Bucket:
 
 @pytest.fixture
 def opened(bucket: Bucket, clock: SimulatedClock) -> Open:
-    def open(bucket: Bucket = bucket, clock: SimulatedClock = clock) -> ObjectStore:
-        return ObjectStore(bucket, clock, exclusion=Watched(clock, LEASE_S))
+    def open(bucket: Bucket = bucket, clock: SimulatedClock = clock) -> LogStore:
+        return LogStore(bucket, clock, exclusion=Watched(clock, LEASE_S))
 
     return open
 
 
 @pytest.fixture
-async def store(opened: Open) -> ObjectStore:
+async def store(opened: Open) -> LogStore:
     store = opened()
     await store.create()
     return store
@@ -78,7 +78,7 @@ async def store(opened: Open) -> ObjectStore:
 @pytest.mark.anyio
 @pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
 async def test_a_dead_holders_scope_is_taken_by_the_next_runner_whatever_their_clocks_show(
-    store: ObjectStore, opened: Open, clock: SimulatedClock, skew_s: float
+    store: LogStore, opened: Open, clock: SimulatedClock, skew_s: float
 ) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += LEASE_S + 1
@@ -96,7 +96,7 @@ async def test_a_dead_holders_scope_is_taken_by_the_next_runner_whatever_their_c
 @pytest.mark.anyio
 @pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
 async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
-    store: ObjectStore, opened: Open, clock: SimulatedClock, skew_s: float, monkeypatch: pytest.MonkeyPatch
+    store: LogStore, opened: Open, clock: SimulatedClock, skew_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     began_s, sleep = clock.elapsed_s, clock.sleep
@@ -114,9 +114,7 @@ async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
 
 
 @pytest.mark.anyio
-async def test_a_living_holder_is_told_at_once(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
-) -> None:
+async def test_a_living_holder_is_told_at_once(store: LogStore, opened: Open, clock: SimulatedClock) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += 40
     with pytest.raises(Locked):
@@ -126,7 +124,7 @@ async def test_a_living_holder_is_told_at_once(
 
 @pytest.mark.anyio
 async def test_all_scopes_of_a_dead_holder_are_free_at_once(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
+    store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
     await store.lease(["blog", "shop", "wiki"], "anna")
     clock.elapsed_s += 2 * LEASE_S
@@ -139,7 +137,7 @@ async def test_all_scopes_of_a_dead_holder_are_free_at_once(
 
 @pytest.mark.anyio
 async def test_a_paused_holder_notices_before_it_sends(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
+    store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     clock.elapsed_s += LEASE_S + 1
@@ -152,7 +150,7 @@ async def test_a_paused_holder_notices_before_it_sends(
 
 @pytest.mark.anyio
 async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
+    store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
     lease = await store.lease(["blog", "shop"], "anna")
     await store.check(lease)
@@ -175,7 +173,7 @@ async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and
 
 @pytest.mark.anyio
 async def test_an_unlock_of_a_dead_holder_needs_no_force(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
+    store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += 2 * LEASE_S
@@ -189,7 +187,7 @@ async def test_an_unlock_of_a_dead_holder_needs_no_force(
 
 @pytest.mark.anyio
 async def test_who_asks_for_holders_is_told_at_once_of_one_that_may_be_dead(
-    store: ObjectStore, opened: Open, clock: SimulatedClock
+    store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += LEASE_S + 1
@@ -247,7 +245,7 @@ async def test_a_check_right_after_the_commit_of_an_intent_needs_no_read(
 
 @pytest.mark.anyio
 async def test_a_check_looks_at_the_scopes_that_it_is_about_only(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    store: LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await store.lease([f"app{number}" for number in range(50)], "anna")
     looked: list[str] = []
@@ -265,7 +263,7 @@ async def test_a_check_looks_at_the_scopes_that_it_is_about_only(
 
 
 @pytest.mark.anyio
-async def test_a_check_renews_where_the_rest_is_too_short(store: ObjectStore, clock: SimulatedClock) -> None:
+async def test_a_check_renews_where_the_rest_is_too_short(store: LogStore, clock: SimulatedClock) -> None:
     lease = await store.lease(["shop"], "anna")
     clock.elapsed_s += 50
     await store.check(lease, for_s=30)
@@ -337,7 +335,7 @@ async def test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_l
 
 @pytest.mark.anyio
 async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
-    store: ObjectStore, opened: Open
+    store: LogStore, opened: Open
 ) -> None:
     lease = await store.lease(["shop"], "anna")
     await opened().unlock("shop", force=True, by="ben")
@@ -348,7 +346,7 @@ async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
 
 @pytest.mark.anyio
 async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
-    store: ObjectStore, opened: Open, bucket: Bucket
+    store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
     class Overtaken(Faulty):
         """Another takes the second scope while the first one is being taken."""
@@ -370,7 +368,7 @@ async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
 @pytest.mark.anyio
 @pytest.mark.parametrize("take", ["lease", "unlock"])
 async def test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_written_is_not_taken(
-    store: ObjectStore, opened: Open, bucket: Bucket, clock: SimulatedClock, take: str
+    store: LogStore, opened: Open, bucket: Bucket, clock: SimulatedClock, take: str
 ) -> None:
     class Slow(Faulty):
         """While a lease is ended, another takes its scope, and a task of this process reads who has it."""
@@ -395,7 +393,7 @@ async def test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_writ
 
 @pytest.mark.anyio
 async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_as_lost(
-    store: ObjectStore, opened: Open, bucket: Bucket
+    store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
     class Overtaken(Faulty):
         """The answer to a commit is lost, and the scope taken away before anybody looks."""
@@ -421,7 +419,7 @@ async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_
 
 @pytest.mark.anyio
 async def test_nothing_is_left_of_leases_that_were_given_back_or_not_got(
-    store: ObjectStore, opened: Open, bucket: Bucket
+    store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
     for _ in range(3):
         await store.release(await store.lease(["blog", "shop"], "anna"))
@@ -431,7 +429,7 @@ async def test_nothing_is_left_of_leases_that_were_given_back_or_not_got(
     assert len([key for key in bucket.list("") if "/leases/" in key]) == 1
 
 
-def _uses(store: ObjectStore, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
+def _uses(store: LogStore, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
     return [
         lambda: store.check(lease),
         lambda: store.renew(lease),
@@ -455,3 +453,48 @@ async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sen
     await rival.unlock("shop", force=True, by="ben")
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease)
+
+
+@pytest.mark.anyio
+async def test_a_scope_whose_head_is_gone_is_no_new_one(opened: Open, bucket: Bucket) -> None:
+    store = opened()
+    await store.create()
+    await store.release(await store.lease(["shop"], "anna"))
+    (head,) = (key for key in bucket.list("base/") if "/heads/" in key)
+    bucket.delete(head)
+    with pytest.raises(StoreError, match="is damaged: the head of `shop` is missing"):
+        await opened().lease(["shop"], "anna")
+
+
+@pytest.mark.anyio
+async def test_a_state_that_another_makes_at_the_same_moment_is_no_trace_of_one(bucket: Bucket) -> None:
+    other = LogStore(bucket, SimulatedClock())
+
+    class Overtaken(Wrapped):
+        def list(self, prefix: str) -> Mapping[str, str]:
+            from_thread.run(other.create)
+            return super().list(prefix)
+
+    assert not await LogStore(Overtaken(bucket), SimulatedClock()).create()
+    assert (await other.load()).lineage
+
+
+@pytest.mark.anyio
+async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: SimulatedClock) -> None:
+    store = opened()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    clock.elapsed_s += LEASE_S - 10
+    beats: list[Lease] = []
+    keeping = store._opened.keeping  # type: ignore[union-attr]
+    beat = keeping._beat
+
+    def counting(held: Held) -> None:
+        beats.append(lease)
+        beat(held)
+
+    keeping._beat = counting  # type: ignore[method-assign]
+    async with anyio.create_task_group() as tasks:
+        for scope in ("blog", "shop") * 10:
+            tasks.start_soon(store.check, lease.of(scope), 30)
+    assert len(beats) == 1

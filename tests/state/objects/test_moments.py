@@ -14,9 +14,9 @@ from reconciler.core.model import Address
 from reconciler.pipeline.migrate import Side, migrate
 from reconciler.state import between_scopes
 from reconciler.state.contents import Contents
-from reconciler.state.objects import lease_beats, segments
-from reconciler.state.objects.bucket import Bucket, Found
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import lease_beats, segments
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event
 from tests.state.objects.doubles import Faulty, Wrapped, memory_bucket
 from tests.state.worlds import NOON, SimulatedClock, entry, record
@@ -76,8 +76,8 @@ def slow(bucket: Bucket, clock: SimulatedClock) -> Slow:
     return Slow(bucket, clock)
 
 
-def opened(bucket: Bucket, clock: SimulatedClock) -> ObjectStore:
-    return ObjectStore(bucket, clock, exclusion=lease_beats.Watched(clock, LEASE_S))
+def opened(bucket: Bucket, clock: SimulatedClock) -> LogStore:
+    return LogStore(bucket, clock, exclusion=lease_beats.Watched(clock, LEASE_S))
 
 
 @pytest.mark.anyio
@@ -202,7 +202,7 @@ async def test_a_head_that_does_not_land_leaves_its_segments(
         assert len(await opened(bucket, clock).journal()) == number + 1
 
 
-class Watched(ObjectStore):
+class Watched(LogStore):
     """Whatever happens when it is told where it went."""
 
     when_retired: Act
@@ -233,7 +233,7 @@ async def test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_mo
 async def test_a_copy_that_is_not_what_was_written_is_not_moved_to(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
-    class Wrong(ObjectStore):
+    class Wrong(LogStore):
         async def import_(self, contents: Contents) -> None:
             await super().import_(replace(contents, key=bytes(32)))
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from obstore.store import MemoryStore as Objects
 
-from reconciler.state.objects.obstore_bucket import ObstoreBucket, open_objects
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import ObstoreBucket, open_objects
 from tests.state.contract import Backend
 from tests.state.moving import MovableContract
 from tests.state.objects import gcs
@@ -17,7 +17,7 @@ from tests.state.worlds import SimulatedClock
 
 def in_memory(clock: SimulatedClock) -> Opened:
     objects = Objects()
-    return Opened(clock, lambda: ObjectStore(ObstoreBucket("memory://", objects, objects), clock), lease_s=60)
+    return Opened(clock, lambda: LogStore(ObstoreBucket("memory://", objects, objects), clock), lease_s=60)
 
 
 def in_google(url: str, clock: SimulatedClock) -> Opened:
@@ -42,13 +42,13 @@ class TestS3(MovableContract):
     @pytest.fixture
     async def backend(self, make_s3: Callable[[], S3], clock: SimulatedClock) -> AsyncIterator[Backend]:
         s3 = make_s3()
-        async for backend in until_closed(Opened(clock, lambda: ObjectStore(s3.open(), clock), lease_s=60)):
+        async for backend in until_closed(Opened(clock, lambda: LogStore(s3.open(), clock), lease_s=60)):
             yield backend
 
     @pytest.fixture
     async def elsewhere(self, make_s3: Callable[[], S3], clock: SimulatedClock) -> AsyncIterator[Backend]:
         s3 = make_s3()
-        async for backend in until_closed(Opened(clock, lambda: ObjectStore(s3.open(), clock), lease_s=60)):
+        async for backend in until_closed(Opened(clock, lambda: LogStore(s3.open(), clock), lease_s=60)):
             yield backend
 
 

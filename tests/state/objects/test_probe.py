@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.bucket import Bucket, Taken, Unanswered
-from reconciler.state.objects.probing import probe
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.bucket import Bucket, Taken, Unanswered
+from reconciler.state.log.probing import probe
+from reconciler.state.log.store import LogStore
 from tests.state.objects.conftest import S3
 from tests.state.objects.doubles import Faulty, Liar, Mixing, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock
@@ -37,10 +37,10 @@ def test_s3_as_moto_speaks_it_passes(s3: S3) -> None:
 @pytest.mark.anyio
 async def test_a_state_of_an_object_store_can_be_asked_to_prove_it(clock: SimulatedClock) -> None:
     bucket = memory_bucket()
-    await ObjectStore(bucket, clock).probe()
+    await LogStore(bucket, clock).probe()
     assert bucket.list("") == {}
     with pytest.raises(StoreError, match="cannot be kept"):
-        await ObjectStore(Mixing(bucket), clock).probe()
+        await LogStore(Mixing(bucket), clock).probe()
 
 
 class Keeping(Wrapped):
@@ -53,9 +53,9 @@ class Keeping(Wrapped):
 @pytest.mark.anyio
 async def test_what_a_proof_that_was_cut_off_left_is_no_trace_of_a_state(clock: SimulatedClock) -> None:
     bucket = memory_bucket()
-    await ObjectStore(Keeping(bucket), clock).probe()
+    await LogStore(Keeping(bucket), clock).probe()
     assert bucket.list("base/probe/")
-    assert await ObjectStore(bucket, clock).create()
+    assert await LogStore(bucket, clock).create()
 
 
 def test_a_store_that_loses_answers_now_and_then_passes() -> None:

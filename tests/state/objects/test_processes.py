@@ -12,8 +12,8 @@ import pytest
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked
 from reconciler.state.contents import verify
-from reconciler.state.objects.lease_beats import Watched
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, Lease
 from tests.state.objects.child import LEASE_S
 from tests.state.objects.conftest import S3
@@ -47,14 +47,14 @@ class Child:
 
 
 @pytest.fixture
-async def store(s3: S3) -> ObjectStore:
-    store = ObjectStore(s3.open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
+async def store(s3: S3) -> LogStore:
+    store = LogStore(s3.open(), SystemClock(), exclusion=Watched(SystemClock(), LEASE_S))
     await store.create()
     return store
 
 
 @pytest.fixture
-def child(s3: S3, store: ObjectStore, tmp_path: Path) -> Iterator[Child]:
+def child(s3: S3, store: LogStore, tmp_path: Path) -> Iterator[Child]:
     child = Child(s3, tmp_path / "world")
     yield child
     child.process.send_signal(signal.SIGCONT)
@@ -62,7 +62,7 @@ def child(s3: S3, store: ObjectStore, tmp_path: Path) -> Iterator[Child]:
     child.process.communicate()
 
 
-async def taken(store: ObjectStore) -> Lease:
+async def taken(store: LogStore) -> Lease:
     """As a runner takes it that is started again and again, without any wait for locks."""
     while True:
         try:
@@ -73,7 +73,7 @@ async def taken(store: ObjectStore) -> Lease:
 
 async def whole(s3: S3) -> None:
     """The journal is, and no entry stands behind one of a later lease."""
-    reader = ObjectStore(s3.open(), SystemClock())
+    reader = LogStore(s3.open(), SystemClock())
     verify(await reader.export())
     epochs = [int(entry.run) for _, entry in await reader.journal() if entry.run]
     assert epochs == sorted(epochs)
@@ -82,7 +82,7 @@ async def whole(s3: S3) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("after", range(4))
 async def test_a_killed_runners_scope_is_taken_by_the_next_one(
-    s3: S3, store: ObjectStore, child: Child, after: int
+    s3: S3, store: LogStore, child: Child, after: int
 ) -> None:
     child.read_until(f"checked {after * 3}")
     child.process.kill()
@@ -102,7 +102,7 @@ async def test_a_killed_runners_scope_is_taken_by_the_next_one(
 @pytest.mark.anyio
 @pytest.mark.parametrize("after", range(4))
 async def test_a_runner_that_was_stopped_beyond_its_lease_sends_and_writes_nothing_more(
-    s3: S3, store: ObjectStore, child: Child, after: int
+    s3: S3, store: LogStore, child: Child, after: int
 ) -> None:
     child.read_until(f"checked {after * 3}")
     child.process.send_signal(signal.SIGSTOP)
@@ -119,7 +119,7 @@ async def test_a_runner_that_was_stopped_beyond_its_lease_sends_and_writes_nothi
 
 @pytest.mark.anyio
 async def test_a_runner_that_lives_keeps_its_scope_however_long_it_takes(
-    store: ObjectStore, child: Child
+    store: LogStore, child: Child
 ) -> None:
     child.read_until("checked 0")
     with pytest.raises(Locked, match="locked by the child"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api import apply, create_state, open_project, plan
-from reconciler.state.objects import obstore_bucket
+from reconciler.state.places.objects import bucket as obstore_bucket
 from tests.api.test_program import VARIABLES
 from tests.cli.harness import Sandbox, serving
 from tests.inprocess import volume

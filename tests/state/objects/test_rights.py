@@ -12,8 +12,8 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects.obstore_bucket import open_bucket
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.objects.bucket import open_bucket
 from reconciler.state.store import Event
 from tests.state.objects.conftest import S3
 from tests.state.objects.servers import BUCKET
@@ -71,12 +71,12 @@ def enforce(s3: S3, after: str) -> None:
 
 
 @pytest.fixture
-def opened(s3: S3, clock: SimulatedClock) -> Callable[[dict[str, str]], ObjectStore]:
-    return lambda variables: ObjectStore(open_bucket(s3.url, variables), clock)
+def opened(s3: S3, clock: SimulatedClock) -> Callable[[dict[str, str]], LogStore]:
+    return lambda variables: LogStore(open_bucket(s3.url, variables), clock)
 
 
 async def test_the_policies_of_the_page_are_enough(
-    roles: Roles, opened: Callable[[dict[str, str]], ObjectStore]
+    roles: Roles, opened: Callable[[dict[str, str]], LogStore]
 ) -> None:
     store = opened(roles.applies)
     await store.probe()
@@ -101,4 +101,4 @@ async def test_a_prefix_that_a_policy_does_not_name_is_closed(
 ) -> None:
     other = replace(s3, url=f"s3://{BUCKET}/other")
     with pytest.raises(StoreError, match="these credentials may not read the state"):
-        await ObjectStore(open_bucket(other.url, roles.applies), clock).load()
+        await LogStore(open_bucket(other.url, roles.applies), clock).load()

@@ -16,10 +16,10 @@ import pytest
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.contents import verify
-from reconciler.state.objects import segments
-from reconciler.state.objects.bucket import Bucket
-from reconciler.state.objects.lease_beats import Watched
-from reconciler.state.objects.store import ObjectStore
+from reconciler.state.log import segments
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.state.objects.doubles import Fault, Faulty, memory_bucket
 from tests.state.worlds import NOON, SimulatedClock, record
@@ -69,7 +69,7 @@ class Runner:
         faults = [fault for fault in FAULTS for _ in range(2)] + [""] * random.choice([20, 80])
         self.bucket = Faulty(bucket, lambda key: random.choice(faults))
         skewed = Skewed(clock, random.uniform(-300, 300), self._let_others_act)
-        self.store = ObjectStore(self.bucket, skewed, random.randbytes, exclusion=Watched(skewed, LEASE_S))
+        self.store = LogStore(self.bucket, skewed, random.randbytes, exclusion=Watched(skewed, LEASE_S))
         self.lease: Lease | None = None
         self.others: list[Runner] = []
         self._busy = False
@@ -155,7 +155,7 @@ async def test_what_runners_were_told_is_true(
 
 async def _play(random: random.Random, clock: SimulatedClock) -> None:
     bucket, told = memory_bucket(), Told()
-    await ObjectStore(bucket, clock, random.randbytes).create()
+    await LogStore(bucket, clock, random.randbytes).create()
     runners = [Runner(name, bucket, clock, random, told) for name in ("anna", "ben")]
     for runner in runners:
         runner.others = [other for other in runners if other is not runner]
@@ -168,14 +168,14 @@ async def _play(random: random.Random, clock: SimulatedClock) -> None:
             random.choice(runners).bucket.let_through()
     for runner in runners:
         runner.bucket.let_through()
-    state = await ObjectStore(bucket, clock).load()
-    contents = await ObjectStore(bucket, clock).export()
+    state = await LogStore(bucket, clock).load()
+    contents = await LogStore(bucket, clock).export()
     verify(contents)
     runs = Counter(row.columns[0] for row in contents.rows if row.columns[0])
     assert set(runs.values()) <= {1}
     assert set(runs) >= set(told.stored)
     assert not set(runs) & set(told.refused)
     assert {address.name for address in state.records} == set(runs)
-    journal = await ObjectStore(bucket, clock).journal()
+    journal = await LogStore(bucket, clock).journal()
     epochs = [entry.data["epoch"] for _, entry in journal if entry.run]
     assert epochs == sorted(epochs), "a stale write"

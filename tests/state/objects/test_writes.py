@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.objects import writes
+from reconciler.state.log import writes
 from tests.state.objects.doubles import Fault, Faulty, memory_bucket
 
 FAULTS: tuple[Fault, ...] = ("answer lost", "request lost", "late", "refused")

@@ -1,7 +1,7 @@
 """A runner, for tests that kill or stop it: `python -m tests.state.postgres.child URL SCOPE LEASE_S`.
 
-It takes the lease and says so. At each line on stdin it checks the lease, commits one entry, and says how
-that went.
+It takes the lease and says so. At each line on stdin it renews and checks the lease, commits one entry, and
+says how that went.
 """
 
 import os
@@ -11,7 +11,7 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import StoreError
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Event
 from tests.state.worlds import entry
 
@@ -27,6 +27,7 @@ async def work(url: str, scope: str, lease_s: float) -> None:
     for number, _ in enumerate(sys.stdin):
         told = []
         try:
+            await store.renew(lease)
             await store.check(lease, for_s=lease_s / 2)
             told.append("checked")
         except StoreError as failure:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Store
 from tests.providers.postgres import Postgres, running_postgres
 from tests.state.worlds import SimulatedClock
@@ -43,8 +43,13 @@ class Handles:
 
     def open(self, **options: Any) -> PostgresStore:
         options = {"lease_s": self.lease_s, "now": lambda: f"timestamptz '{self.clock.now()}'", **options}
-        self.stores.append(PostgresStore(options.pop("url", self.url), self.clock, **options))
-        return self.stores[-1]
+        store = PostgresStore(options.pop("url", self.url), self.clock, **options)
+        store.connections.pause = self.pause
+        self.stores.append(store)
+        return store
+
+    def pause(self, seconds: float) -> None:
+        self.clock.elapsed_s += seconds
 
     async def cut(self, store: Store) -> None:
         """The lease is left to its end."""

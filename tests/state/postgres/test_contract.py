@@ -1,12 +1,14 @@
 """The contract of state backends, on a real PostgreSQL."""
 
-import pytest
-from psycopg.pq import TransactionStatus
+from collections.abc import Iterator
 
-from reconciler.state.postgres.line import Line, Row, Statement
+import pytest
+
+from tests.providers.postgres import Postgres
 from tests.state.contract import Backend, StoreContract
 from tests.state.moving import MovableContract
 from tests.state.postgres.conftest import Handles
+from tests.state.postgres.pooler import pooled
 
 pytestmark = pytest.mark.slow
 
@@ -27,19 +29,27 @@ class TestMoving(MovableContract):
         return other_handles
 
 
-class TestAnotherConnectionForEachTransaction(StoreContract):
-    """As a transaction pooler gives them."""
+@pytest.fixture(scope="module")
+def pooler(postgres: Postgres) -> Iterator[str]:
+    with pooled(postgres, "transaction") as url:
+        yield url.rpartition("/")[0]
+
+
+class TestPooler(StoreContract):
+    """PgBouncer gives each transaction another connection."""
 
     @pytest.fixture
-    async def backend(self, handles: Handles, monkeypatch: pytest.MonkeyPatch) -> Backend:
-        ask = Line.ask
-
-        async def elsewhere(line: Line, *statements: Statement) -> list[list[Row]]:
-            assert line._connection is not None
-            if line._connection.info.transaction_status is TransactionStatus.IDLE:
-                await line._hang_up()
-                await line._connect()
-            return await ask(line, *statements)
-
-        monkeypatch.setattr(Line, "ask", elsewhere)
+    async def backend(self, handles: Handles, pooler: str) -> Backend:
+        handles.url = f"{pooler}/{handles.url.rpartition('/')[2]}"
         return handles
+
+
+class TestMovingPooler(MovableContract):
+    @pytest.fixture
+    async def backend(self, handles: Handles, pooler: str) -> Backend:
+        handles.url = f"{pooler}/{handles.url.rpartition('/')[2]}"
+        return handles
+
+    @pytest.fixture
+    async def elsewhere(self, other_handles: Handles) -> Backend:
+        return other_handles

@@ -1,86 +1,78 @@
-"""What somebody changed in the tables by hand, or a disk by itself, is told and not believed."""
+"""What somebody changed in the table by hand, or a disk by itself, is told and not believed."""
 
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import Event, JournalEntry, Run
+from reconciler.state.log import segments
+from reconciler.state.places.postgres.store import PostgresStore
+from reconciler.state.store import WHOLE_STATE, Event
 from tests.providers.postgres import Postgres
 from tests.state.moving import filled
 from tests.state.postgres.conftest import Handles
-from tests.state.worlds import NOON, entry, record
+from tests.state.worlds import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @pytest.fixture
-async def store(handles: Handles) -> PostgresStore:
+async def store(handles: Handles, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
+    """With a head that has a base and segments, and a newest change that only the head has."""
+    monkeypatch.setattr(segments, "TAIL_BYTES", 400)
+    monkeypatch.setattr(segments, "BASE_BYTES", 400)
     store = handles.open()
     await filled(store)
     return store
 
 
+def body(old: str, new: str, where: str) -> str:
+    """Bytes of an object that were changed in place."""
+    changed = f"convert_to(replace(convert_from(body, 'UTF8'), '{old}', '{new}'), 'UTF8')"
+    return f"UPDATE reconcile.objects SET body = {changed} WHERE {where}"
+
+
+SHOP = "key LIKE '%/heads/shop'"
 # What is done, and a part of what is said.
 SEEN_BY_READING = {
-    "a record without its scope": ("DELETE FROM reconcile.records WHERE name = 'data'", "records, and not"),
-    "another size": (
-        "UPDATE reconcile.records SET body = replace(body, '10', '20') WHERE name = 'data'",
-        "the record of Volume/shop/data is not what was written",
+    "another head": (
+        body('"seq":4', '"seq":3', f"{SHOP} AND part = 0"),
+        "the head of `shop` is not what was",
     ),
-    "another serial": ("UPDATE reconcile.records SET serial = serial + 1", "is not what was written"),
-    "another id beside the body": ("UPDATE reconcile.records SET id = 'vol_x'", "is not what was written"),
-    "another scope beside the body": (
-        "UPDATE reconcile.records SET scope = 'blog' WHERE name = 'data'",
-        "is not what was written",
+    "another newest change": (body("s2", "s3", f"{SHOP} AND part > 0"), "of `shop` is not what was written"),
+    "no newest change": (
+        f"DELETE FROM reconcile.objects WHERE {SHOP} AND part > 0",
+        "the head of `shop` does",
     ),
-    "no open intents": ("DELETE FROM reconcile.lists WHERE list = 'open_intents'", "table lists"),
-    "no platform": ("DELETE FROM reconcile.lists WHERE key = 'platform'", "table lists"),
-    "another platform": (
-        "UPDATE reconcile.lists SET value = 'https://other' WHERE key = 'platform'",
-        "table lists",
+    "a change twice": (
+        "INSERT INTO reconcile.objects SELECT key, 99, tag, body, written_at FROM reconcile.objects"
+        f" WHERE {SHOP} AND part > 0 ORDER BY part DESC LIMIT 1",
+        "of `shop` does not follow",
     ),
-    "a plan that never ran": (
-        "INSERT INTO reconcile.lists SELECT state, list, 'plan-9', scope, seq, value"
-        " FROM reconcile.lists WHERE list = 'plans_run'",
-        "table lists",
+    "no first line": (
+        f"DELETE FROM reconcile.objects WHERE {SHOP} AND part = 0",
+        "the head of `shop` is missing",
     ),
-    "no newest row": ("DELETE FROM reconcile.journal WHERE scope = 'shop' AND seq = 4", "does not end where"),
-    "an older head": (
-        "UPDATE reconcile.heads SET seq = seq - 1 WHERE scope = 'shop'",
-        "the journal of `shop` does not end where it should",
+    "no head": (
+        "DELETE FROM reconcile.objects WHERE key LIKE '%/heads/blog'",
+        "the head of `blog` is missing",
     ),
-    "no head": ("DELETE FROM reconcile.heads WHERE scope = 'blog'", "`blog` does not end where it should"),
     "nothing of a scope": (
-        "WITH a AS (DELETE FROM reconcile.heads WHERE scope = 'shop'), b AS (DELETE FROM reconcile.records"
-        " WHERE scope = 'shop'), c AS (DELETE FROM reconcile.lists WHERE scope = 'shop')"
-        " DELETE FROM reconcile.journal WHERE scope = 'shop'",
-        "the journal of `shop` does not end where it should",
+        "DELETE FROM reconcile.objects WHERE key LIKE '%/shop' OR key LIKE '%/shop/%'",
+        "the head of `shop` is missing",
     ),
-    "another intent": (
-        "UPDATE reconcile.journal SET data = '{}' WHERE event = 'step.intent'",
+    "another scope's head": (
+        "UPDATE reconcile.objects o SET body = n.body FROM reconcile.objects n"
+        f" WHERE o.{SHOP} AND o.part = 0 AND n.key LIKE '%/heads/blog' AND n.part = 0",
+        "the head of `shop` is that of another scope",
+    ),
+    "no records": ("DELETE FROM reconcile.objects WHERE key LIKE '%/base/shop/%'", "is missing"),
+    "other records": (
+        "UPDATE reconcile.objects SET body = '\\x00' WHERE key LIKE '%/base/shop/%'",
         "is not what was written",
     ),
-    "another key": (
-        "UPDATE reconcile.states SET key = '\\x00'",
-        "its lineage or key is not what was written",
-    ),
-    "another lineage": ("UPDATE reconcile.states SET lineage = 'x'", "its lineage or key"),
-}
-SEEN_BY_VERIFYING = {
-    "an older row": (
-        "UPDATE reconcile.journal SET step = 's7' WHERE event = 'step.done'",
-        "row 3 of the journal of `shop` is not what was written",
-    ),
-    "a missing row": (
-        "DELETE FROM reconcile.journal WHERE event = 'step.done'",
-        "row 4 of the journal of `shop` does not follow",
-    ),
-    "rows of no head": (
-        "INSERT INTO reconcile.journal"
-        " (state, scope, seq, run, event, at, step, attempt, data, previous, hash)"
-        " SELECT state, 'wiki', seq, run, event, at, step, attempt, data, previous, hash"
-        " FROM reconcile.journal WHERE scope = ''",
-        "is not what was written",
+    "another key": (body('"key": "', '"key": "AA', "key LIKE '%/state.json'"), "state.json is not what was"),
+    "a scope that the root does not name": (
+        body('"shop"', '"shap"', "key LIKE '%/state.json'"),
+        "state.json is not what was written",
     ),
 }
 
@@ -90,80 +82,44 @@ async def test_damage_is_told_when_the_state_is_read(
     handles: Handles, database: Postgres, store: PostgresStore, what: str
 ) -> None:
     change, told = SEEN_BY_READING[what]
-    database.rows(change)
-    other = handles.open()
-    with pytest.raises(StoreError, match="is damaged") as damaged:
-        await other.load()
-    assert told in damaged.value.message
-    assert "reconcile state restore FILE" in damaged.value.help
-    with pytest.raises(StoreError, match="is damaged"):
-        await other.verify()
-
-
-@pytest.mark.parametrize("what", SEEN_BY_VERIFYING)
-async def test_damage_to_old_rows_is_told_when_all_is_read(
-    handles: Handles, database: Postgres, store: PostgresStore, what: str
-) -> None:
-    change, told = SEEN_BY_VERIFYING[what]
-    database.rows(change)
-    other = handles.open()
-    await other.load()
-    for attempt in (other.verify, other.journal):
+    assert database.rows(f"{change} RETURNING 1")
+    for attempt in (handles.open().load, handles.open().verify, lambda: handles.open().lease(["shop"], "me")):
         with pytest.raises(StoreError, match="is damaged") as damaged:
             await attempt()
         assert told in damaged.value.message
+        assert "reconcile state restore FILE" in damaged.value.help
 
 
-async def test_a_list_that_was_forged_with_its_sum_is_told_when_all_is_read(
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM reconcile.objects", "UPDATE reconcile.objects SET body = '\\x00'"]
+)
+async def test_damage_to_old_changes_is_told_when_all_is_read(
+    handles: Handles, database: Postgres, store: PostgresStore, change: str
+) -> None:
+    assert database.rows(f"{change} WHERE key LIKE '%/journal/shop/%' RETURNING 1")
+    other = handles.open()
+    await other.load()
+    for attempt in (other.verify, other.journal):
+        with pytest.raises(StoreError, match="is damaged"):
+            await attempt()
+
+
+async def test_a_table_that_lost_its_key_is_told_when_a_lease_is_taken(
     handles: Handles, database: Postgres, store: PostgresStore
 ) -> None:
-    """A plan of a row that says something else."""
+    """It could hold an object twice."""
+    database.rows("ALTER TABLE reconcile.objects DROP CONSTRAINT objects_pkey")
+    with pytest.raises(StoreError, match="lost its primary key"):
+        await handles.open().lease([WHOLE_STATE], "me")
+
+
+async def test_a_commit_on_a_head_that_was_changed_stores_nothing(
+    handles: Handles, database: Postgres, store: PostgresStore
+) -> None:
     lease = await store.lease(["shop"], "me")
-    await store.commit(lease, [JournalEntry("r9", Event.RUN_STARTED, NOON, data=Run("plan-9").to_json())])
-    await store.verify()
-    database.rows("DELETE FROM reconcile.lists WHERE key = 'plan-9'")
-    database.rows(
-        "UPDATE reconcile.heads SET lists = (SELECT lists FROM reconcile.heads WHERE scope = 'blog')"
-        " WHERE scope = 'shop'"
-    )
+    database.rows(f"UPDATE reconcile.objects SET tag = 'x' WHERE {SHOP} AND part = 0")
+    database.rows(body('"record_serial":3', '"record_serial":4', f"{SHOP} AND part = 0"))
+    with pytest.raises(StoreError, match="the head of `shop` is not what was written"):
+        await store.commit(lease, [entry(Event.INTENT, "s9")])
     with pytest.raises(StoreError, match="is damaged"):
-        await handles.open().verify()
-
-
-async def test_a_commit_covers_up_no_damage(
-    handles: Handles, database: Postgres, store: PostgresStore
-) -> None:
-    lease = await store.lease(["shop"], "me")
-    database.rows("DELETE FROM reconcile.lists WHERE list = 'open_intents'")
-    await store.commit(lease, [entry(Event.INTENT, "s9")])
-    with pytest.raises(StoreError, match="table lists"):
         await handles.open().load()
-
-
-async def test_a_commit_on_a_damaged_head_stores_nothing(database: Postgres, store: PostgresStore) -> None:
-    lease = await store.lease(["shop"], "me")
-    before = database.rows("SELECT count(*) FROM reconcile.journal")
-    database.rows("UPDATE reconcile.heads SET serial = serial + 1 WHERE scope = 'shop'")
-    with pytest.raises(StoreError, match="table heads is not what was written"):
-        await store.commit(lease, [entry(Event.INTENT, "s9")], [record(serial=1)])
-    assert database.rows("SELECT count(*) FROM reconcile.journal") == before
-
-
-async def test_an_address_that_another_scope_puts_at_the_same_moment_is_refused(handles: Handles) -> None:
-    store, other = handles.open(), handles.open()
-    await store.create()
-    shop, blog = await store.lease(["shop", "wiki"], "me"), await other.lease(["blog"], "ben")
-    ask = store._line.ask
-
-    async def be_overtaken(*statements):  # type: ignore[no-untyped-def]
-        if any(text.startswith("INSERT INTO reconcile.records") for text, _ in statements):
-            store._line.ask = ask  # type: ignore[method-assign]
-            await other.commit(blog, [], [record(scope="blog")])
-        return await ask(*statements)
-
-    store._line.ask = be_overtaken  # type: ignore[method-assign]
-    with pytest.raises(StoreError, match="has changed since it was read"):
-        await store.commit(shop.of("shop"), [entry(Event.INTENT)], [record()])
-    await store.commit(shop.of("wiki"), [entry(Event.INTENT, "s2")])
-    assert [record.scope for record in (await other.load()).records.values()] == ["blog"]
-    await other.verify()

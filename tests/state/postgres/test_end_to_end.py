@@ -1,16 +1,21 @@
 """Runners that are thrown away share one state: each in an empty folder, with nothing but the URL."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-import psycopg
+import anyio
 import pytest
 
+from reconciler.core.clock import SystemClock
+from reconciler.state.places.postgres.store import PostgresStore
 from tests.cli.harness import Project, Sandbox, environment, serving, volume
 from tests.providers.postgres import Postgres
 from tests.reliability.shared import lease_over
 
 pytestmark = pytest.mark.slow
+
+T = TypeVar("T")
 
 APPS = ("blog", "shop", "wiki")
 
@@ -97,7 +102,7 @@ def test_runners_that_have_the_manifests_of_one_app_each_leave_each_other_alone(
 ) -> None:
     """To each of them, the other's records have left the manifests: that is told, and not its business."""
     runner().run("state", "init")
-    ((lineage,),) = database.rows("SELECT lineage FROM reconcile.states")
+    lineage = lineage_of(database)
 
     def of_app(app: str, size_gb: int = 10) -> Project:
         project = runner(app, size_gb=size_gb)
@@ -110,11 +115,10 @@ def test_runners_that_have_the_manifests_of_one_app_each_leave_each_other_alone(
     sandbox.fault("POST", "/v1/apps/blog/volumes", "delay", delay_s=20)
     blog = of_app("blog")
     blog.write(volume("blog", "logs"), "manifests/logs.yaml")
-    epochs = "SELECT scope, epoch FROM reconcile.leases WHERE scope = 'blog'"
     with blog.started_apply() as working:
         working.until(sandbox.fault_taken)
         assert locks(database) == ["blog"]
-        before = database.rows(epochs)
+        before = epoch_of(database, "blog")
         shop = of_app("shop", size_gb=20)
         applied = shop.apply()
         assert applied.actions() == {"Volume/blog/data": "retain", "Volume/shop/data": "extend"}
@@ -122,14 +126,32 @@ def test_runners_that_have_the_manifests_of_one_app_each_leave_each_other_alone(
         assert shop.json("plan").actions() == {"Volume/blog/data": "retain"}
         shop.apply()  # there is nothing to do
         assert locks(database) == ["blog"]  # it still works
-        assert database.rows(epochs) == before
+        assert epoch_of(database, "blog") == before
         working.kill()
     assert sandbox.volume("shop")["size_gb"] == 20
 
 
 def locks(database: Postgres) -> list[str]:
-    held = "SELECT scope FROM reconcile.leases WHERE NOT released AND expires_at > clock_timestamp()"
-    return sorted(scope for (scope,) in database.rows(held))
+    return sorted(looked(database, lambda store: store.holders(APPS)))
+
+
+def looked(database: Postgres, look: Callable[[PostgresStore], Awaitable[T]]) -> T:
+    async def main() -> T:
+        store = PostgresStore(database.url, SystemClock())
+        try:
+            return await look(store)
+        finally:
+            await store.close()
+
+    return anyio.run(main)
+
+
+def lineage_of(database: Postgres) -> str:
+    return looked(database, PostgresStore.load).lineage
+
+
+def epoch_of(database: Postgres, scope: str) -> int:
+    return looked(database, PostgresStore.export).head(scope).epoch
 
 
 def test_a_runner_that_was_killed_while_it_created_is_succeeded_without_an_unlock(
@@ -151,22 +173,29 @@ def test_a_first_apply_that_was_killed_while_it_recorded_the_platform_holds_up_o
     runner: Callable[..., Project], sandbox: Sandbox, database: Postgres
 ) -> None:
     runner().run("state", "init")
-    with psycopg.connect(database.url) as blocking:  # which keeps the first one there
-        blocking.execute("SELECT FROM reconcile.heads WHERE scope = '' FOR UPDATE")
-        with runner("shop").started_apply() as dying:
-            dying.until(lambda: holds_all(database))
-            dying.kill()
+    for statement in STAND_STILL:
+        database.rows(statement)
+    with runner("shop").started_apply() as dying:
+        dying.until(lambda: bool(database.rows(STANDS)))
+        dying.kill()
+    database.rows("DROP TRIGGER still ON reconcile.objects")
+    database.rows(GIVE_UP)
     with runner("blog").started("apply", "--auto-approve") as waiting:
         waiting.until_told("waiting for the lock of the whole state: ")
-        database.rows("UPDATE reconcile.leases SET expires_at = clock_timestamp() WHERE scope = ''")
+        lease_over(database.url)
         assert waiting.ended().code == 0
     assert [len(sandbox.volumes(app)) for app in APPS] == [1, 0, 0]
 
 
-def holds_all(database: Postgres) -> bool:
-    """Whether a process has the lease of the whole state."""
-    held = "SELECT FROM reconcile.leases WHERE scope = '' AND NOT released AND expires_at > clock_timestamp()"
-    return bool(database.rows(f"SELECT EXISTS ({held})")[0][0])
+# A commit that says which platform the state is about takes long, until the server is told to give it up.
+STAND_STILL = (
+    "CREATE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    " PERFORM pg_sleep(60); RETURN NEW; END $$",
+    "CREATE TRIGGER still BEFORE INSERT ON reconcile.objects FOR EACH ROW WHEN"
+    " (NEW.part > 0 AND position('platform'::bytea IN NEW.body) > 0) EXECUTE FUNCTION stand_still()",
+)
+STANDS = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+GIVE_UP = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 
 
 def test_a_database_that_is_gone_sends_nothing(

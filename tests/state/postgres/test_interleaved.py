@@ -1,4 +1,4 @@
-"""Two processes in the midst of their transactions: one stands still, and the other waits for it."""
+"""Two processes in the midst of what they do: one stands still before a message, and the other goes on."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -8,34 +8,32 @@ import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.postgres.line import Row, Statement
-from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.store import Event, Lease
-from tests.providers.postgres import Postgres
+from reconciler.state.places.postgres.bucket import TableBucket
+from reconciler.state.places.postgres.store import PostgresStore
+from reconciler.state.store import Event
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry, record
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-_WAITS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-)
 
 
 @asynccontextmanager
 async def standing_still(
     store: PostgresStore, before: str, work: Callable[[], Coroutine[Any, Any, object]]
 ) -> AsyncIterator[None]:
-    """The block runs while `work` stands before the message that begins so; then it goes on to its end."""
-    reached, go_on, ask = anyio.Event(), anyio.Event(), store._line.ask
+    """The block runs while `work` stands before it sends a statement that begins so; then it goes on."""
+    reached, go_on, wrote = anyio.Event(), anyio.Event(), TableBucket._wrote
 
-    async def stand_still(*statements):  # type: ignore[no-untyped-def]
-        if statements[0][0].startswith(before):
-            reached.set()
-            await go_on.wait()
-        return await ask(*statements)
+    def stand_still(statements: Any) -> None:
+        if statements[0][0].lstrip().startswith(before) and not reached.is_set():
+            anyio.from_thread.run_sync(reached.set)
+            anyio.from_thread.run(go_on.wait)
 
-    store._line.ask = stand_still  # type: ignore[method-assign]
+    def standing(tag: str, statements: Any) -> str:
+        stand_still(statements)
+        return wrote(store._table, tag, statements)
+
+    store._table._wrote = standing  # type: ignore[method-assign]
     async with anyio.create_task_group() as group:
         group.start_soon(work)
         await reached.wait()
@@ -43,53 +41,45 @@ async def standing_still(
             yield
         finally:
             go_on.set()
-    store._line.ask = ask  # type: ignore[method-assign]
 
 
-async def test_a_lease_that_ended_within_a_commit_is_taken_after_it(
-    handles: Handles, database: Postgres
-) -> None:
+async def test_a_commit_whose_lease_ended_and_was_taken_meanwhile_stores_nothing(handles: Handles) -> None:
     store, other = handles.open(), handles.open()
     await store.create()
     lease = await store.lease(["shop"], "me")
-    taken: list[Lease] = []
 
-    async def take() -> None:
-        taken.append(await other.lease(["shop"], "ben"))
+    async def commit() -> None:
+        with pytest.raises(StoreError, match="no longer ours"):
+            await store.commit(lease, [entry(Event.INTENT)], [record()])
 
-    async with anyio.create_task_group() as group:
-        committing = lambda: store.commit(lease, [entry(Event.INTENT)], [record()])  # noqa: E731
-        async with standing_still(store, "INSERT", committing):
-            handles.clock.elapsed_s += handles.lease_s
-            group.start_soon(take)
-            while not taken and database.rows(_WAITS) == [(0,)]:
-                await anyio.lowlevel.checkpoint()
-            assert not taken
-    assert taken
+    async with standing_still(store, "UPDATE", commit):
+        handles.clock.elapsed_s += handles.lease_s
+        await other.lease(["shop"], "ben")
+    assert (await other.load()).open_intents == ()
+
+
+async def test_a_lease_that_ended_within_a_commit_is_taken_after_it(handles: Handles) -> None:
+    """Who takes it sees what was stored."""
+    store, other = handles.open(), handles.open()
+    await store.create()
+    lease = await store.lease(["shop"], "me")
+    async with standing_still(store, "UPDATE", lambda: store.commit(lease, [entry(Event.INTENT)])):
+        handles.clock.elapsed_s += handles.lease_s
+    assert (await other.lease(["shop"], "ben")).epochs == {"shop": 2}
     assert len((await other.load()).open_intents) == 1
 
 
-async def test_of_two_that_see_a_free_scope_one_gets_it(handles: Handles, database: Postgres) -> None:
+async def test_of_two_that_see_a_free_scope_one_gets_it(handles: Handles) -> None:
     store, other = handles.open(), handles.open()
     await store.create()
-    await store.release(await store.lease(["shop"], "carl"))  # its row is there
-    told: list[str] = []
+    await store.release(await store.lease(["shop"], "carl"))
 
     async def take() -> None:
-        try:
-            await other.lease(["shop"], "ben")
-            told.append("taken")
-        except Locked as locked:
-            told.append(locked.holder)
+        with pytest.raises(Locked, match="locked by ben"):
+            await store.lease(["shop"], "me")
 
-    async with (
-        anyio.create_task_group() as group,
-        standing_still(store, "UPDATE", lambda: store.lease(["shop"], "me")),
-    ):
-        group.start_soon(take)
-        while not told and database.rows(_WAITS) == [(0,)]:
-            await anyio.lowlevel.checkpoint()
-    assert told == ["me"]
+    async with standing_still(store, "UPDATE", take):
+        assert (await other.lease(["shop"], "ben")).epochs == {"shop": 2}
 
 
 async def test_a_commit_under_a_lease_that_was_taken_away_stores_nothing(handles: Handles) -> None:
@@ -109,34 +99,19 @@ async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
     store, other = handles.open(), handles.open()
     await store.create()
     lease = await store.lease(["shop"], "me")
-    ask = store._line.ask
+    read = TableBucket._rows
 
-    async def wake_late(*statements: Statement) -> list[list[Row]]:
-        """The process is stopped when its answer is there, and another one takes the lease."""
-        monkeypatch.undo()
-        found = await ask(*statements)
+    async def take() -> None:
         handles.clock.elapsed_s += handles.lease_s
         await other.lease(["shop"], "ben")
+
+    def wake_late(table: TableBucket, text: str, *values: object) -> Any:
+        """The process is stopped when its answer is there, and another one takes the lease."""
+        monkeypatch.undo()
+        found = read(table, text, *values)
+        anyio.from_thread.run(take)
         return found
 
-    monkeypatch.setattr(store._line, "ask", wake_late)
+    monkeypatch.setattr(TableBucket, "_rows", wake_late)
     with pytest.raises(StoreError, match="no longer ours"):
         await store.check(lease, for_s=5)
-
-
-async def test_a_lease_of_which_every_answer_comes_too_late_does_not_check(
-    handles: Handles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = handles.open()
-    await store.create()
-    lease = await store.lease(["shop"], "me")
-    ask = store._line.ask
-
-    async def ask_slowly(*statements: Statement) -> list[list[Row]]:
-        found = await ask(*statements)
-        handles.clock.elapsed_s += handles.lease_s / 3
-        return found
-
-    monkeypatch.setattr(store._line, "ask", ask_slowly)
-    with pytest.raises(StoreError, match="ends before a call"):
-        await store.check(lease, for_s=handles.lease_s * 3 / 4)

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 import anyio
+import psycopg
 import pytest
-from anyio import to_thread
 from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
-from reconciler.state.postgres.line import LIMITS
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.log.bucket import Found
+from reconciler.state.places.postgres.bucket import TableBucket
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.store import Event, Lease
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
@@ -19,7 +20,10 @@ from tests.state.worlds import entry, record
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 INTENT = entry(Event.INTENT)
-COMMIT = b"\nCOMMIT"
+WAITS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
+HEAD = b"/heads/shop"  # in each message that reads or writes it
 
 
 @pytest.fixture
@@ -52,14 +56,12 @@ async def journal(handles: Handles) -> list[object]:
     return [each for _, each in await other.journal()]
 
 
-@pytest.mark.parametrize("marker", [b"BEGIN", COMMIT])
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED, Fate.HALF])
 async def test_a_commit_that_loses_its_connection_is_stored_once(
-    handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease, marker: bytes, fate: Fate
+    handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease, fate: Fate
 ) -> None:
-    proxy.once(fate, marker)
+    proxy.once(fate, HEAD)
     (stored,) = await store.commit(lease, [INTENT], [record()])
-    assert proxy.connections == 2
     assert await journal(handles) == [INTENT]
     assert (await handles.open().load()).records == {stored.address: stored}
     assert stored.serial == 1
@@ -69,7 +71,7 @@ async def test_a_commit_that_loses_its_connection_is_stored_once(
 async def test_a_commit_without_entries_is_stored_once(
     handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease, fate: Fate
 ) -> None:
-    proxy.once(fate, COMMIT)
+    proxy.once(fate, HEAD)
     (stored,) = await store.commit(lease, [], [record()])
     assert stored.serial == 1
     (again,) = await store.commit(lease, [], [replace(stored, id="vol_2")])
@@ -77,34 +79,26 @@ async def test_a_commit_without_entries_is_stored_once(
     assert (await handles.open().load()).records == {again.address: again}
 
 
-async def test_whether_a_commit_landed_is_found_out_only_when_it_can_no_more(
+async def test_a_commit_that_arrives_after_it_was_sent_again_changes_nothing(
     handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease
 ) -> None:
-    """Its COMMIT arrives after the client has called again: the locks of its transaction decide."""
-    proxy.reconnected.clear()
-    proxy.once(Fate.LATE, COMMIT)
-    async with anyio.create_task_group() as both:
-        both.start_soon(store.commit, lease, [INTENT], [record()])
-        await to_thread.run_sync(proxy.reconnected.wait)
-        proxy.late.set()
-    assert await journal(handles) == [INTENT]
+    """It writes over a head that is not there any more."""
+    proxy.once(Fate.LATE, HEAD)
+    (stored,) = await store.commit(lease, [INTENT], [record()])
+    proxy.late.set()
+    (again,) = await store.commit(lease, [entry(Event.DONE)], [replace(stored, id="vol_2")])
+    assert again.serial == 2
+    assert await journal(handles) == [INTENT, entry(Event.DONE)]
 
 
-@pytest.mark.parametrize("fate", [Fate.HALF, Fate.LATE])
-async def test_a_transaction_that_nobody_ends_is_ended_by_the_server(
-    handles: Handles,
-    proxy: Proxy,
-    store: PostgresStore,
-    lease: Lease,
-    monkeypatch: pytest.MonkeyPatch,
-    fate: Fate,
+async def test_no_transaction_is_left_open_whatever_is_cut(
+    handles: Handles, database: Postgres, proxy: Proxy, store: PostgresStore, lease: Lease
 ) -> None:
-    """The server does not see that the client is gone, or stands still while it sends."""
-    text, (statement, lock, _) = LIMITS
-    monkeypatch.setattr("reconciler.state.postgres.commits.LIMITS", (text, [statement, lock, "300ms"]))
-    proxy.once(fate, COMMIT)
+    """The server does not see that a client is gone, or stands still while it sends."""
+    proxy.once(Fate.HALF, HEAD)
     await store.commit(lease, [INTENT], [record()])
-    assert await journal(handles) == [INTENT]
+    open_ones = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+    assert database.rows(open_ones) == [(0,)]
 
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
@@ -117,16 +111,19 @@ async def test_a_lost_commit_is_told_as_it_is_where_another_has_the_lease_by_now
     fate: Fate,
 ) -> None:
     """Between the cut and the new connection, the lease ends, and another takes it and commits."""
-    other, sleep = handles.open(), handles.clock.sleep
-    his = entry(Event.INTENT, "his")
+    his, other, read = entry(Event.INTENT, "his"), handles.open(), TableBucket.get
 
-    async def be_overtaken(seconds: float) -> None:
-        monkeypatch.setattr(handles.clock, "sleep", sleep)
+    async def take() -> None:
         handles.clock.elapsed_s += handles.lease_s
         await other.commit(await other.lease(["shop"], "ben"), [his])
 
-    monkeypatch.setattr(handles.clock, "sleep", be_overtaken)
-    proxy.once(fate, COMMIT)
+    def read_late(table: TableBucket, key: str) -> Found | None:
+        monkeypatch.undo()
+        anyio.from_thread.run(take)
+        return read(table, key)
+
+    monkeypatch.setattr(TableBucket, "get", read_late)
+    proxy.once(fate, HEAD)
     if fate is Fate.LOST:
         with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
             await store.commit(lease, [INTENT])
@@ -136,7 +133,7 @@ async def test_a_lost_commit_is_told_as_it_is_where_another_has_the_lease_by_now
         assert await journal(handles) == [INTENT, his]
 
 
-@pytest.mark.parametrize("marker", [b"FOR UPDATE", b"UPDATE reconcile.leases", COMMIT])
+@pytest.mark.parametrize("marker", [HEAD, b"INSERT INTO reconcile.objects", b"UPDATE reconcile.objects"])
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
 async def test_a_lease_that_loses_its_connection_is_taken_once(
     handles: Handles, proxy: Proxy, store: PostgresStore, marker: bytes, fate: Fate
@@ -152,7 +149,7 @@ async def test_a_state_is_made_once_over_a_bad_line(
     handles: Handles, line: tuple[Proxy, str], fate: Fate
 ) -> None:
     proxy, url = line
-    for marker in (b"CREATE SCHEMA", b"INSERT INTO reconcile.states"):
+    for marker in (b"CREATE TABLE", b"INSERT INTO reconcile.objects"):
         proxy.once(fate, marker)
         store = handles.open(url=url, environment=marker.decode()[:6].lower())
         assert await store.create()
@@ -164,13 +161,14 @@ async def test_reading_goes_on_after_the_connection_was_lost(
     handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease, fate: Fate
 ) -> None:
     (stored,) = await store.commit(lease, [INTENT], [record()])
-    proxy.once(fate, b"FROM reconcile.records")
+    proxy.once(fate, b"FROM reconcile.objects")
     assert (await store.load()).records == {stored.address: stored}
-    proxy.once(fate, b"reconcile.leases")
+    handles.clock.elapsed_s += 1  # the commit of an intent serves a check for a moment only
+    proxy.once(fate, b"/leases/")
     await store.check(lease)
-    proxy.once(fate, b"UPDATE reconcile.leases")
+    proxy.once(fate, b"UPDATE reconcile.objects")
     await store.renew(lease)
-    proxy.once(fate, b"UPDATE reconcile.leases")
+    proxy.once(fate, b"DELETE FROM reconcile.objects")
     await store.release(lease)
     assert await store.holders(["shop"]) == {}
 
@@ -196,27 +194,18 @@ async def test_a_server_that_stays_away_is_told(
 
 
 async def test_commits_of_two_scopes_are_in_flight_at_once(
-    handles: Handles, proxy: Proxy, store: PostgresStore, lease: Lease
+    handles: Handles, database: Postgres, store: PostgresStore, lease: Lease
 ) -> None:
-    """One transaction has read and locked all that it needs, and stands still; the other passes by it."""
-    reached = anyio.Event()
-    passed = anyio.Event()
-    ask = store._line.ask
-
-    async def stand_still(*statements):  # type: ignore[no-untyped-def]
-        if any(text.startswith("INSERT INTO reconcile.journal") for text, _ in statements):
-            reached.set()
-            await passed.wait()
-        return await ask(*statements)
-
-    store._line.ask = stand_still  # type: ignore[method-assign]
+    """One waits for its head, and the other passes by it."""
     other = handles.open()
     async with anyio.create_task_group() as both:
-        both.start_soon(store.commit, lease, [INTENT], [record()])
-        await reached.wait()
-        blog = await other.lease(["blog"], "ben")
-        await other.commit(blog, [entry(Event.INTENT, "in blog")])
-        assert len((await other.load()).open_intents) == 1
-        passed.set()
+        with psycopg.connect(database.url) as blocking:
+            blocking.execute("SELECT FROM reconcile.objects WHERE key LIKE '%/heads/shop' FOR UPDATE")
+            both.start_soon(store.commit, lease, [INTENT], [record()])
+            while database.rows(WAITS) == [(0,)]:
+                await anyio.sleep(0.01)
+            blog = await other.lease(["blog"], "ben")
+            await other.commit(blog, [entry(Event.INTENT, "in blog")])
+            assert len((await other.load()).open_intents) == 1
     assert len((await other.load()).open_intents) == 2
     await other.verify()

@@ -1,56 +1,37 @@
 """The proof of a database, before a state is trusted to it; and poolers and standbys, by what they do."""
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.identity import create_state
-from reconciler.state.postgres import probing
-from reconciler.state.postgres.line import (
-    BEGIN,
-    BEGIN_READING,
-    COMMIT,
-    LIMITS,
-    Connection,
-    Line,
-    Row,
-    Statement,
-)
-from reconciler.state.postgres.place import Place
+from reconciler.state.log import probing
+from reconciler.state.places.postgres import connections
+from reconciler.state.places.postgres.bucket import TableBucket
+from reconciler.state.places.postgres.connections import Connections
+from reconciler.state.places.postgres.url import DatabaseUrl
 from tests.cli.harness import Project
 from tests.providers.postgres import Postgres, running_standby
 from tests.state.postgres.conftest import Handles, new_database
 from tests.state.postgres.pooler import pooled
 from tests.state.postgres.test_access import reader, role
-from tests.state.worlds import SimulatedClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def left_behind(database: Postgres) -> list[object]:
-    """The schemas that are no longer needed, and rows of no state."""
+    """The schemas that are no longer needed, and objects of no state."""
     found: list[object] = list(
         database.rows("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'reconcile_%'")
     )
-    if database.rows("SELECT to_regclass('reconcile.leases') IS NOT NULL") == [(True,)]:
-        found += database.rows("SELECT scope FROM reconcile.leases WHERE state = 0")
+    if database.rows("SELECT to_regclass('reconcile.objects') IS NOT NULL") == [(True,)]:
+        found += database.rows("SELECT key FROM reconcile.objects WHERE key LIKE '%/probe/%'")
     return found
-
-
-async def prove(*lines: Line, with_schema: bool = True) -> None:
-    try:
-        await probing.probe(lines, lambda: os.urandom(8).hex(), with_schema=with_schema)
-    finally:
-        for line in lines:
-            await line.close()
-
-
-def lines(database: Postgres, kind: type[Line] = Line, times: int = probing.WRITERS) -> list[Line]:
-    return [kind(Place.of(database.url), SimulatedClock()) for _ in range(times)]
 
 
 async def test_a_database_is_proven_before_and_after_it_has_a_state(
@@ -70,10 +51,10 @@ async def test_settings_of_a_role_do_not_weaken_a_change(handles: Handles, datab
     for setting in ("default_transaction_read_only = on", "synchronous_commit = off"):
         database.rows(f"ALTER ROLE {name} SET {setting}")
     await handles.open(url=url).probe()
-    line, inside = Line(Place.of(url), handles.clock), ("SELECT current_setting('synchronous_commit')", ())
-    *_, told, _ = await line.run(lambda: line.ask(BEGIN, LIMITS, inside, COMMIT))
-    await line.close()
-    assert told == [("on",)]
+    asked = Connections(DatabaseUrl.of(url), handles.clock)
+    inside = "SELECT current_setting('synchronous_commit')", ()
+    assert asked.write(inside) == [[("on",)]]
+    asked.close()
 
 
 async def test_a_role_that_may_only_read_is_told(handles: Handles, database: Postgres) -> None:
@@ -84,14 +65,14 @@ async def test_a_role_that_may_only_read_is_told(handles: Handles, database: Pos
 
 
 LIAR = """CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {} END $$;
-    CREATE TRIGGER lie BEFORE UPDATE ON reconcile.leases FOR EACH ROW EXECUTE FUNCTION lie()"""
+    CREATE TRIGGER lie BEFORE UPDATE ON reconcile.objects FOR EACH ROW EXECUTE FUNCTION lie()"""
 
 
 @pytest.mark.parametrize(
     ("lie", "told"),
     [
-        ("IF NEW.epoch = 5 THEN RETURN OLD; END IF; RETURN NEW;", "it lost 76 of 80 changes that were made"),
-        ("RETURN NULL;", "it refused a change 80 times, although others got theirs"),
+        ("NEW.body = OLD.body; RETURN NEW;", "it lost 80 of 80 changes that were made at the same time"),
+        ("RETURN NULL;", "did not take a change: it said that the object has changed, which has not"),
     ],
 )
 async def test_a_database_that_loses_changes_is_refused_by_what_it_did(
@@ -101,61 +82,55 @@ async def test_a_database_that_loses_changes_is_refused_by_what_it_did(
     database.rows(LIAR.format(lie))
     with pytest.raises(StoreError, match=told) as refused:
         await handles.open().probe()
-    assert refused.value.message.startswith("a state cannot be kept in postgresql://127.0.0.1:")
+    assert "postgresql://127.0.0.1:" in refused.value.message
     assert left_behind(database) == []
 
 
-class Lagging(Line):
-    """Reads are answered with what the one before should have shown, as by a replica."""
+async def test_reads_that_lag_behind_are_told(
+    handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are answered with what the one before should have shown, as by a replica."""
+    await handles.open().create()
+    earlier: dict[object, object] = {}
+    get = TableBucket.get
 
-    earlier: list[list[Row]] | None = None
-
-    async def ask(self, *statements: Statement) -> list[list[Row]]:
-        found = await super().ask(*statements)
-        if statements[0] != BEGIN_READING:
-            return found
-        shown, self.earlier = self.earlier or found, found
+    def lag(table: TableBucket, key: str) -> object:
+        found = get(table, key)
+        shown, earlier[key] = earlier.get(key, found), found
         return shown
 
-
-class Splitting(Line):
-    """Each message gets another connection of the server, as from a pooler that knows no transactions."""
-
-    other: Connection | None = None
-
-    async def ask(self, *statements: Statement) -> list[list[Row]]:
-        self._connection, self.other = self.other, self._connection
-        await self._connect()
-        return await super().ask(*statements)
-
-    async def close(self) -> None:
-        await super().close()
-        if self.other is not None:
-            await self.other.close()
-
-
-async def test_reads_that_lag_behind_are_told(handles: Handles, database: Postgres) -> None:
-    await handles.open().create()
-    with pytest.raises(StoreError, match="its reads do not show what was stored before"):
-        await prove(*lines(database, Lagging))
+    monkeypatch.setattr(TableBucket, "get", lag)
+    with pytest.raises(StoreError, match=r"a state cannot be kept in|did not take a change"):
+        await handles.open().probe()
+    monkeypatch.undo()
     assert left_behind(database) == []
 
 
-async def test_a_transaction_that_is_taken_apart_is_told(handles: Handles, database: Postgres) -> None:
-    await handles.open().create()
-    with pytest.raises(StoreError, match="it takes a transaction apart"):
-        await prove(*lines(database, Splitting))
+class NoneKept(list[psycopg.Connection]):
+    """So that each message goes over a new connection."""
+
+    def append(self, connection: psycopg.Connection) -> None:
+        connection.close()
 
 
 async def test_two_databases_behind_one_name_are_told(
-    handles: Handles, postgres: Postgres, database: Postgres
+    handles: Handles, postgres: Postgres, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new_database(postgres)
     for each in (database, other):
         await handles.open(url=each.url).create()
-    with pytest.raises(StoreError, match="does not show on one connection what was stored on another"):
-        await prove(*lines(database, times=2), *lines(other, times=2))
-    assert left_behind(database) == left_behind(other) == []
+    servers = cycle([database, other])
+    connect = connections._Connection.connect
+
+    def balanced(conninfo: str, **options: object) -> object:
+        return connect(next(servers).url, **options)  # type: ignore[arg-type]
+
+    store = handles.open()
+    monkeypatch.setattr(connections._Connection, "connect", balanced)
+    monkeypatch.setattr(store.connections, "_idle", NoneKept())
+    with pytest.raises(StoreError):
+        await store.probe()
+    monkeypatch.undo()
 
 
 @pytest.fixture
@@ -213,7 +188,7 @@ def test_who_takes_no_changes_is_named_at_init_and_by_the_doctor(
 async def test_a_state_is_not_made_where_changes_get_lost(
     handles: Handles, database: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lost(lines: Sequence[Line], nonce: object, *, with_schema: bool) -> None:
+    def lost(*asked: object) -> None:
         raise StoreError("a state cannot be kept in there")
 
     monkeypatch.setattr(probing, "probe", lost)

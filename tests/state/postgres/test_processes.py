@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.postgres.store import PostgresStore
+from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
@@ -41,20 +42,23 @@ class Child:
 
 
 def leave(database: Postgres, seconds: float) -> None:
-    """Let time pass for the lease of `shop`: so many of its seconds are left."""
-    ends = "clock_timestamp() + %s * interval '1 second'"
-    database.rows(f"UPDATE reconcile.leases SET expires_at = {ends} RETURNING scope", seconds)
+    """Let time pass for all leases: so many of their seconds are left."""
+    written = "clock_timestamp() - %s * interval '1 second'"
+    database.rows(
+        f"UPDATE reconcile.objects SET written_at = {written} WHERE key LIKE '%%/leases/%%'",
+        LEASE_S - seconds,
+    )
 
 
 def left_s(database: Postgres) -> float:
-    left_of = "extract(epoch FROM expires_at - clock_timestamp())"
-    ((left,),) = database.rows(f"SELECT {left_of} FROM reconcile.leases WHERE scope = 'shop'")
-    return float(left)
+    age_of = "extract(epoch FROM clock_timestamp() - max(written_at))"
+    ((age,),) = database.rows(f"SELECT {age_of} FROM reconcile.objects WHERE key LIKE '%/leases/%'")
+    return LEASE_S - float(age)
 
 
 @contextmanager
-def child(url: str) -> Iterator[Child]:
-    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(LEASE_S)]
+def child(url: str, lease_s: float = LEASE_S) -> Iterator[Child]:
+    command = [sys.executable, "-m", "tests.state.postgres.child", url, "shop", str(lease_s)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -110,10 +114,10 @@ async def test_a_process_that_stood_still_beyond_its_lease_neither_checks_nor_co
 async def test_a_lease_that_ended_is_not_ours_even_if_nobody_took_it(
     store: PostgresStore, database: Postgres
 ) -> None:
-    with child(database.url) as runner:
+    with child(database.url, lease_s=0.5) as runner:
         runner.process.send_signal(signal.SIGSTOP)
-        leave(database, 0)
-        assert not await store.holders(["shop"])
+        while await store.holders(["shop"]):
+            await anyio.sleep(0.1)
         runner.process.send_signal(signal.SIGCONT)
         assert "no longer ours" in runner.goes_on()
     assert await store.journal() == []

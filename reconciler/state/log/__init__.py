@@ -1,0 +1,25 @@
+"""The one store: a state as a few objects, wherever conditional writes of single objects are to be had.
+
+`store.py` is the `Store`. `bucket.py` says what it needs of a place, and `lease_beats.py` how a place tells
+that a holder is alive; the places themselves are in `state/places/`.
+
+    ENVIRONMENT/state.json    the root (`root.py`): lineage, key, which scopes there are; and GENERATION, with
+    heads/SCOPE               where a scope stands, and its newest changes (`head.py`, `head_writing.py`)
+    journal/SCOPE/...         older changes, as files that are never changed (`segments.py`)
+    base/SCOPE/...            what all changes up to one amount to, so that a reader begins there (`bases.py`)
+    leases/ID                 a lease, and its holder's sign of life (`lease_beats.py`)
+
+A commit is one conditional write, of the head: a holder that lost the scope meanwhile has another tag, and
+writes nothing. What commits of one moment change stands in the head itself; now and then the holder moves it
+to a segment. So a commit is one round trip, and costs the same however many records there are.
+
+What else there is:
+
+    keys, writes                               an object: its key, and conditional writes
+    lease_taking, lease_keeping, lease_beats   a lease: taken, kept by its holder, its sign of life
+    commits, head_writing                      a commit, and the head that it writes
+    changes, folded                            changes, and what they amount to
+    scopes, reading, open_state                what a process knows of a state, as of one moment
+    moving, copying, row_order                 a state that moves, and the order of its rows
+    probing, damage                            a store that breaks its word, and a state that is damaged
+"""

@@ -1,0 +1,88 @@
+"""What the state needs of an object store: whole objects, and writes that land only on what was read before.
+
+All of it blocks, so that the thread that renews leases can use it, too. Every method raises StoreError when
+the store refuses, or cannot be reached.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Found(Struct, frozen=True):
+    """An object. `tag`: what a write that is to replace exactly this one must name."""
+
+    body: bytes
+    tag: str
+
+
+class Taken(Exception):
+    """A conditional write was answered with no: there is an object already, or another one than was named.
+
+    An answer to `create` only: some stores say so, too, where two wrote at once and neither landed.
+    """
+
+
+class Unanswered(Exception):
+    """A write got no answer that says what became of it. `cause`: for people, without any credential."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class Bucket(Protocol):
+    """Objects by their key. What is written can be read at once, by everybody.
+
+    `is_quick`: no call waits for anything, so that none needs a thread. `is_sure`: that it keeps its word
+    needs no proof. `is_of_one_moment`: `get_all` gives all objects as of one moment. `at_once`: how many
+    requests at a time are answered sooner than one after another.
+    """
+
+    is_quick: bool = False
+    is_sure: bool = False
+    is_of_one_moment: bool = False
+    at_once: int = 128  # with 64 requests at a time, a thousand heads 30 ms away take 0.5 s
+
+    @property
+    def place(self) -> str:
+        """The URL, without credentials."""
+        ...
+
+    def get(self, key: str) -> Found | None: ...
+
+    def get_all(self, keys: Sequence[str]) -> list[Found | None]:
+        """As `get`, of each of them in their order."""
+        return self.in_parallel(self.get, keys)
+
+    def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+        """The results of `work`, which sends requests, in the order of `values`."""
+        if len(values) < 2 or self.at_once < 2:
+            return [work(value) for value in values]
+        with ThreadPoolExecutor(min(self.at_once, len(values))) as threads:
+            return list(threads.map(work, values))
+
+    def create(self, key: str, body: bytes) -> str:
+        """Write an object that must not exist, once; its tag. Raises Taken or Unanswered."""
+        ...
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        """Write over the object with this tag, once; its new tag. Raises Taken or Unanswered."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Does nothing where there is none."""
+        ...
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        """The tags of all objects under `prefix`, which ends with a slash, by their full keys."""
+        ...
+
+    def list_beside(self) -> tuple[str, ...]:
+        """The keys that stand directly in the bucket's own prefix, in no folder."""
+        ...

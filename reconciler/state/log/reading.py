@@ -1,0 +1,142 @@
+"""Reading a state: one moment of all its scopes, although each head is an object of its own."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import rules
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Marks
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.scopes import Scopes, plain
+from reconciler.state.store import WHOLE_STATE, JournalEntry, State
+
+_PATIENT = 5  # how often all is read again for one moment of everything
+_AT_MOST = 50
+
+
+def keep_up(
+    bucket: Bucket,
+    layout: Layout,
+    scopes: Scopes,
+    names: Collection[str],
+    listed: Mapping[str, str] | None = None,
+) -> None:
+    """Bring `scopes` to one moment of these scopes of the state. Raises StoreError or Damaged.
+
+    `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
+    Between two lists of the heads that differ in one head at most, there was a moment at which all heads were
+    as they were read. Where several scopes are written to all the time, no two such lists come: then they
+    are read one after the other. That shows no moment, but no record twice or nowhere either, as long as
+    none moves from one scope to another, which is the only thing that a commit in one says of another.
+    """
+    if bucket.is_of_one_moment and not any(scopes.of(name).tag for name in names):
+        with suppress(Gone):  # a file that was merged meanwhile, or is lost
+            scopes.refresh(names)
+            return
+    before = _tags(bucket, layout, names, listed)
+    if not before.keys() >= set(names):
+        before = _tags(bucket, layout, names)
+    for attempt in range(_AT_MOST):
+        missing = [name for name in names if name not in before]
+        if missing:
+            raise Damaged(f"the head of `{missing[0]}` is missing")
+        differing = scopes.differing(before)
+        if not differing:
+            return
+        try:
+            new = scopes.refresh(differing)
+        except Gone as gone:
+            if attempt > _PATIENT and _tags(bucket, layout, names) == before:
+                raise Damaged(f"{gone} is missing") from gone
+            before = _tags(bucket, layout, names)
+            continue
+        after = _tags(bucket, layout, names)
+        moved = [name for name in names if plain(before[name]) != plain(after.get(name, ""))]
+        if len(moved) <= 1 or (attempt >= _PATIENT and not any(map(_crosses, chain(*new.values())))):
+            return
+        before = after
+    raise StoreError(f"the state {bucket.place} changes faster than it can be read", help="run again")
+
+
+def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
+    """All that is known of these scopes."""
+    records: dict[Address, StateRecord] = {}
+    marks: dict[str, Marks] = {}
+    for name in sorted(names):
+        scope = scopes.of(name)
+        with scope.lock:
+            count = len(records) + len(scope.folded.records)
+            records.update(scope.folded.records)
+            marks[name] = scope.folded.marks
+        if len(records) != count:
+            raise Damaged(f"`{name}` and another scope have a record at one address")
+    views = [each.view for each in marks.values()]
+    claimed = {name: each.claimed for name, each in marks.items()}
+    return rules.as_moved(
+        State(
+            lineage,
+            records,
+            _oldest_first(entry for view in views for entry in view.open_intents.values()),
+            frozenset().union(*(each.plans | each.view.plans_run for each in marks.values())),
+            unclaimed=_oldest_first(
+                entry
+                for name, each in marks.items()
+                for id, entry in each.view.unclaimed.items()
+                if not any(id in ids for other, ids in claimed.items() if other != name)
+            ),
+            half_moved=_half_moved(marks.values()),
+            serials={name: each.serial for name, each in marks.items()},
+            heads={name: each.hash for name, each in marks.items() if each.seq},
+            lengths={name: each.seq for name, each in marks.items()},
+            version=_version(lineage, marks),
+            platform=_platform(marks),
+        )
+    )
+
+
+def _tags(
+    bucket: Bucket, layout: Layout, names: Collection[str], listed: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
+    """By scope, the tag of its head."""
+    found = listed if listed is not None else bucket.list(layout.heads)
+    return {name: found[key] for name in names if (key := layout.head(name)) in found}
+
+
+def _crosses(change: Change) -> bool:
+    """Whether it says anything of another scope."""
+    effects = (rules.effect_of_row(row.columns) for row in change.rows)
+    return any(effect.moved_from or effect.moved_away for effect in effects)
+
+
+def _half_moved(marks: Collection[Marks]) -> tuple[JournalEntry, ...]:
+    arrived: dict[str, tuple[int, JournalEntry]] = {}
+    for source, (times, entry) in chain(*(each.departures.arrived.items() for each in marks)):
+        before, newest = arrived.get(source, (0, entry))
+        arrived[source] = before + times, max(newest, entry, key=lambda each: each.at)
+    return _oldest_first(
+        entry
+        for source, (times, entry) in arrived.items()
+        if times > sum(each.departures.left.get(source, 0) for each in marks)
+    )
+
+
+def _platform(marks: Mapping[str, Marks]) -> str:
+    """It is recorded in the scope of the whole state."""
+    named = [each.view.platform for each in (marks.get(WHOLE_STATE), *marks.values()) if each is not None]
+    return next(filter(None, named), "")
+
+
+def _oldest_first(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.at))
+
+
+def _version(lineage: str, marks: Mapping[str, Marks]) -> str:
+    known = [(name, each.changes, each.hash, f"{each.sum:x}") for name, each in sorted(marks.items())]
+    return hashlib.sha256(json.dumps([lineage, known]).encode()).hexdigest()

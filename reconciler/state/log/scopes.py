@@ -1,0 +1,138 @@
+"""What one process knows of the scopes of a state: as of which head, and what that amounts to."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+
+from msgspec import Struct
+
+from reconciler.core.model import Address
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded, Marks, read
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.segments import Files, decoded
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """`tag`: of the head. `tail`: its changes, as lines. `lock`: for reading or changing the rest."""
+
+    head: Head
+    folded: Folded
+    tag: str = ""
+    tail: list[str] = field(default_factory=list)
+    lock: RLock = field(default_factory=RLock)
+
+
+class _Read(Struct, frozen=True):
+    """A head that was read."""
+
+    head: Head
+    tail: list[str]
+    tag: str
+
+
+class Scopes:
+    """Keeps up with heads as they are read and written. For any thread."""
+
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._files = files
+        self._lineage = lineage
+        self._known: dict[str, Scope] = {}
+
+    def of(self, name: str) -> Scope:
+        if name not in self._known:
+            new = Head(name, self._lineage, hash=self._lineage)
+            self._known.setdefault(name, Scope(new, Folded(Marks(self._lineage))))
+        return self._known[name]
+
+    @property
+    def known(self) -> Mapping[str, Scope]:
+        return dict(self._known)
+
+    def differing(self, tags: Mapping[str, str]) -> list[str]:
+        """Of these scopes, those whose head is not the one we know."""
+        return [name for name, tag in tags.items() if plain(self.of(name).tag) != plain(tag)]
+
+    def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
+        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
+        names = list(names)
+        read = self._bucket.get_all([self._layout.head(name) for name in names])
+        decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
+        changes = {each.head.scope: self._keep_up(each) for each in decoded if not each.head.has_files}
+        waiting = [each for each in decoded if each.head.has_files]
+        done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
+        return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
+
+    def take(self, name: str, found: Found) -> Sequence[Change]:
+        """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
+        return self._keep_up(self._decoded(name, found))
+
+    def wrote(
+        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, Marks]]
+    ) -> None:
+        """Keep up with a head that was written, unless it was read meanwhile."""
+        scope = self.of(name)
+        with scope.lock:
+            if head.serial <= scope.head.serial:
+                return
+            for change, marks in changes:
+                scope.folded.take(change, marks)
+            scope.head, scope.tag, scope.tail = head, tag, tail
+
+    def elsewhere(self, name: str, address: Address) -> str | None:
+        """Another scope than `name` that has a record at this address, as far as is known here."""
+        return next(
+            (
+                other
+                for other, scope in self.known.items()
+                if other != name and address in scope.folded.stored
+            ),
+            None,
+        )
+
+    def _decoded(self, name: str, found: Found | None) -> "_Read":
+        if found is None:
+            raise Gone(self._layout.head(name))
+        head, tail = heads.decode(found.body, name, self._lineage)
+        return _Read(head, tail, found.tag)
+
+    def _keep_up(self, read: "_Read") -> Sequence[Change]:
+        head, scope = read.head, self.of(read.head.scope)
+        with scope.lock:
+            if scope.tag and head.serial <= scope.head.serial:
+                return ()
+            changes = self._fold(scope.folded, head, read.tail, head.scope)
+            scope.head, scope.tag, scope.tail = head, read.tag, read.tail
+        return changes
+
+    def _fold(self, folded: Folded, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
+        """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
+        before = folded.marks.changes
+        try:
+            base, earlier = self._files.since(head, before, head.changes - len(tail))
+            if base is not None:
+                folded.marks, folded.stored, folded.records = base.marks, base.stored, base.records
+            known = folded.marks.changes
+            changes = [change for line in tail if (change := decoded(line, name)).number > known]
+            changes = [*earlier, *changes]
+            for change in changes:
+                folded.take(change, read(folded.marks, folded.stored.get, change, name))
+            if not head.fits(folded.marks):
+                raise Damaged(f"the head of `{name}` does not fit its journal and records")
+        except (Gone, Damaged):
+            folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
+            self.of(name).tag = ""
+            raise
+        return changes
+
+
+def plain(tag: str) -> str:
+    """Lists give tags without the versions, and sometimes without the quotes, that they have elsewhere."""
+    return tag.partition("\n")[0].strip('"')

@@ -1,0 +1,169 @@
+"""Segments: the changes of a scope, as files that are written once; and how they stay few.
+
+Four of about one size become one, so that a commit costs the same however long the journal is. A new base
+is made when as much has changed since the last one as that one holds. What no head names any more is deleted;
+the journal itself stays whole.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from reconciler.state.log import bases, writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.folded import Folded
+from reconciler.state.log.head import Head, Segment
+from reconciler.state.log.keys import Layout
+
+TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
+BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
+_WHOLE_BYTES = 256 * TAIL_BYTES  # a segment of this size is not copied into a larger one
+_AT_ONCE = 4  # how many segments become one
+
+
+class Files:
+    """The segments and bases of all scopes of one state."""
+
+    def __init__(self, bucket: Bucket, layout: Layout) -> None:
+        self._bucket = bucket
+        self._layout = layout
+
+    def changes(self, head: Head, after: int) -> list[Change]:
+        """Those in segments whose number is greater. Raises Gone, or Damaged."""
+        wanted = [each for each in head.segments if each.last > after]
+        texts = self._bucket.in_parallel(
+            lambda each: self._read(self._layout.segment(head.scope, each.name), each), wanted
+        )
+        found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
+        return [change for change in found if change.number > after]
+
+    def since(self, head: Head, known: int, until: int) -> tuple[Folded | None, list[Change]]:
+        """The base of `head`, for who knows no change yet, and the changes in segments after what is known.
+
+        Both are asked for at once. `until`: the last change in any segment. Raises Gone, or Damaged.
+        """
+        base = head.base if not known else None
+        known = base.last if base is not None else known
+        asked: list[Callable[[], Any]] = [lambda: self.changes(head, known)] if until > known else []
+        if base is not None:
+            asked.append(lambda: self._base(head.scope, base))
+        found = self._bucket.in_parallel(lambda ask: ask(), asked)
+        return (found.pop() if base is not None else None), (found[0] if found else [])
+
+    def _base(self, scope: str, base: Segment) -> Folded:
+        return bases.decode(self._read(self._layout.base(scope, base.name), base), scope)
+
+    def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
+        """From the first on. Raises Gone, or Damaged."""
+        return [*self.changes(head, 0), *(decoded(line, head.scope) for line in tail)]
+
+    def moved_out(self, head: Head, tail: Sequence[str], folded: Folded) -> Head:
+        """`head` with its tail in a segment. `folded`: the scope as the head has it.
+
+        Writes files that no head names yet; the caller does that. Done again, it writes the same ones.
+        """
+        first = head.segments[-1].last + 1 if head.segments else 1
+        text = "".join(f"{line}\n" for line in tail)
+        new = Segment("", first, head.changes, len(text), "")  # it gets its name once it is written
+        segments, base = [*head.segments, new], head.base
+        since = base.last if base is not None else 0
+        changed = sum(each.size for each in segments if each.last > since)
+        if changed > max(BASE_BYTES, base.size if base is not None else 0):
+            base, since = self._write_base(head, folded), head.changes
+        kept = [self._as_one(head, group, text) for group in _groups(segments, since)]
+        return replace(head, base=base, segments=tuple(kept))
+
+    def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
+        """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
+        text = "".join(f"{line}\n" for line in lines)
+        segment = self._write_segment(head, 1, head.changes, text)
+        return replace(head, base=self._write_base(head, folded), segments=(segment,))
+
+    def delete_unnamed(self, before: Head, after: Head) -> None:
+        """Delete the segments that `before` names and `after`, which has replaced it, does not."""
+        kept = {each.name for each in after.segments}
+        unnamed = [
+            self._layout.segment(before.scope, each.name) for each in before.segments if each.name not in kept
+        ]
+        if before.base is not None and before.base != after.base:
+            unnamed.append(self._layout.base(before.scope, before.base.name))
+        self._bucket.in_parallel(self._bucket.delete, unnamed)
+
+    def _as_one(self, head: Head, group: Sequence[Segment], new: str) -> Segment:
+        """`new`: the text of the segment that is not written yet."""
+        if len(group) == 1 and group[0].name:
+            return group[0]
+
+        def text(segment: Segment) -> str:
+            return (
+                self._read(self._layout.segment(head.scope, segment.name), segment) if segment.name else new
+            )
+
+        return self._write_segment(
+            head, group[0].first, group[-1].last, "".join(self._bucket.in_parallel(text, group))
+        )
+
+    def _write_segment(self, head: Head, first: int, last: int, text: str) -> Segment:
+        # The epoch belongs to one holder, so that no file of another one has this name.
+        name = f"{head.epoch}-{first}-{last}"
+        return self._write(self._layout.segment(head.scope, name), name, first, last, text)
+
+    def _write_base(self, head: Head, folded: Folded) -> Segment:
+        name = f"{head.epoch}-{head.changes}"
+        return self._write(
+            self._layout.base(head.scope, name), name, head.changes, head.changes, bases.encode(folded)
+        )
+
+    def _write(self, key: str, name: str, first: int, last: int, text: str) -> Segment:
+        body = gzip.compress(text.encode(), compresslevel=3, mtime=0)
+        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):
+            raise Damaged(f"{key} was written by somebody else")
+        return Segment(name, first, last, len(text), hashlib.sha256(body).hexdigest())
+
+    def _read(self, key: str, segment: Segment) -> str:
+        found = self._bucket.get(key)
+        if found is None:
+            raise Gone(key)
+        if hashlib.sha256(found.body).hexdigest() != segment.sha256:
+            raise Damaged(f"{key} is not what was written")
+        return gzip.decompress(found.body).decode()
+
+
+def decoded(line: str, scope: str) -> Change:
+    """Raises Damaged for another line."""
+    try:
+        return Change.from_line(line)
+    except ValueError as error:
+        raise Damaged(f"a change of `{scope}` is not what was written") from error
+
+
+def _tier(size: int) -> int:
+    """Segments of one tier differ in size by less than the factor by which merging makes them larger."""
+    return (size // TAIL_BYTES).bit_length() // 2
+
+
+def _groups(segments: Sequence[Segment], since: int) -> list[list[Segment]]:
+    """Which segments become one. `since`: the newest change in the base; no group is on both sides of it."""
+    groups = [[segment] for segment in segments]
+    while (found := _next_merge(groups, since)) is not None:
+        groups[found] = [[segment for group in groups[found] for segment in group]]
+    return groups
+
+
+def _next_merge(groups: Sequence[Sequence[Segment]], since: int) -> slice | None:
+    """Four of one size, or a smaller one that a larger one follows."""
+    tiers = [_tier(sum(segment.size for segment in group)) for group in groups]
+    for start in range(len(groups)):
+        for length in (2, _AT_ONCE):
+            found = slice(start, start + length)
+            some, sides = tiers[found], {group[-1].last > since for group in groups[found]}
+            if len(some) < length or len(sides) > 1 or max(some) >= _tier(_WHOLE_BYTES):
+                continue
+            if (some[0] < some[-1]) if length == 2 else len(set(some)) == 1:
+                return found
+    return None

@@ -1,0 +1,353 @@
+"""The state in an object store: `store.Store`, for any number of runners that come and go.
+
+Blocking work runs in worker threads. What the files of this folder do is said in `__init__.py`.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import checkpoint
+
+from reconciler.core.advice import command
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.garbage import collector_paused
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import history
+from reconciler.state.codec import decode_entry, encode_entry, encode_record
+from reconciler.state.contents import Contents
+from reconciler.state.log import probing, reading, root, writes
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.commits import Request
+from reconciler.state.log.damage import Gone, explained
+from reconciler.state.log.folded import Wanted
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Exclusion, Watched
+from reconciler.state.log.lease_taking import Obstacle, Raced
+from reconciler.state.log.moving import Moving
+from reconciler.state.log.open_state import Check, Opened
+from reconciler.state.log.root import Root
+from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
+
+_KEY_BYTES = 32
+_RACES = 20  # how often somebody else may be faster before we say so
+
+T = TypeVar("T")
+
+
+class LogStore:
+    """A `store.Store`. `randomness(n)` gives n bytes, for ids, nonces and the fingerprint key.
+
+    `environment`: whose state it must be ("": that of none). `read_only`: write nothing.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        clock: Clock,
+        randomness: Callable[[int], bytes] = os.urandom,
+        *,
+        exclusion: Exclusion | None = None,
+        environment: str = "",
+        read_only: bool = False,
+    ) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._randomness = randomness
+        self._environment = environment
+        self._read_only = read_only
+        self._exclusion = exclusion or Watched(clock)
+        self._layout = Layout(environment)
+        self._opened: Opened | None = None
+        self._new_key = b""
+        self._loaded: State | None = None
+
+    async def load(self, scopes: Collection[str] | None = None) -> State:
+        return (await self._in_thread(self._load)).of(scopes)
+
+    async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
+
+    async def create(self) -> bool:
+        return await self._in_thread(self._create)
+
+    async def fingerprint_key(self) -> bytes:
+        return await self._in_thread(self._fingerprint_key)
+
+    async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        wanted = sorted(set(scopes))
+        ends_s = self._clock.monotonic() + timeout_s
+        while True:
+            taken = await self._in_thread(lambda: self._take(wanted, holder))
+            if isinstance(taken, Lease):
+                return taken
+            await self._wait(taken, ends_s)
+
+    async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        found = await self._in_thread(lambda: self._obstacles(scopes))
+        return {name: each.locked for name, each in found.items()}
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self._in_thread(lambda: self.beat(lease))
+
+    @property
+    def lease_s(self) -> float:
+        return self._exclusion.lease_s
+
+    def beat(self, lease: Lease) -> Lease:
+        """As `renew`; blocks, for the thread that renews while the main loop is alive."""
+        with explained(self._bucket.place):
+            return self._writable(lease).keeping.beat(lease)
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
+        if self._opened is None:
+            raise no_longer_ours(lease.scopes[0])
+        opened = self._opened
+        opened.keeping.require(lease)
+        if not opened.keeping.take_proof(lease):
+            check = Check(lease)
+            await opened.checks.ask(check)
+            if check.failure is not None:
+                raise check.failure
+        opened.keeping.require(lease)
+        if opened.keeping.shortest_s(lease) <= for_s:
+            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))
+        opened.keeping.require(lease, for_s)
+
+    async def release(self, lease: Lease) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._in_thread(lambda: self._release(lease))
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        """As in `Store`. Cannot be cancelled half-way. Where it raises, it is not known to be stored."""
+        scope = lease.scope
+        wanted = Wanted(
+            scope,
+            [encode_entry(entry) for entry in entries],
+            [(record, encode_record(record)) for record in put],
+            remove,
+        )
+        request = Request(lease, wanted, self._nonce())
+        await self._writable(lease).commits_to(scope).ask(request)
+        if isinstance(request.outcome, StoreError):
+            raise request.outcome
+        assert request.outcome is not None
+        return request.outcome
+
+    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        opened, _ = await self._in_thread(self._require_state)
+        while not force:
+            found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
+            if found is None:
+                break
+            await self._wait(found, self._clock.monotonic())
+        had = await self._in_thread(lambda: opened.taking.unlock(scope, by, force=force))
+        if had is not None and had.stands:
+            return (
+                f"lock taken from {had.locked.holder}, which can no longer write; "
+                "stop that process before you apply"
+            )
+        return "free: no process holds it"
+
+    async def verify(self) -> None:
+        """Read everything. Raises StoreError naming the first record or journal row that was changed."""
+        await self._in_thread(lambda: self._moving().verify())
+
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        """A state in an object store is where its environment's name says: this one is moved instead."""
+        migrate = command("state", "migrate", "URL")
+        raise StoreError(
+            f"the state {self._bucket.place} cannot become that of `{environment}` where it is",
+            help=f"run `{migrate}` in that environment",
+            advice=(migrate,),
+        )
+
+    async def export(self) -> Contents:
+        return await self._in_thread(lambda: self._moving().export())
+
+    async def import_(self, contents: Contents) -> None:
+        await self._in_thread(lambda: self._moving().import_(contents))
+        await self.close()  # what was known is of the state before
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        await self._in_thread(lambda: self._moving().retire(to, contents))
+
+    async def revive(self) -> None:
+        await self._in_thread(lambda: self._moving().revive())
+
+    async def probe(self) -> bool:
+        """Prove that the store keeps its word; False where that needs no proof.
+
+        Raises StoreError that says what it did instead.
+        """
+        if self._bucket.is_sure:
+            return False
+        await self._in_thread(
+            lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
+        )
+        return True
+
+    async def close(self) -> None:
+        self._exclusion.close()
+        self._opened = self._loaded = None
+
+    async def _wait(self, obstacle: Obstacle, ends_s: float) -> None:
+        """Wait until another try can succeed. Raises Locked when time is over, if the holder lives."""
+        if obstacle.rest_s is not None:
+            await self._clock.sleep(min(self._exclusion.poll_s, obstacle.rest_s))
+            return
+        rest_s = ends_s - self._clock.monotonic()
+        if rest_s <= 0:
+            raise obstacle.locked
+        await self._clock.sleep(min(self._exclusion.poll_s, rest_s))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        def explaining() -> T:
+            with explained(self._bucket.place):
+                return work()
+
+        if self._bucket.is_quick:
+            await checkpoint()
+            return explaining()
+        # Shielded: a lease that was taken must reach who asked for it.
+        with anyio.CancelScope(shield=True):
+            result = await to_thread.run_sync(explaining)
+        return result  # noqa: RET504 - mypy takes the block for one that may swallow what it raises
+
+    # --- in a worker thread ---
+
+    def _load(self) -> State:
+        found, listed = self._root_and_heads()
+        if found is None:
+            return State("", {}, (), frozenset())
+        opened = self._open(found)
+        with collector_paused():
+            reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
+            state = reading.state_of(opened.scopes, found.lineage, found.scopes)
+        if self._loaded is None or self._loaded.version != state.version:
+            self._loaded = state
+        return self._loaded
+
+    def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
+        if self._root() is None:
+            return ()
+        rows = self._moving().export().rows
+        return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+
+    def _moving(self) -> Moving:
+        return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
+
+    def _create(self) -> bool:
+        found = self._root()
+        if found is not None:
+            return False
+        root.refuse_foreign(self._bucket, self._layout)
+        lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
+        new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
+        self._forbid_read_only()
+        made = writes.create(self._bucket, self._layout.root, new.encode())
+        return isinstance(made, writes.Landed)
+
+    def _fingerprint_key(self) -> bytes:
+        found = self._root()
+        if found is not None:
+            return found.key
+        self._new_key = self._new_key or self._randomness(_KEY_BYTES)
+        return self._new_key
+
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+        opened, known = self._require_state()
+        self._forbid_read_only()
+        if not scopes:
+            return Lease(holder, {})
+        gone: Gone | None = None
+        for _ in range(_RACES):
+            try:
+                taken = opened.taking.take(scopes, holder, known.scopes)
+            except Raced:
+                continue
+            except Gone as missing:
+                gone = missing
+                continue
+            if isinstance(taken, Obstacle):
+                return taken
+            held, epochs = taken
+            self._load()
+            return opened.keeping.keep(held, holder, epochs)
+        if gone is not None:
+            raise gone
+        raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
+
+    def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Obstacle]:
+        found = self._root()
+        if found is None:
+            return {}
+        return self._open(found).taking.obstacles([scope for scope in scopes if scope in found.scopes])
+
+    def _release(self, lease: Lease) -> None:
+        if self._opened is not None:
+            self._opened.keeping.give_back(lease)
+
+    def _root(self) -> Root | None:
+        """None where there is no state. Raises StateMoved."""
+        found = root.read(self._bucket, self._layout, self._environment)
+        if found is None:
+            return None
+        root.require_here(self._bucket, found[0])
+        return found[0]
+
+    def _root_and_heads(self) -> tuple[Root | None, Mapping[str, str] | None]:
+        """The root, and a list of the heads, asked for at the same time once it is known where they are."""
+        if self._opened is None:
+            return self._root(), None
+        heads = self._opened.layout.heads
+        asks: list[Callable[[], Any]] = [self._root, lambda: self._bucket.list(heads)]
+        found, listed = self._bucket.in_parallel(lambda ask: ask(), asks)
+        return found, listed
+
+    def _require_state(self) -> tuple[Opened, Root]:
+        found = self._root()
+        if found is None:
+            raise no_state(self._bucket.place)
+        return self._open(found), found
+
+    def _open(self, found: Root) -> Opened:
+        if self._opened is None:
+            self._opened = Opened(
+                self._bucket,
+                Layout(self._environment, found.generation),
+                self._clock,
+                found,
+                exclusion=self._exclusion,
+                nonce=self._nonce,
+            )
+        elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:
+            raise StoreError(
+                f"the state {self._bucket.place} was replaced by another one during this run",
+                help="run again",
+            )
+        return self._opened
+
+    def _writable(self, lease: Lease) -> Opened:
+        if self._opened is None:
+            raise no_longer_ours(lease.scopes[0])
+        return self._opened
+
+    def _forbid_read_only(self) -> None:
+        if self._read_only:
+            raise StoreError(f"the state {self._bucket.place} was opened to be read only")
+
+    def _nonce(self) -> str:
+        return self._randomness(8).hex()
