@@ -22,7 +22,7 @@ from reconciler.reports.report import Failure, Page, Report, ValidationReport, a
 
 
 def report_options(kind: str) -> Sequence[click.Option]:
-    """`-o`, which `emit` asks for: the formats of one kind of report. But for pages and graphs, `--report`."""
+    """`-o`, which `emit` asks for: the formats of one report. But for pages and graphs, `--report`."""
     output = click.Option(
         ["-o", "--output"],
         type=_FormatName(kind),
