@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,24 +14,14 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.nearest import did_you_mean, nearest
-from reconciler.core.state_url import is_shared
-from reconciler.manifests.files import SETTINGS_FILE, read_files
+from reconciler.manifests.files import read_files
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.suggestions import pattern_help
+from reconciler.pipeline.settings import ProjectSettings, Settings, find_settings, project_root
 from reconciler.policies import find_manifest_kinds
 
-if TYPE_CHECKING:
-    from reconciler.state.store import Store
-
 _MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
-_DEFAULTS: dict[str, Any] = {
-    "manifests": ["manifests"],
-    "state": "sqlite:.reconcile/state.db",
-    "overlays": "overlays",
-    "environments": {},
-    "default_environment": "",
-}
 _MOST_REFS = 1000
 _GIT_S = 2.0
 
@@ -55,9 +45,8 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        environment = ctx.params.get("env") or _setting(_root(), "default_environment")
-        environment = "" if environment == BASE else environment
-        found = {*_declared(environment), *_recorded(ctx.params.get("state_url"), environment)}
+        config = _settings(ctx.params.get("env", ""))
+        found = {*_declared(config), *_recorded(config, ctx.params.get("state_url"))}
         texts = sorted(str(address) for address in found if self._kind in ("", address.kind))
         return [CompletionItem(text) for text in texts if text.startswith(incomplete)]
 
@@ -132,17 +121,14 @@ def other_kind(text: str) -> str:
 
 def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Environments with an overlay, and those with settings of their own; and the name for none of them."""
-    root = _root()
-    overlays = root / _setting(root, "overlays")
-    folders = [each.name for each in overlays.iterdir() if each.is_dir()] if overlays.is_dir() else []
-    names = {BASE, *folders, *map(str, _setting(root, "environments"))}
-    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("."))
+    names = {BASE, *_settings().environments()}
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags; none where git has no answer, or none quickly."""
     try:
-        git = find_repository(_root(), os.environ, timeout_s=_GIT_S)
+        git = find_repository(_settings().root, os.environ, timeout_s=_GIT_S)
         names = git.text(
             "for-each-ref",
             f"--count={_MOST_REFS}",
@@ -158,29 +144,24 @@ def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 ADDRESS = AddressType()
 CREATE = CreateType()
-target = click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="ADDRESS",
-    type=ADDRESS,
-    help="Only this resource, and what it needs; may be repeated.",
-)
 DECLARABLE = DeclarableType()
 PATH_OR_ADDRESS = PathOrAddressType()
 KIND = KindType()
 
 
-# --- for completion: without models, which take longer to import than all of this takes ---
+def _settings(environment: str = "") -> ProjectSettings:
+    """Those of the project, and the defaults where they are not valid: nobody reads a message after a Tab."""
+    try:
+        return find_settings(Path.cwd(), os.environ, environment)
+    except ReconcilerError:
+        return ProjectSettings(Settings(), project_root(Path.cwd()))
 
 
-def _declared(environment: str) -> Iterator[Address]:
+def _declared(config: ProjectSettings) -> Iterator[Address]:
     """What the configured manifests, and those of the environment alone, name; valid or not."""
-    root = _root()
-    overlays = _setting(root, "overlays")
-    folders = [*_setting(root, "manifests"), *([f"{overlays}/{environment}"] if environment else [])]
-    paths = [str(root / path) for path in folders if _at_rest(root / path)]
-    for name, data in islice(read_files(paths, root, None, [], overlays), _MOST_FILES):
+    folders = [*config.settings.manifests, *([config.overlay] if config.env else [])]
+    paths = [str(config.root / folder) for folder in folders if _at_rest(config.root / folder)]
+    for name, data in islice(read_files(paths, config.root, None, [], config.settings.overlays), _MOST_FILES):
         for document in compose(data, name).documents:
             address = _address(document.value)
             if address is not None:
@@ -197,51 +178,21 @@ def _address(manifest: Any) -> Address | None:
         return None
 
 
-def _recorded(state_url: str | None, environment: str) -> Sequence[Address]:
-    import anyio
+def _recorded(config: ProjectSettings, state_url: str | None) -> Sequence[Address]:
+    from reconciler.cli.event_loop import run  # only a Tab asks the state for addresses
+    from reconciler.pipeline.store import store_of
 
     async def ids() -> Sequence[Address]:
-        store = _store(state_url, environment)
+        store = store_of(config, state_url, read_only=True)
         try:
             return list((await store.load(())).ids)
         finally:
             await store.close()
 
     try:
-        return anyio.run(ids)
+        return run(ids)
     except ReconcilerError:
         return []
-
-
-def _store(state_url: str | None, environment: str) -> "Store":
-    root = _root()
-    url = state_url or os.environ.get("RECONCILE_STATE") or _setting(root, "state")
-    if is_shared(url) or (environment and not state_url):
-        # models, after all: whose state it is, they know
-        from reconciler.pipeline.settings import find_settings
-        from reconciler.pipeline.store import store_of
-
-        return store_of(find_settings(root, os.environ, environment), state_url, read_only=True)
-    from reconciler.core.clock import SystemClock
-    from reconciler.state import open_store
-
-    return open_store(url, root=root, clock=SystemClock(), environment=environment, read_only=True)
-
-
-def _root() -> Path:
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file()), here)
-
-
-def _setting(root: Path, name: str) -> Any:
-    """What reconcile.yaml says, unchecked; the default where it says nothing usable."""
-    file = root / SETTINGS_FILE
-    documents = compose(file.read_bytes(), SETTINGS_FILE).documents if file.is_file() else []
-    settings = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
-    found = settings.get(name)
-    if name == "state" and isinstance(found, dict):  # with the lineage beside its address
-        found = found.get("url")
-    return found if isinstance(found, type(_DEFAULTS[name])) else _DEFAULTS[name]
 
 
 def _at_rest(path: Path) -> bool:

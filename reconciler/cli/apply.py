@@ -8,10 +8,14 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS, CREATE, target
-from reconciler.cli.asking import confirmed
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import (
+from reconciler.cli.addresses import ADDRESS, CREATE
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.event_loop import Watch, run_watched
+from reconciler.cli.notifying import notify
+from reconciler.cli.output import emit, emit_part
+from reconciler.cli.signals import Interrupted, confirmed
+from reconciler.cli.spooled import collected, told_last
+from reconciler.cli.verb import (
     DONE,
     FAILED,
     PENDING,
@@ -20,12 +24,8 @@ from reconciler.cli.failures import (
     first_of,
     report_failure,
     report_interrupted,
-    reports_failures,
+    verb,
 )
-from reconciler.cli.notifying import notifies
-from reconciler.cli.output import emit, emit_part, reports
-from reconciler.cli.signals import Interrupted, Watch, run_watched
-from reconciler.cli.spooled import collected, told_last
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
@@ -46,26 +46,27 @@ from reconciler.reports.report import ApplyReport, PlanReport
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": PENDING, "done": DONE}
 
 
-@click.command("apply", short_help="Make the platform match the manifests.")
-@options.paths
-@target
+@verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", then=notify)
 @click.option(
     "--plan",
     "plan_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="Run what was reviewed, a plan saved by `plan --out`, if the plan of now is the same.",
 )
-@options.ref
 @click.option(
     "--approval",
     "approval_files",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     multiple=True,
     metavar="FILE",
     help="With --plan: an approval that `approve` wrote, which also covers its deletes; may be repeated.",
 )
-@options.base
-@options.auto_approve
+@click.option(
+    "--base",
+    metavar="REF",
+    default="",
+    help="The revision before the change, which says who has to approve it (default: from CI's variables).",
+)
 @click.option(
     "--approve-delete",
     "approved_deletes",
@@ -86,20 +87,11 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
 )
 @click.option(
     "--spool-to",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="FILE",
     help="Write to FILE what the state could not take, for `state ingest`.",
 )
-@options.lock_timeout
-@options.reason
-@options.show_all
-@chosen_state
-@reports("apply")
-@notifies
-@reports_failures
 def command(
-    paths: Sequence[str],
-    targets: Sequence[Address],
     plan_file: Path | None,
     approval_files: Sequence[Path],
     base: str,
@@ -111,18 +103,18 @@ def command(
     chosen: ChosenState,
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
-    if plan_file is not None and targets:
+    if plan_file is not None and chosen.targets:
         raise click.UsageError("--plan runs what a saved plan names; it takes no --target")
     if plan_file is None and chosen.ref is not None:
         raise click.UsageError("--ref is for a plan that was saved with it: pass --plan FILE, too")
-    if plan_file is None and not auto_approve and ("-" in paths or not sys.stdin.isatty()):
+    if plan_file is None and not auto_approve and ("-" in chosen.paths or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask on standard input: pass --auto-approve to apply without asking")
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
     deletes = [str(each) for each in approved_deletes]
     saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
-    desired = chosen.load_desired(paths, targets=targets)
+    desired = chosen.load_desired()
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
         if not show_all:

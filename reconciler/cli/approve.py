@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
-from reconciler.cli.asking import confirmed
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.files import refuse_output
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import blocking
-from reconciler.cli.sources import settings_here
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.options import refuse_output
+from reconciler.cli.output import emit
+from reconciler.cli.signals import blocking, confirmed
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.plural import counted
@@ -37,11 +36,11 @@ from reconciler.reports.report import Page, PlanReport, advise_plan
 from reconciler.reports.visible import visible
 
 
-@click.command("approve", short_help="Sign a saved plan with an SSH key.")
-@click.argument("plan_file", metavar="PLAN", type=click.Path(dir_okay=False, path_type=Path))
+@verb("approve", *options.ON_STATE)
+@click.argument("plan_file", metavar="PLAN", type=options.FILE)
 @click.option(
     "--key",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="FILE",
     help="SSH key, or the public one of a key in the agent (default: the one that git signs with, or the "
     "agent's only key).",
@@ -50,14 +49,11 @@ from reconciler.reports.visible import visible
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is signed, too.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="FILE",
     help="Where the approval goes (default: PLAN.NAME.approval).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@chosen_state
-@output()
-@reports_failures
 def command(
     plan_file: Path,
     key: Path | None,

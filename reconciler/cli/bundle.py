@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
+from reconciler.cli import options
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.advice import command as advised
 from reconciler.evidence.archive import digest
 from reconciler.evidence.bundle import NotBundled, bundle
@@ -18,22 +19,17 @@ from reconciler.state import movable_of
 from reconciler.state.spooling import Spooling
 
 
-@click.command("bundle", short_help="Write the evidence of one run to a file.")
+@verb("bundle", *options.ON_STATE)
 @click.argument("run", metavar="RUN")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="Where to."
-)
+@click.option("--out", type=options.FILE, required=True, metavar="FILE", help="Where to.")
 @click.option(
     "--plan",
     "plan_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="FILE",
     help="The plan that it carried out, saved by `plan --out`, to be part of the bundle.",
 )
 @click.option("--head", default="", metavar="HEAD", help="The state's head that its apply printed.")
-@chosen_state
-@output()
-@reports_failures
 def command(run: str, out: Path, plan_file: Path | None, head: str, chosen: ChosenState) -> int:
     """Write what the state's journal proves of a run: one file, which `reconcile verify` checks offline.
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from anyio import to_thread
 
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.failures import DONE, FAILED
+from reconciler.cli.command_line import texts_here
 from reconciler.cli.output import emit
-from reconciler.cli.sources import texts_here
+from reconciler.cli.verb import DONE, FAILED
 from reconciler.core.advice import command
 from reconciler.core.extras import require_extra
 from reconciler.core.plural import counted

@@ -6,9 +6,10 @@ from random import SystemRandom
 
 import click
 
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.signals import Interrupted, Watch, run_watched
-from reconciler.cli.sources import settings_here
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.event_loop import Watch, run_watched
+from reconciler.cli.signals import Interrupted
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
@@ -23,7 +24,7 @@ from reconciler.reports.report import Page
 from reconciler.services.transport import HttpTransport
 
 
-@click.command("check", short_help="Try a provider out, as the platform and as an attacker would.")
+@verb("check", report=None)
 @click.argument("url")
 @click.option("--provider", metavar="NAME", help="Use `providers.NAME` for options that are not given.")
 @click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
@@ -56,7 +57,6 @@ from reconciler.services.transport import HttpTransport
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True
 )
-@reports_failures
 def command(
     url: str,
     provider: str | None,
@@ -88,22 +88,21 @@ def command(
     if not checks:
         raise click.UsageError(f"--only: no check is called `{only}`")
     known, found = _section(provider)
-    signing = _from_env(signing_secret_env, "--signing-secret-env") or _current(
-        known.signing_secret_from if known else None, found
-    )
+    signing = _from_env(signing_secret_env, "--signing-secret-env")
+    signing = signing or _current(known.signing_secret_from, found)
     if signing is None:
         raise click.UsageError("the signing secret is missing: give --signing-secret-env or --provider")
     codes = tuple(code.strip() for code in regions.split(","))
     if len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
         raise click.UsageError("--regions: give two different codes, such as ams,fra")
-    sign_in_at = auth_url or (known.auth_url if known and user else None)
+    sign_in_at = auth_url or (known.auth_url if user else None)
     subject = Subject(
         base_url=url,
         signing_secret=signing,
         webhook_secret=_from_env(webhook_secret_env, "--webhook-secret-env")
-        or _current(known.webhook_secret_from if known else None, found),
-        encoding="base64" if (encoding or (known.encoding if known else "hex")) == "base64" else "hex",
-        costs_path=_path(costs_path or (known.costs_path if known else None)),
+        or _current(known.webhook_secret_from, found),
+        encoding="base64" if (encoding or known.encoding) == "base64" else "hex",
+        costs_path=_path(costs_path or known.costs_path),
         sign_in=SignInSubject(sign_in_at, user or "check-user") if sign_in_at else None,
         organization_id=organization or "check-organization",
         user_id=user or "check-user",
@@ -150,10 +149,10 @@ def _tell(report: Report, output: str) -> None:
     click.echo(summary(report), err=output != "text")
 
 
-def _section(name: str | None) -> tuple[ProviderSection | None, ProjectSettings | None]:
+def _section(name: str | None) -> tuple[ProviderSection, ProjectSettings | None]:
     """`providers.NAME` of the settings, and those. Raises UsageError when it is not there."""
     if name is None:
-        return None, None
+        return ProviderSection(), None
     config = settings_here(manifests_only=True)
     if name not in config.settings.providers:
         raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")

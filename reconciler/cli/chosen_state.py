@@ -3,23 +3,21 @@
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property, wraps
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
-from reconciler.cli import options
-from reconciler.cli.progress import make_reporter
-from reconciler.cli.signals import run
-from reconciler.cli.sources import settings_here, texts_here
+from reconciler.cli.chosen_manifests import ChosenManifests
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.event_loop import run
 from reconciler.core.attribution import Attribution
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Context, make_context
-from reconciler.core.model import Address, Resource
-from reconciler.core.reporter import Reporter
+from reconciler.core.model import Resource
 from reconciler.core.state_url import shown_url
 from reconciler.pipeline.actor import Actor
 from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.desired import load_desired, origin_here
+from reconciler.pipeline.desired import origin_here
 from reconciler.pipeline.identity import refuse_missing
 from reconciler.pipeline.open import Options, open_project, open_state
 from reconciler.pipeline.project import Project
@@ -30,41 +28,22 @@ from reconciler.state.store import State
 T = TypeVar("T")
 
 
-class ChosenState:
-    """What the options of one command line name. Reads the settings when they are first asked for.
+@dataclass  # as what it extends
+class ChosenState(ChosenManifests):
+    """What the shared options of one command line say, and the state and project that they lead to."""
 
-    `ref`: the git revision that manifests are read at. `untrusted`: the one that settings come from.
-    """
-
-    def __init__(
-        self,
-        env: str,
-        url: str | None,
-        sandbox: bool,
-        lock_timeout: float = 0.0,
-        reason: str = "",
-        ref: str | None = None,
-        untrusted: str | None = None,
-    ) -> None:
-        self.env = env
-        self.given_url = url
-        self.sandbox = sandbox
-        self.lock_timeout = lock_timeout
-        self.reason = reason
-        self.ref = ref
-        self.untrusted = untrusted
+    state_url: str | None = None
+    sandbox: bool = False
+    lock_timeout: float = 0.0
+    reason: str = ""
 
     @cached_property
     def config(self) -> ProjectSettings:
         return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, sandbox=self.sandbox)
 
-    @cached_property
-    def reporter(self) -> Reporter:
-        return make_reporter()
-
     @property
     def url(self) -> str:
-        return self.given_url or self.config.settings.state_url
+        return self.state_url or self.config.settings.state_url
 
     @property
     def place(self) -> str:
@@ -107,7 +86,7 @@ class ChosenState:
 
         async def main() -> T:
             async with open_state(
-                config, self.given_url, environment=environment, pinned=pinned, tell=tell
+                config, self.state_url, environment=environment, pinned=pinned, tell=tell
             ) as store:
                 if existing:
                     refuse_missing(await store.load(), self.place)
@@ -120,30 +99,12 @@ class ChosenState:
         config, tell = self.config, self.reporter.note
 
         async def main() -> tuple[T, Context]:
-            async with open_state(config, self.given_url, read_only=True, tell=tell) as store:
+            async with open_state(config, self.state_url, read_only=True, tell=tell) as store:
                 state = await store.load()
                 refuse_missing(state, self.place)
                 return await work(store), self.context(state)
 
         return run(main)
-
-    def load_desired(
-        self,
-        paths: Sequence[str] = (),
-        *,
-        changed_since: str | None = None,
-        targets: Sequence[Address] = (),
-    ) -> Desired:
-        """The manifests of `paths`, or the configured ones."""
-        return load_desired(
-            paths,
-            self.config,
-            texts_here(),
-            self.reporter,
-            ref=self.ref,
-            changed_since=changed_since,
-            targets=targets,
-        )
 
     def project(
         self,
@@ -156,7 +117,7 @@ class ChosenState:
         """As `open_project`."""
         chosen = Options(
             self.sandbox,
-            self.given_url,
+            self.state_url,
             self.lock_timeout,
             read_only=read_only,
             reason=self.reason,
@@ -164,17 +125,16 @@ class ChosenState:
         )
         return open_project(self.config, chosen, self.reporter, resources, policies)
 
+    def use_project(
+        self,
+        work: Callable[[Project], Awaitable[T]],
+        resources: Sequence[Resource] = (),
+        policies: Sequence[Resource] = (),
+    ) -> T:
+        """What `work` returns on the project, for reading alone."""
 
-def chosen_state(function: Callable[..., int]) -> Callable[..., int]:
-    """`--env`, `--state` and `--sandbox`; the verb gets `chosen`, a ChosenState.
+        async def main() -> T:
+            async with self.project(resources, policies) as project:
+                return await work(project)
 
-    It also holds what the verb's own --lock-timeout, --reason, --ref and --untrusted say.
-    """
-
-    @wraps(function)
-    def wrapped(*, env: str, state_url: str | None, sandbox: bool, **given: Any) -> int:
-        names = ("lock_timeout", "reason", "ref", "untrusted")
-        more = {name: given.pop(name) for name in names if name in given}
-        return function(chosen=ChosenState(env, state_url, sandbox, **more), **given)
-
-    return options.state(wrapped)
+        return run(main)

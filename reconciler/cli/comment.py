@@ -8,22 +8,23 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.progress import make_reporter
-from reconciler.cli.signals import run
-from reconciler.cli.sources import places_here
+from reconciler.cli import options
+from reconciler.cli.chosen_manifests import make_reporter
+from reconciler.cli.command_line import places_here
+from reconciler.cli.event_loop import run
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, Job, job_of
 from reconciler.hosts.show import Shown, show
 from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page, Report
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = options.FILE
 _MOST_EVENT = 32 * 1024 * 1024
 
 
-@click.command("comment", short_help="Show a report in its pull request: a comment and a status.")
+@verb("comment")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
 @click.option("--host", default="", metavar="github|gitlab|gitea", help="Git host; else by CI's variables.")
 @click.option("--repository", default="", metavar="OWNER/NAME", help="Of the pull request.")
@@ -47,8 +48,6 @@ _MOST_EVENT = 32 * 1024 * 1024
 )
 @click.option("--new", "keeps_history", is_flag=True, help="Write a new comment, and fold the one before.")
 @click.option("--no-status", is_flag=True, help="Set no status of the commit.")
-@output()
-@reports_failures
 def command(
     files: Sequence[Path],
     host: str,

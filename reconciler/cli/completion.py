@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 ASKED = "_RECONCILE_COMPLETE"  # set by those scripts when somebody presses Tab
 
 
-@click.command("completion", short_help="Print the script for a shell's completion.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:

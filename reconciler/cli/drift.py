@@ -3,25 +3,17 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind, target
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import (
-    CHANGES,
-    DONE,
-    FAILED,
-    code_of,
-    first_of,
-    reports_failures,
-)
-from reconciler.cli.notifying import notifies
-from reconciler.cli.output import emit, reports
-from reconciler.cli.signals import run
+from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.notifying import notify
+from reconciler.cli.output import emit
+from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
@@ -39,10 +31,8 @@ from reconciler.policies import find_manifest_kinds
 from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 
-T = TypeVar("T")
 
-
-@click.command("drift", short_help="Show what changed on the platform without us.")
+@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", then=notify)
 @click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS)
 @click.option(
     "--accept",
@@ -50,18 +40,11 @@ T = TypeVar("T")
     help="Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
     "byte changes.",
 )
-@target
 @click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest sets.")
 @click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
 @click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
-@options.no_pager
-@chosen_state
-@reports("drift")
-@notifies
-@reports_failures
 def command(
     arguments: Sequence[str],
-    targets: Sequence[Address],
     accept: bool,
     all_fields: bool,
     only_new: bool,
@@ -78,13 +61,13 @@ def command(
         raise click.UsageError("--accept, --only-new and --save-baseline exclude each other")
     paths, addresses = _sorted_out(arguments) if accept else (arguments, [])
 
-    config, desired = chosen.config, chosen.load_desired(paths, targets=targets)
-    look = partial(_in_project, chosen, desired)
+    config, desired = chosen.config, chosen.load_desired(paths)
+    look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)
     drift = look(lambda project: find_drift(project, desired))
     if accept:
         return _accept(drift, desired, config, paths, addresses, look)
     if save_baseline:
-        return _save(drift, desired if paths or targets else None, config)
+        return _save(drift, desired if paths or chosen.targets else None, config)
     code = _only_new(drift, config) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
@@ -111,14 +94,6 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
             hint = other_kind(given) or "; one looks like Volume/shop/data"
             raise click.UsageError(f"`{given}` is neither a path nor an address{hint}")
     return paths, list(addresses)
-
-
-def _in_project(chosen: ChosenState, desired: Desired, work: Callable[[Project], Awaitable[T]]) -> T:
-    async def opened() -> T:
-        async with chosen.project(desired.resources, desired.policies) as project:
-            return await work(project)
-
-    return run(opened)
 
 
 def _report(

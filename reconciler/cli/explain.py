@@ -4,7 +4,8 @@ import os
 
 import click
 
-from reconciler.cli.output import emit, output
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.explanations import Explanation
 from reconciler.manifests.authoring.reference import CapabilityPage
 from reconciler.pipeline.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
@@ -17,11 +18,10 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return topics_like(incomplete)
 
 
-@click.command("explain", short_help="Explain a kind, a field of it, or the code of an error.")
+@verb("explain")
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
-@output()
-def command(topic: str | None, codes: bool) -> None:
+def command(topic: str | None, codes: bool) -> int:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
@@ -30,6 +30,7 @@ def command(topic: str | None, codes: bool) -> None:
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
     emit(_about(topic) if topic is not None else _all(codes=codes))
+    return DONE
 
 
 def _all(*, codes: bool) -> Page:

@@ -5,11 +5,12 @@ import webbrowser
 
 import click
 
+from reconciler.cli import options
 from reconciler.cli.addresses import AddressType
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
 from reconciler.cli.group import Group
-from reconciler.cli.sources import texts_here
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.model import Address
 from reconciler.pipeline.desired import load_policies
 from reconciler.pipeline.extension import sign_in_address
@@ -17,21 +18,14 @@ from reconciler.pipeline.extension import sign_in_address
 EXTENSION = AddressType("Extension")
 
 
-@click.group(
-    "extension",
-    cls=Group,
-    moved={"show": "show ADDRESS"},
-    short_help="Sign in to an extension: sso.",
-)
+@click.group("extension", cls=Group, moved={"show": "show ADDRESS"})
 def command() -> None:
     """Sign in to recorded extensions. Their providers are those of the configured manifests."""
 
 
-@command.command("sso")
+@verb("sso", *options.ON_STATE, of=command, report=None)
 @click.argument("address", type=EXTENSION)
 @click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
-@chosen_state
-@reports_failures
 def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     policies = load_policies(chosen.config, texts_here(), chosen.reporter)

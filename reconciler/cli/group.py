@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from importlib import import_module
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem
 
 
 class Group(click.Group):
@@ -45,9 +43,7 @@ class Group(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([*self._late.items(), *own])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
-        from click.shell_completion import CompletionItem
-
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         late = [CompletionItem(name, help=help) for name, help in self._late.items()]
         here = sorted(self.commands.items())
         own = [CompletionItem(name, help=each.get_short_help_str()) for name, each in here]

@@ -10,10 +10,10 @@ from click.shell_completion import CompletionItem
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.moments import moment_of, span_of
-from reconciler.cli.output import emit, output
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.options import moment_of
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.pipeline.history import find_history, find_run
@@ -47,16 +47,14 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     if value is None:
         return None
     try:
-        if (span := span_of(value)) is not None:
-            return SystemClock().now() - span
-        return moment_of(value)
+        return moment_of(value, SystemClock().now())
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
         ) from None
 
 
-@click.command("history", short_help="Show what was done, by whom and why.")
+@verb("history", options.NO_PAGER, *options.ON_STATE)
 @click.argument("what", nargs=-1, type=AddressOrWord(), metavar=_FORMS)
 @click.option(
     "--since",
@@ -67,10 +65,6 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="With `export`: the folder to make."
 )
-@options.no_pager
-@chosen_state
-@output()
-@reports_failures
 def command(
     what: Sequence[str],
     since: datetime | None,

@@ -4,21 +4,17 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import (
-    DONE,
-    FAILED,
-    code_of,
-    report_failure,
-    reports_failures,
-)
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import Interrupted, Watch, run_watched
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.event_loop import Watch, run_watched
+from reconciler.cli.output import emit
+from reconciler.cli.signals import Interrupted
+from reconciler.cli.verb import DONE, FAILED, code_of, report_failure, verb
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
@@ -34,7 +30,16 @@ from reconciler.reports.report import Page, advise
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 
 
-@click.command("import", short_help="Write manifests of what runs on the platform.")
+class _FolderPath(click.Path):
+    """A folder's path. pathlib takes an empty one for the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "" and param is not None:
+            raise options.empty_option(param)
+        return super().convert(value, param, ctx)
+
+
+@verb("import", *options.ON_STATE)
 @click.argument("words", nargs=-1, metavar="[APP | APP/ID | ID]...")
 @click.option(
     "--org", "organizations", multiple=True, metavar="SLUG", help="All clusters of an organization."
@@ -50,14 +55,11 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 @click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
 @click.option(
     "--out",
-    type=options.FolderPath(file_okay=False, path_type=Path),
+    type=_FolderPath(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Where the files go; default: the first of the configured manifests.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-@chosen_state
-@output()
-@reports_failures
 def command(
     words: Sequence[str],
     organizations: Sequence[str],

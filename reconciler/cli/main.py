@@ -17,7 +17,6 @@ _VERBS = {
     "validate": "check manifests without asking the platform",
     "build": "print the manifests as an environment has them",
     "plan": "show what apply would do",
-    "rehearse": "rehearse a plan on a twin of the platform, clean and with faults",
     "approve": "sign a saved plan with an SSH key",
     "apply": "make the platform match the manifests",
     "comment": "show a report in its pull request: a comment and a status",
@@ -29,7 +28,7 @@ _VERBS = {
     "verify": "verify such a file, offline",
     "doctor": "check token, address, clock, state, lock, and what is left open",
     "resolve": "settle a call with an unknown outcome",
-    "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, doctor, ingest, set-platform",
+    "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform",
     "new": "print a commented manifest of a kind, to be filled in",
     "secret": "encrypt a value, compare fingerprints",
     "graph": "draw the resources and their order",
@@ -45,6 +44,7 @@ _VERBS = {
 @click.group(
     cls=Group,
     late=_VERBS,
+    moved={"rehearse": "plan --rehearse [--plan FILE]"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
     "4 still pending, 5 locked, 64 usage, 129/130/143 signals.",

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from reconciler.cli import options
 from reconciler.cli.addresses import KIND
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.sources import settings_here
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.suggestions import pattern_help
@@ -18,13 +19,11 @@ from reconciler.policies import find_manifest_kinds
 from reconciler.reports.report import Page
 
 
-@click.command("new", short_help="Print a commented manifest of a kind, to be filled in.")
+@verb("new")
 @click.argument("kind", type=KIND)
 @click.option("--name", default="NAME", show_default=True, help="The resource's name.")
 @click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a new file.")
-@output()
-@reports_failures
+@click.option("--out", type=options.FILE, help="Write it to a new file.")
 def command(kind: str, name: str, app: str, out: Path | None) -> int:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
     chosen = find_manifest_kinds()[kind]

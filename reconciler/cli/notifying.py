@@ -1,14 +1,11 @@
 """Who is told how a verb ended, after its report: as `notify` of reconcile.yaml says."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 import click
 
-from reconciler.cli.context import REPORT, SETTINGS
-from reconciler.cli.failures import FIRST_OF_SIGNALS
-from reconciler.cli.signals import Interrupted, run
+from reconciler.cli.command_line import command_line
+from reconciler.cli.event_loop import run
+from reconciler.cli.signals import Interrupted
+from reconciler.cli.verb import FIRST_OF_SIGNALS
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import BASE
 from reconciler.pipeline.attribution import attribution_of
@@ -16,23 +13,15 @@ from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.report import Report
 
 
-def notifies(function: Callable[..., int]) -> Callable[..., int]:
-    """Wrap a verb that `reports_failures`: its exit code stays as it is, whatever becomes of the messages."""
-
-    @wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> int:
-        code = function(*args, **kwargs)
-        context = click.get_current_context()
-        config: ProjectSettings | None = context.meta.get(SETTINGS)
-        report: Report | None = context.meta.get(REPORT)
-        # What happens in the embedded sandbox is nobody's concern.
-        if config is None or report is None or context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
-            return code
-        if config.settings.notify:
-            _notify(report, config, context.info_name or "", code)
+def notify(code: int) -> int:
+    """Tell how the verb ended; its exit code stays as it is, whatever becomes of the messages."""
+    context, line = click.get_current_context(), command_line()
+    # What happens in the embedded sandbox is nobody's concern.
+    if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
         return code
-
-    return wrapped
+    if line.settings is not None and line.report is not None and line.settings.settings.notify:
+        _notify(line.report, line.settings, context.info_name or "", code)
+    return code
 
 
 def _notify(report: Report, config: ProjectSettings, verb: str, code: int) -> None:

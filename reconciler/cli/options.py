@@ -1,48 +1,98 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, as data: `verb` adds them to a command."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import click
 
-from reconciler.cli.addresses import complete_environment, complete_ref
-from reconciler.cli.context import NO_PAGER, UNTRUSTED
+from reconciler.cli.addresses import ADDRESS, complete_environment, complete_ref
+from reconciler.cli.command_line import UNTRUSTED, command_line
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.state_url import shown_url
+from reconciler.pipeline.files import why_not_written
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
+FOUND = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-show_all = click.option(
-    "--show-all",
-    is_flag=True,
-    help="Name also what is unchanged, and what is retained as before.",
+# Whether it can be read, the manifests' own diagnostics say.
+PATHS = click.Argument(
+    ["paths"], nargs=-1, metavar="[PATH]...", type=click.Path(readable=False, allow_dash=True)
 )
-sandbox = click.option(
-    "--sandbox",
+TARGET = click.Option(
+    ["--target", "targets"],
+    multiple=True,
+    metavar="ADDRESS",
+    type=ADDRESS,
+    help="Only this resource, and what it needs; may be repeated.",
+)
+REF = click.Option(
+    ["--ref"],
+    metavar="REF",
+    shell_complete=complete_ref,
+    help="Read manifests and overlays as they are at this git revision.",
+)
+CHANGED_SINCE = click.Option(
+    ["--changed-since"],
+    metavar="REF",
+    shell_complete=complete_ref,
+    help="Only what changed since this branch left REF, and what depends on it.",
+)
+UNTRUSTED_REF = click.Option(
+    ["--untrusted"],
+    metavar="REF",
+    envvar=UNTRUSTED,
+    shell_complete=complete_ref,
+    help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
+    "revision, run no program, and read no file outside the project.",
+)
+ENV = click.Option(
+    ["--env"],
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    default="",
+    shell_complete=complete_environment,
+    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
+)
+_STATE = click.Option(["--state", "state_url"], metavar="URL", help="State to use, such as sqlite:PATH.")
+_SANDBOX = click.Option(
+    ["--sandbox"],
     is_flag=True,
     help="Use an embedded emulated platform, with a state of its own, kept under .reconcile/.",
 )
-lock_timeout = click.option(
-    "--lock-timeout",
+LOCK_TIMEOUT = click.Option(
+    ["--lock-timeout"],
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Wait up to SECONDS for a lock held by another run.",
 )
-reason = click.option(
-    "--reason",
-    default="",
-    metavar="TEXT",
-    help="Why, for the journal: `history` shows it.",
+REASON = click.Option(
+    ["--reason"], default="", metavar="TEXT", help="Why, for the journal: `history` shows it."
 )
-base = click.option(
-    "--base",
-    metavar="REF",
-    default="",
-    help="The revision before the change, which says who has to approve it (default: from CI's variables).",
+SHOW_ALL = click.Option(
+    ["--show-all"], is_flag=True, help="Name also what is unchanged, and what is retained as before."
 )
-auto_approve = click.option("--auto-approve", is_flag=True, help="Do not ask.")
-_state = click.option("--state", "state_url", metavar="URL", help="State to use, such as sqlite:PATH.")
+AUTO_APPROVE = click.Option(["--auto-approve"], is_flag=True, help="Do not ask.")
+
+
+def _no_pager(context: click.Context, option: click.Parameter, value: bool) -> None:
+    command_line().no_pager = value
+
+
+NO_PAGER = click.Option(
+    ["--no-pager"],
+    is_flag=True,
+    expose_value=False,
+    callback=_no_pager,
+    help="Print a long report at once, not through a pager.",
+)
+
+MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF, ENV)  # of verbs about manifests alone
+OF_PLANS = (PATHS, TARGET, REF, SHOW_ALL)
+ON_STATE = (_SANDBOX, _STATE, ENV)  # of verbs that open the state, or read the platform
+DECIDES = (LOCK_TIMEOUT, REASON, *ON_STATE)  # of verbs that write to the state what a person decides
 
 
 def of_this_run() -> RunOptions:
@@ -63,86 +113,38 @@ def empty_option(option: click.Parameter) -> click.UsageError:
     return click.UsageError(f"the value of {option.opts[0]} is empty: give one, or leave the option out")
 
 
-def refuse_empty_options(context: click.Context) -> None:
-    """Raises UsageError when an option of the command line has an empty value."""
-    for each in context.command.params:
-        if not isinstance(each, click.Option):
-            continue
-        given: Any = context.params.get(each.name or "")
-        if given != "" and not (each.multiple and "" in (given or ())):
-            continue
-        if context.get_parameter_source(each.name or "") is click.core.ParameterSource.COMMANDLINE:
-            raise empty_option(each)
-
-
 def refuse_contradictions(context: click.Context) -> None:
-    """Raises UsageError when one option of the command line makes another meaningless."""
+    """Raises UsageError for an empty value, and when one option makes another meaningless."""
+    for option in context.command.params:
+        if not isinstance(option, click.Option):
+            continue
+        given: Any = context.params.get(option.name or "")
+        if given != "" and not (option.multiple and "" in (given or ())):
+            continue
+        if context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
+            raise empty_option(option)
     if context.params.get("sandbox") and context.params.get("state_url"):
         raise click.UsageError("--sandbox has a state of its own: run it without --state")
 
 
-class FolderPath(click.Path):
-    """A folder's path. pathlib takes an empty one for the working directory."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "" and param is not None:
-            raise empty_option(param)
-        return super().convert(value, param, ctx)
+def refuse_output(option: str, path: Path) -> None:
+    """Raises UsageError where the file that `option` names must not be replaced."""
+    why = why_not_written(path)
+    if why:
+        raise click.UsageError(f"{option}: `{path}` {why}: name another file")
 
 
-ref = click.option(
-    "--ref",
-    metavar="REF",
-    shell_complete=complete_ref,
-    help="Read manifests and overlays as they are at this git revision.",
-)
-changed_since = click.option(
-    "--changed-since",
-    metavar="REF",
-    shell_complete=complete_ref,
-    help="Only what changed since this branch left REF, and what depends on it.",
-)
+_SPAN = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-untrusted = click.option(
-    "--untrusted",
-    metavar="REF",
-    envvar=UNTRUSTED,
-    shell_complete=complete_ref,
-    help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
-    "revision, run no program, and read no file outside the project.",
-)
-environment = click.option(
-    "--env",
-    metavar="NAME",
-    envvar="RECONCILE_ENV",
-    default="",
-    shell_complete=complete_environment,
-    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
-)
+def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """The moment so long before `now` (30m, 12h, 7d, 2w), or after it; or that of a date or a time.
 
-
-def no_pager(function: Function) -> Function:
-    """`--no-pager`, which `pager.echo_report` asks for."""
-
-    def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
-        context.meta[NO_PAGER] = value
-
-    return click.option(
-        "--no-pager",
-        is_flag=True,
-        expose_value=False,
-        callback=remember,
-        help="Print a long report at once, not through a pager.",
-    )(function)
-
-
-def state(function: Function) -> Function:
-    """What every verb that opens the state takes; those that read the platform, too."""
-    return sandbox(_state(environment(function)))
-
-
-def paths(function: Function) -> Function:
-    # Whether it can be read, the manifests' own diagnostics say.
-    path = click.Path(readable=False, allow_dash=True)
-    return click.argument("paths", nargs=-1, metavar="[PATH]...", type=path)(function)
+    A time is in UTC if it does not say. Raises ValueError and OverflowError.
+    """
+    if found := _SPAN.fullmatch(text):
+        span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
+        return now + span if ahead else now - span
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

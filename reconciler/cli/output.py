@@ -4,16 +4,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
-from reconciler.cli.context import REPORT
+from reconciler.cli.command_line import ReportFile, command_line, places_here, texts_here
 from reconciler.cli.options import of_this_run
 from reconciler.cli.pager import echo_report, look_here, output_encoding
-from reconciler.cli.sources import places_here, texts_here
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.pipeline.files import why_not_written, write_output
@@ -21,60 +20,42 @@ from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.formats import Format, find_format, formats_for
 from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
 
-# Of click's context: the chosen format, the files of --report, and whether one of them could not be written.
-FORMAT, FILES, LOST = "reconcile.format", "reconcile.reports", "reconcile.report_lost"
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class ReportFile(NamedTuple):
-    format: Format
-    path: Path
-
-
-def output(kind: str = "page") -> Callable[[Function], Function]:
-    """`-o`, which `emit` asks for: the formats of one kind of report. No verb needs to hand it on."""
-
-    def remember(context: click.Context, option: click.Parameter, value: Format) -> None:
-        context.meta[FORMAT] = value
-
-    return click.option(
-        "-o",
-        "--output",
+def report_options(kind: str) -> Sequence[click.Option]:
+    """`-o`, which `emit` asks for: the formats of one report. But for pages and graphs, `--report`."""
+    output = click.Option(
+        ["-o", "--output"],
         type=_FormatName(kind),
         default="text",
         show_default=True,
         expose_value=False,
-        callback=remember,
+        callback=_remember_format,
         is_eager=True,  # what goes wrong with other options is reported in this format
         help="Format of the report.",
     )
+    report = click.Option(
+        ["--report"],
+        type=_FileName(kind),
+        multiple=True,
+        expose_value=False,
+        callback=_remember_files,
+        metavar="FORMAT=FILE",
+        help="Write the report to FILE as well, in this format; may be repeated.",
+    )
+    return (output,) if kind in ("page", "graph") else (output, report)
 
 
-def reports(kind: str) -> Callable[[Function], Function]:
-    """`-o`, and `--report` for further formats of the same report."""
+def _remember_format(context: click.Context, option: click.Parameter, value: Format) -> None:
+    command_line().format = value
 
-    def remember(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
-        paths = [os.path.realpath(file.path) for file in value]
-        if len(set(paths)) < len(paths):
-            raise click.UsageError("--report: two reports cannot be written to one file")
-        for path in filter(_is_standard_output, paths):
-            raise click.UsageError(f"--report: standard output is written to {path} already")
-        context.meta[FILES] = value
 
-    def add(function: Function) -> Function:
-        function = click.option(
-            "--report",
-            type=_FileName(kind),
-            multiple=True,
-            expose_value=False,
-            callback=remember,
-            metavar="FORMAT=FILE",
-            help="Write the report to FILE as well, in this format; may be repeated.",
-        )(function)
-        return output(kind)(function)
-
-    return add
+def _remember_files(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
+    paths = [os.path.realpath(file.path) for file in value]
+    if len(set(paths)) < len(paths):
+        raise click.UsageError("--report: two reports cannot be written to one file")
+    for path in filter(_is_standard_output, paths):
+        raise click.UsageError(f"--report: standard output is written to {path} already")
+    command_line().files = value
 
 
 def _is_standard_output(path: str) -> bool:
@@ -142,15 +123,12 @@ class _FileName(click.ParamType[ReportFile]):
 
 def refuse_report_to(path: Path) -> None:
     """Raises UsageError when --report names the file that the verb itself writes."""
-    files: Sequence[ReportFile] = click.get_current_context().meta.get(FILES, ())
-    if any(os.path.realpath(file.path) == os.path.realpath(path) for file in files):
+    if any(os.path.realpath(file.path) == os.path.realpath(path) for file in command_line().files):
         raise click.UsageError(f"--report: {path} is written by another option, too")
 
 
 def chosen_format() -> Format:
-    context = click.get_current_context(silent=True)
-    found: Format | None = context.meta.get(FORMAT) if context is not None else None
-    found = found or find_format("text")
+    found = command_line().format or find_format("text")
     assert found is not None
     return found
 
@@ -167,9 +145,7 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
     """
     run = of_this_run()
     whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta[REPORT] = whole
+    command_line().report = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
     _write_files(whole)
 
@@ -178,12 +154,6 @@ def emit_part(report: Report) -> None:
     """Print `report` for a person who watches; for nobody else: the next report holds all of it."""
     if in_parts():
         _print(report.advised(of_this_run()))
-
-
-def lost() -> bool:
-    """Whether a file of --report could not be written."""
-    context = click.get_current_context(silent=True)
-    return context is not None and LOST in context.meta
 
 
 def _print(report: Report, *, paged: bool = False) -> None:
@@ -234,9 +204,7 @@ def _add_to_summary(text: str) -> None:
 
 def _lose(message: str) -> None:
     """Tell that a report could not be written; the run then fails."""
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta[LOST] = True
+    command_line().lost = True
     click.echo(f"error: {message}", err=True)
 
 
@@ -249,9 +217,7 @@ def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def _write_files(report: Report) -> None:
-    context = click.get_current_context(silent=True)
-    files: Sequence[ReportFile] = context.meta.get(FILES, ()) if context is not None else ()
-    for file in files:
+    for file in command_line().files:
         if not (text := _rendered(file.format, report)):
             continue
         try:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from reconciler.cli.context import NO_PAGER
+from reconciler.cli.command_line import command_line
 from reconciler.cli.signals import blocking
 from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.visible import columns_of
@@ -39,7 +39,7 @@ def echo_report(text: str, *, paged: bool = False) -> None:
 
 def _pager() -> str:
     """The shell command of the pager; empty for none."""
-    if click.get_current_context().meta.get(NO_PAGER) or os.environ.get("TERM") == "dumb":
+    if command_line().no_pager or os.environ.get("TERM") == "dumb":
         return ""
     for name in ("RECONCILE_PAGER", "PAGER"):
         if name in os.environ:

@@ -1,7 +1,6 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 import shlex
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,25 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import options
-from reconciler.cli.addresses import target
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import (
-    CHANGES,
-    DONE,
-    FAILED,
-    PENDING,
-    code_of,
-    first_of,
-    reports_failures,
-)
-from reconciler.cli.files import refuse_output
-from reconciler.cli.moments import moment_of, span_of
-from reconciler.cli.output import emit, refuse_report_to, reports
-from reconciler.cli.signals import run
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.options import moment_of, refuse_output
+from reconciler.cli.output import emit, refuse_report_to
+from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
-from reconciler.core.model import Action, Address
+from reconciler.core.model import Action
 from reconciler.core.steps import Plan
 from reconciler.pipeline.files import write_output
 from reconciler.pipeline.plan import make_plan, unchanged_in
@@ -50,8 +38,7 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
 
     now = SystemClock().now()
     try:
-        span = span_of(value.removeprefix("+"))
-        at = moment_of(value) if span is None else now + span
+        at = moment_of(value.removeprefix("+"), now, ahead=True)
     except (ValueError, OverflowError):
         raise click.BadParameter(
             f"`{value}` is neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
@@ -61,18 +48,25 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     return at
 
 
-@click.command("plan", short_help="Show what apply would do.")
-@options.paths
-@target
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Save the plan for `apply --plan`."
+@verb(
+    "plan",
+    *options.OF_PLANS,
+    options.CHANGED_SINCE,
+    options.UNTRUSTED_REF,
+    options.NO_PAGER,
+    *options.ON_STATE,
+    report="plan",
 )
+@click.option("--out", type=options.FILE, help="Save the plan for `apply --plan`.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
-@options.ref
-@options.changed_since
-@options.untrusted
 @click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
 @click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
+@click.option(
+    "--plan",
+    "plan_file",
+    type=options.FILE,
+    help="With --rehearse: rehearse a plan saved by `plan --out`, instead of making one.",
+)
 @click.option(
     "--at",
     callback=_ahead,
@@ -80,49 +74,56 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     help="Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
 )
 @click.option("--after-apply", is_flag=True, help="With --at: as if this plan were applied now.")
-@options.show_all
-@options.no_pager
-@chosen_state
-@reports("plan")
-@reports_failures
 def command(
-    paths: Sequence[str],
-    targets: Sequence[Address],
     out: Path | None,
     detailed_exitcode: bool,
-    changed_since: str | None,
     with_exec: bool,
     rehearse: bool,
+    plan_file: Path | None,
     at: datetime | None,
     after_apply: bool,
     show_all: bool,
     chosen: ChosenState,
 ) -> int:
-    """Show what apply would do. Reads the platform, sends no change, takes no lock."""
+    """Show what apply would do. Reads the platform, sends no change, takes no lock.
+
+    With --rehearse, the plan is also carried out on a twin of the platform: once clean, then with each fault
+    in each of its calls. The twin is an emulated platform in memory, which begins as the live one is. Exits 1
+    if a clean run does not do what the plan says. With --plan, a saved plan is rehearsed, with the PATHs and
+    --ref that it was made with; then no secret value is used.
+    """
     if chosen.untrusted is not None and with_exec:
         raise click.UsageError("--with-exec: no program runs for an untrusted change (--untrusted)")
     if after_apply and at is None:
         raise click.UsageError("--after-apply: needs --at, the time to look at")
+    if plan_file is not None and not rehearse:
+        raise click.UsageError("--plan: goes with --rehearse; `apply --plan` carries a saved plan out")
+    if plan_file is not None and any(
+        (out, at, with_exec, detailed_exitcode, chosen.targets, chosen.changed_since)
+    ):
+        raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
         refuse_output("--out", out)
         refuse_report_to(out)
-    desired = chosen.load_desired(paths, changed_since=changed_since, targets=targets)
+    saved = _read_saved(plan_file, chosen) if plan_file is not None else None
+    desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
         if not rehearse and at is None:
             return await make_plan(project, desired, with_exec=with_exec), None, None
-        from reconciler.rehearsal.forecast import look_ahead  # no other plan needs it
+        from reconciler.rehearsal.forecast import look_ahead  # no other plan needs these
+        from reconciler.rehearsal.rehearse import rehearse_saved
 
+        if saved is not None:
+            return saved, await rehearse_saved(project, desired, saved), None
         return await look_ahead(
             project, desired, with_exec=with_exec, rehearses=rehearse, at=at, after_apply=after_apply
         )
 
-    async def work() -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
-        async with chosen.project(desired.resources, desired.providers) as project:
-            plan, rehearsal, forecast = await make(project)
-            return plan, rehearsal, forecast, project.budget
+    async def work(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None, Budget]":
+        return *await make(project), project.budget
 
-    plan, rehearsal, forecast, budget = run(work)
+    plan, rehearsal, forecast, budget = chosen.use_project(work, desired.resources, desired.providers)
     savable = not refuse_all(plan.diagnostics)
     if out is not None and savable:
         from reconciler.planning.saved import dump_plan  # it brings rehearsals, which few plans have
@@ -141,13 +142,20 @@ def command(
     )
     emit(report, paged=True)
     if out is not None:
-        given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *paths]
+        given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *chosen.paths]
         approved = shlex.split(" ".join(approvals(plan)))
         run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(options.of_this_run())
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )
-    return exit_code(plan, detailed=detailed_exitcode)
+    failed = rehearsal is not None and not rehearsal.is_as_planned
+    return first_of(exit_code(plan, detailed=detailed_exitcode), FAILED if failed else DONE)
+
+
+def _read_saved(file: Path, chosen: ChosenState) -> Plan:
+    from reconciler.pipeline.saved import read_saved  # it brings all that apply needs
+
+    return read_saved(file, chosen.config.env).plan
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -1,61 +1,23 @@
-"""Progress on stderr: a live line on a terminal, plain lines elsewhere. Names are never cut."""
-
-import logging
-import os
-import sys
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+"""Progress on stderr, one line an event: for logs of CI and cron."""
 
 import click
-from msgspec import Struct
 
 from reconciler.cli.options import of_this_run
 from reconciler.core.advice import commands_in, spell
-from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.errors import Locked, named
 from reconciler.core.model import Address
-from reconciler.core.reporter import Reporter
+from reconciler.core.reporter import TELL_EVERY_S, Reporter
 from reconciler.core.steps import Step
 from reconciler.reports.visible import visible
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
-_MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
-_PLAIN_MARKS = {outcome: f"{outcome}:" for outcome in _MARKS}
-_COLOURS = {"done": "green", "pending": "yellow", "unknown": "magenta", "failed": "red", "skipped": "yellow"}
-_SPINNER = "⠋"  # one of those that rich turns
-
-
-def make_reporter() -> Reporter:
-    """For a terminal, for a log of CI or cron, or (with --verbose) structured events."""
-    if logging.getLogger("reconciler").isEnabledFor(logging.INFO):
-        from reconciler.cli.logs import LogReporter
-
-        return LogReporter()
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        return LiveReporter()
-    return PlainReporter()
-
-
-def _limited(action: str, left: int, total: int) -> str:
+def limited(action: str, left: int, total: int) -> str:
     return f"waiting for the limit of {action}: {left} of {total} left"
 
 
-def _says_more(detail: str, step: Step) -> bool:
+def says_more(detail: str, step: Step) -> bool:
     """A secret's id is its name, which the step's id holds already."""
     return detail not in ("", step.address.name)
-
-
-def _can_show(encoding: str) -> bool:
-    """Whether text of `encoding` can hold our marks, and the spinner's."""
-    try:
-        "".join([*_MARKS.values(), _SPINNER]).encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def spelled(message: str) -> str:
@@ -92,7 +54,7 @@ class PlainReporter(Reporter):
             self._last_limited_s = 0.0  # another wait
         if left and waited_s - self._last_limited_s >= TELL_EVERY_S:
             self._last_limited_s = waited_s
-            self._line(_limited(action, left, total))
+            self._line(limited(action, left, total))
 
     def step_started(self, step: Step) -> None:
         self._line(f"{step.id}: {step.call.method} {step.call.path}")
@@ -103,7 +65,7 @@ class PlainReporter(Reporter):
             self._line(f"{step.id}: still {seen} after {waited_s:.0f} s")
 
     def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
-        said = f" ({detail})" if _says_more(detail, step) else ""
+        said = f" ({detail})" if says_more(detail, step) else ""
         self._line(f"{step.id}: {outcome} after {elapsed_s:.1f} s{said}")
 
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
@@ -119,119 +81,3 @@ class PlainReporter(Reporter):
 
     def _line(self, text: str) -> None:
         click.echo(visible(text), err=True)
-
-
-class _Count(Struct, frozen=True):
-    """What is waited for, with seconds that go on by themselves from `from_s`, which was so at `at_s`."""
-
-    before: str
-    after: str
-    from_s: float
-    at_s: float
-    down: bool = False
-
-    def at(self, now_s: float) -> str:
-        passed_s = now_s - self.at_s
-        seconds = max(0.0, self.from_s - passed_s) if self.down else self.from_s + passed_s
-        return f"{self.before}{seconds:.0f} s{self.after}"
-
-
-class LiveReporter(Reporter):
-    """Finished steps scroll by; one last line shows what is under way."""
-
-    def __init__(
-        self, console: "Console | None" = None, *, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        from rich.console import Console
-        from rich.status import Status
-
-        self._console = console or Console(
-            stderr=True,
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-            # By itself, rich keeps dim and bold under NO_COLOR.
-            color_system=None if os.environ.get("NO_COLOR") else "auto",
-        )
-        self._marks = _MARKS if _can_show(self._console.encoding) else _PLAIN_MARKS
-        spinner = "dots" if self._marks is _MARKS else "line"
-        self._status = Status("", console=self._console, spinner=spinner)
-        self._now_s = now_s
-        self._running: dict[str, _Count | None] = {}  # by what it is about
-        self._reading: _Count | None = None
-        self._limited = ""
-
-    def observing(self, done: int, total: int, waited_s: float) -> None:
-        text = f"reading the platform: {done} of {total} ("
-        self._reading = _Count(text, ")", waited_s, self._now_s()) if done < total and total > 1 else None
-        self._show()
-
-    def note(self, message: str) -> None:
-        self._console.print(visible(spelled(message)), style="dim")
-
-    def waiting_for_lock(self, held: Locked, left_s: float) -> None:
-        about = f"waiting for the lock of {visible(named(held.scope))}"
-        self._running.pop(about, None)
-        if left_s:
-            who = f" ({visible(held.holder)} has held it for "
-            self._running[about] = _Count(who, ")", held.age_s, self._now_s())
-        self._show()
-
-    def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
-        self._limited = visible(_limited(action, left, total)) if left else ""
-        self._show()
-
-    def step_started(self, step: Step) -> None:
-        self._running[step.id] = None
-        self._show()
-
-    def step_waiting(self, step: Step, seen: str, waited_s: float) -> None:
-        self._running[step.id] = _Count(f" ({visible(seen)}, ", ")", waited_s, self._now_s())
-        self._show()
-
-    def step_finished(self, step: Step, outcome: str, elapsed_s: float, detail: str) -> None:
-        said = f"  {detail}" if _says_more(detail, step) else ""
-        text = f"{self._marks[outcome]} {step.id} {elapsed_s:.1f} s{said}"
-        self._console.print(visible(text), style=_COLOURS[outcome])
-        self._running.pop(step.id, None)
-        self._show()
-
-    def asked_to_wait(self, step: Step, wait_s: float) -> None:
-        self._count_down(step.id, "refused with 429, again in", wait_s)
-
-    def sent_again(self, step: Step, wait_s: float) -> None:
-        self._count_down(step.id, "its answer was lost, sent again in", wait_s)
-
-    def settling(self, address: Address, wait_s: float) -> None:
-        if wait_s:
-            self._count_down(str(address), "its outcome is unknown, looking for evidence for", wait_s)
-        else:
-            self._running.pop(str(address), None)
-            self._show()
-
-    def _count_down(self, about: str, why: str, wait_s: float) -> None:
-        self._running.pop(about, None)
-        count = _Count(f" ({why} ", ")", wait_s, self._now_s(), down=True)
-        self._running = {about: count, **self._running}  # what stands still is shown first
-        self._show()
-
-    def __rich__(self) -> "Text":
-        """The last line as it is now: rich draws it several times a second, in a thread of its own."""
-        from rich.text import Text
-
-        now_s, running = self._now_s(), list(self._running.items())
-        lines = [about + (count.at(now_s) if count else "") for about, count in running]
-        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
-        text = f"{lines[0]}{more}" if lines else self._reading.at(now_s) if self._reading else ""
-        text = "; ".join(filter(None, (text, self._limited)))
-        return Text(text, no_wrap=False, overflow="fold")
-
-    def _show(self) -> None:
-        from rich.padding import Padding
-
-        if self._running or self._reading or self._limited:
-            # A bare Text would be joined with the spinner's, losing what says that it wraps.
-            self._status.update(Padding(self, 0))
-            self._status.start()
-        else:
-            self._status.stop()

@@ -6,10 +6,11 @@ from pathlib import Path
 import anyio
 import click
 
-from reconciler.cli.failures import reports_failures
+from reconciler.cli import options
+from reconciler.cli.command_line import settings_here
 from reconciler.cli.group import Group
 from reconciler.cli.signals import listening
-from reconciler.cli.sources import settings_here
+from reconciler.cli.verb import verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
@@ -20,12 +21,12 @@ from reconciler.pipeline.settings import ProjectSettings, ProviderSection, Secre
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 
 
-@click.group("provider", cls=Group, late=_MORE, short_help="Build and prove extension providers.")
+@click.group("provider", cls=Group, late=_MORE)
 def command() -> None:
     """Build and prove extension providers. See docs/providers.md."""
 
 
-@command.command("serve", short_help="Run the reference provider.")
+@verb("serve", of=command, report=None, short_help="Run the reference provider.")
 @click.argument("name")
 @click.option(
     "--postgres-from",
@@ -35,9 +36,7 @@ def command() -> None:
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 picks a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--db", type=click.Path(dir_okay=False, path_type=Path), help="Store. [.reconcile/provider-NAME.db]"
-)
+@click.option("--db", type=options.FILE, help="Store. [.reconcile/provider-NAME.db]")
 @click.option(
     "--proxy",
     "proxies",
@@ -66,7 +65,6 @@ def command() -> None:
 @click.option(
     "--answer-s", type=click.FloatRange(0, 60), default=5.0, help="Answer a provisioning after this long."
 )
-@reports_failures
 def serve(
     name: str,
     postgres_from: str,

@@ -6,20 +6,20 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
-from reconciler.cli.sources import texts_here
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.model import Address, Resource
 from reconciler.pipeline.desired import load_service_of
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.resolve import confirm_inferred as confirm
 from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
 from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
 from reconciler.reports.report import Page
 
 
-@click.command("resolve", short_help="Settle a call with an unknown outcome.")
+@verb("resolve", *options.DECIDES)
 @click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
 @click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
 @click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
@@ -35,11 +35,6 @@ from reconciler.reports.report import Page
     multiple=True,
     help="Stop reporting the similar object with this id; may be repeated.",
 )
-@options.lock_timeout
-@options.reason
-@chosen_state
-@output()
-@reports_failures
 def command(
     addresses: tuple[Address, ...],
     adopt: str | None,
@@ -68,23 +63,21 @@ def command(
         raise click.UsageError("Missing argument 'ADDRESS...'.")
     if len(addresses) > 1 and not (restarted or confirm_inferred):
         raise click.UsageError("--adopt, --not-created and --dismiss answer for one address at a time")
-    config = chosen.config
+    policies: Sequence[Resource] = ()
+    if addresses:
+        policies = load_service_of(addresses[0], chosen.config, texts_here(), chosen.reporter)
 
-    async def work() -> Mapping[Address, str]:
-        policies: Sequence[Resource] = ()
-        if addresses:
-            policies = load_service_of(addresses[0], config, texts_here(), chosen.reporter)
-        async with chosen.project(policies=policies) as project:
-            if restarted:
-                return await settle_restarts(project, addresses, machine=machine)
-            if confirm_inferred:
-                return await confirm(project, addresses)
-            (address,) = addresses
-            if dismiss:
-                return {address: await dismiss_lookalikes(project, address, dismiss)}
-            return {address: await resolve_unknown(project, address, adopt=adopt, force=force)}
+    async def work(project: Project) -> Mapping[Address, str]:
+        if restarted:
+            return await settle_restarts(project, addresses, machine=machine)
+        if confirm_inferred:
+            return await confirm(project, addresses)
+        (address,) = addresses
+        if dismiss:
+            return {address: await dismiss_lookalikes(project, address, dismiss)}
+        return {address: await resolve_unknown(project, address, adopt=adopt, force=force)}
 
-    resolved = run(work)
+    resolved = chosen.use_project(work, policies=policies)
     documents = [{"address": str(address), "resolved": words} for address, words in resolved.items()]
     emit(
         Page(

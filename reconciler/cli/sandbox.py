@@ -7,19 +7,20 @@ from typing import Any
 
 import click
 
-from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli import options
 from reconciler.cli.signals import listening
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.manifests.reading.compose import compose
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = options.FOUND
 
 
-@click.command("sandbox", short_help="Run the emulated platform.")
+@verb("sandbox", report=None)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 picks a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--db", type=click.Path(dir_okay=False, path_type=Path), help="File that keeps the world.")
+@click.option("--db", type=options.FILE, help="File that keeps the world.")
 @click.option("--clock", default="real", show_default=True, help="real, manual, or xN: N times faster.")
 @click.option(
     "--profile", type=click.Choice(["documented", "extended"]), default="documented", show_default=True
@@ -38,11 +39,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--machine-socket",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="Unix socket at which a machine may suspend itself.",
 )
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
-@reports_failures
 def command(
     port: int,
     host: str,

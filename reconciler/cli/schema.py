@@ -7,23 +7,23 @@ from typing import Any
 
 import click
 
-from reconciler.cli.failures import DONE, reports_failures
+from reconciler.cli import options
+from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.authoring.reference import json_schema
 from reconciler.pipeline.files import write_output
 from reconciler.reports.schema import plan_schema
 
 
-@click.command("schema", short_help="Print the JSON Schema of manifests, or of plans.")
+@verb("schema", report=None)
 @click.argument(
     "of", type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     help="Write it to FILE; new manifests name reconcile.schema.json.",
 )
-@reports_failures
 def command(of: str, out: Path | None) -> int:
     """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
     `plan -o json` prints, for policies and scripts.

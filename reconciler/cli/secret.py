@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, FAILED, reports_failures
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import settings_here
 from reconciler.cli.group import Group
-from reconciler.cli.output import emit, output
+from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking
-from reconciler.cli.sources import settings_here
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
@@ -42,17 +42,12 @@ _NO_RECIPIENTS = (
 )
 
 
-@click.group(
-    "secret",
-    cls=Group,
-    moved={"keygen": "age-keygen -o FILE"},
-    short_help="Encrypt a value, compare fingerprints.",
-)
+@click.group("secret", cls=Group, moved={"keygen": "age-keygen -o FILE"})
 def command() -> None:
     """Encrypt secret values for git, and compare them for a review. No value is ever printed."""
 
 
-@command.command("encrypt", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@verb("encrypt", of=command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @click.pass_context
 @click.option(
     "--to",
@@ -61,9 +56,7 @@ def command() -> None:
     metavar="RECIPIENT",
     help="age1…, ssh-ed25519 … or ssh-rsa …; repeatable",
 )
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write FILE instead of stdout.")
-@output()
-@reports_failures
+@click.option("--out", type=options.FILE, help="Write FILE instead of stdout.")
 def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None) -> int:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
@@ -90,11 +83,8 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     return DONE
 
 
-@command.command("fingerprint")
+@verb("fingerprint", *options.ON_STATE, of=command)
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
-@output()
-@chosen_state
-@reports_failures
 def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 

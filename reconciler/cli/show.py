@@ -3,26 +3,24 @@
 import click
 from msgspec.structs import replace
 
+from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.output import emit, output
-from reconciler.cli.signals import run
-from reconciler.cli.sources import texts_here
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import Context
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.desired import load_service_of, origin_here
+from reconciler.pipeline.project import Project
 from reconciler.pipeline.show import Shown, look_at
 from reconciler.reports.records import object_page
 
 
-@click.command("show", short_help="Show one resource: live fields, snapshots, what is owed.")
+@verb("show", *options.ON_STATE)
 @click.argument("address", type=ADDRESS)
-@chosen_state
-@output()
-@reports_failures
 def command(address: Address, chosen: ChosenState) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     config = chosen.config
@@ -33,13 +31,13 @@ def command(address: Address, chosen: ChosenState) -> int:
         except ManifestError:
             return Desired(())  # a record is shown whatever the manifests hold
 
-    async def work() -> tuple[Shown, Context]:
-        policies = load_service_of(address, config, texts_here(), chosen.reporter)
-        async with chosen.project(policies=policies) as project:
-            shown = await look_at(project, address, manifests, policies)
-            return shown, project.context(origin_here(config), shown.lineage)
+    policies = load_service_of(address, config, texts_here(), chosen.reporter)
 
-    shown, context = run(work)
+    async def work(project: Project) -> tuple[Shown, Context]:
+        shown = await look_at(project, address, manifests, policies)
+        return shown, project.context(origin_here(config), shown.lineage)
+
+    shown, context = chosen.use_project(work, policies=policies)
     page = object_page(
         shown.record,
         shown.live,

@@ -7,18 +7,10 @@ regular expression, and the signal with it. The event loop acts on a noted signa
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
 
 import click
-
-if TYPE_CHECKING:  # `--help` needs no event loop
-    import anyio
-
-    from reconciler.execution.executor import Executor
-
-T = TypeVar("T")
 
 _ALARM_S = 0.5
 _TOGETHER_S = 1.0  # TERM and HUP come together when a service is stopped, and are one wish
@@ -37,7 +29,7 @@ class Interrupted(BaseException):
 def until_interrupted(work: Callable[[], int]) -> int:
     """The exit code that `work` returns, or that of the signal that came meanwhile."""
     try:
-        with _noted():
+        with noted():
             return signalled(work())
     except Interrupted as interrupted:
         click.echo("interrupted", err=True)
@@ -64,7 +56,7 @@ def listening(url: str) -> None:
 
 
 @contextmanager
-def _noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
+def noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Note the first signal and call `act`. HUP stays ignored where `nohup` has it so."""
 
     def note(number: int, frame: object) -> None:
@@ -85,51 +77,6 @@ def _noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
             signal.signal(number, before)
 
 
-class Watch:
-    """The executor that has to know of a signal."""
-
-    def __init__(self) -> None:
-        self._executor: Executor | None = None
-
-    def follow(self, executor: "Executor") -> None:
-        self._executor = executor
-
-    def act(self, scope: "anyio.CancelScope") -> None:
-        if self._executor is None:
-            scope.cancel()
-        else:
-            click.echo("interrupted: calls under way may end, no new ones start", err=True)
-            self._executor.stop()
-
-
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    """What `main` returns. Raises Interrupted if a signal came meanwhile; `main` is then cancelled."""
-    result = run_watched(lambda _: main())
-    look()
-    return result
-
-
-def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
-    """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
-    import asyncio
-
-    import anyio
-
-    watch = Watch()
-    results: list[T] = []  # asyncio makes text of what its task returns: of a whole plan, when it ends
-
-    async def watched() -> None:
-        loop = asyncio.get_running_loop()
-        with anyio.CancelScope() as scope, _noted(lambda: loop.call_soon_threadsafe(watch.act, scope)):
-            look()
-            results.append(await main(watch))
-            return
-        look()
-
-    anyio.run(watched)
-    return results[0]
-
-
 @contextmanager
 def blocking() -> Iterator[None]:
     """While only a person, a stream or a program of the person is waited for: signals end it at once.
@@ -141,9 +88,19 @@ def blocking() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, lambda number, frame: look())
     signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
     try:
-        with _noted(look):
+        with noted(look):
             look()
             yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def confirmed(question: str) -> bool:
+    """What a person at the terminal answers; the end of input (Ctrl-D) means no. Raises Interrupted."""
+    with blocking():
+        try:
+            return click.confirm(question, err=True)
+        except click.Abort:
+            click.echo(err=True)  # the answer's line has no end yet
+            return False

@@ -1,44 +1,68 @@
 """`reconcile state`: what is recorded, and what a person does about it."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import TextIO
 
 import click
 from msgspec.structs import replace
 
-from reconciler.cli import options, state_upkeep
+from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
-from reconciler.cli.chosen_state import ChosenState, chosen_state
-from reconciler.cli.failures import DONE, reports_failures
-from reconciler.cli.output import emit, output
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.event_loop import run
+from reconciler.cli.group import Group
+from reconciler.cli.output import emit
+from reconciler.cli.signals import confirmed
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core import advice
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.clock import SystemClock
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.errors import ReconcilerError, named
 from reconciler.core.model import Address, owed_work
+from reconciler.core.plural import counted
+from reconciler.core.state_url import is_shared, shown_url
 from reconciler.kinds import find_kinds
+from reconciler.pipeline.attribution import holder
+from reconciler.pipeline.identity import NEW_IGNORED, create_state
 from reconciler.pipeline.identity import set_platform as record_platform
+from reconciler.pipeline.migrate import Migrated, opened, side
+from reconciler.pipeline.migrate import migrate as move_state
+from reconciler.pipeline.older import older_objects
+from reconciler.pipeline.private import require_own_place
 from reconciler.pipeline.records import claim, move
 from reconciler.pipeline.records import forget as forget_record
+from reconciler.pipeline.rekey import Rekeyed
+from reconciler.pipeline.rekey import rekey as rekey_state
 from reconciler.pipeline.settings import check_address
+from reconciler.pipeline.store import store_of
 from reconciler.pipeline.unrecorded import no_record_of, not_recorded
 from reconciler.planning.decide import recorded_twice
-from reconciler.reports.records import moved_page, record_page, records_page
-from reconciler.reports.report import Page
+from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.records import (
+    migrated_page,
+    moved_page,
+    pin_lines,
+    record_page,
+    records_page,
+    rekeyed_page,
+    restored_page,
+)
+from reconciler.reports.report import Page, advise
 from reconciler.reports.visible import visible
+from reconciler.state import copies, files_of, has_files, maintenance_of
+from reconciler.state.chain import state_head
+from reconciler.state.spooling import Spooling
 
 
-@click.group("state", short_help="List and change records; lock, back up and restore the state.")
+@click.group("state", cls=Group, moved={"doctor": "doctor --probe-state"})
 def command() -> None:
     """Work with the state, which holds the records of your objects."""
 
 
-for verb in state_upkeep.VERBS:
-    command.add_command(verb)
-
-
-@command.command("list")
-@output()
-@chosen_state
-@reports_failures
+@verb("list", *options.ON_STATE, of=command)
 def list_records(chosen: ChosenState) -> int:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
     state = chosen.load()
@@ -49,11 +73,8 @@ def list_records(chosen: ChosenState) -> int:
     return DONE
 
 
-@command.command("show")
+@verb("show", *options.ON_STATE, of=command)
 @click.argument("address", type=ADDRESS)
-@output()
-@chosen_state
-@reports_failures
 def show(address: Address, chosen: ChosenState) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
     records = chosen.load().records
@@ -64,14 +85,9 @@ def show(address: Address, chosen: ChosenState) -> int:
     return DONE
 
 
-@command.command("mv")
+@verb("mv", *options.DECIDES, of=command)
 @click.argument("source", metavar="FROM", type=ADDRESS)
 @click.argument("target", metavar="TO", type=DECLARABLE)
-@output()
-@chosen_state
-@options.lock_timeout
-@options.reason
-@reports_failures
 def mv(source: Address, target: Address, chosen: ChosenState) -> int:
     """Move a record to another address, after its manifest was renamed.
 
@@ -82,7 +98,7 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
     return DONE
 
 
-@command.command("forget")
+@verb("forget", *options.DECIDES, of=command, report=None)
 @click.argument("address", required=False, type=ADDRESS)
 @click.option(
     "--unclaimed",
@@ -90,10 +106,6 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
     multiple=True,
     help="Stop reporting this untracked object; may be repeated. `all`: all that are older than the state.",
 )
-@chosen_state
-@options.lock_timeout
-@options.reason
-@reports_failures
 def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenState) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     if (address is None) == (not unclaimed):
@@ -117,13 +129,8 @@ def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenStat
     return DONE
 
 
-@command.command("set-platform")
+@verb("set-platform", *options.DECIDES, of=command)
 @click.argument("url")
-@output()
-@chosen_state
-@options.lock_timeout
-@options.reason
-@reports_failures
 def set_platform(url: str, chosen: ChosenState) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
     if chosen.sandbox:
@@ -133,4 +140,227 @@ def set_platform(url: str, chosen: ChosenState) -> int:
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{chosen.place}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))
+    return DONE
+
+
+# --- the state itself: make, unlock, move, encrypt and copy it ---
+
+
+@verb("init", *options.ON_STATE, of=command)
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="With --env: hand the state of base over to this environment.",
+)
+@click.option("--new", is_flag=True, hidden=True)
+def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
+    """Create the state that apply needs. Does nothing if it exists."""
+    if new:
+        click.echo(f"warning: {NEW_IGNORED}", err=True)
+    environment, taken = chosen.config.env, False
+    if take_over:
+        if not environment:
+            raise click.UsageError("--take-over: name with --env the environment that gets it")
+        taken = chosen.use(
+            lambda store: maintenance_of(store).take_over(environment, by=str(chosen.by)),
+            existing=False,
+            environment="",
+        )
+
+    async def work(store: Spooling) -> tuple[bool, str]:
+        created = await create_state(store, chosen.actor(run=""))
+        await store.accept()
+        return created, (await store.load()).lineage
+
+    created, lineage = chosen.use(work, existing=False)
+    place = chosen.place
+    if take_over:
+        now = "is from now on" if taken else "is already"
+        text = f"{place}: {now} the state of environment {environment}\n"
+    else:
+        text = f"{place}: {'created' if created else 'exists already'}\n"
+    if not chosen.sandbox and chosen.config.settings.state.lineage is None:
+        text += pin_lines(place, lineage, environment)
+    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), options.of_this_run())
+    text += "".join(
+        f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
+    )
+    document = {"state": place, "lineage": lineage, "created": created}
+    document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
+    emit(Page(document=document, text=text))
+    return DONE
+
+
+def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
+    """What the platform shows that is older than the state; nothing where nobody can look."""
+
+    try:
+        desired = chosen.load_desired()
+        return chosen.use_project(
+            lambda project: older_objects(project, desired.by_address), policies=desired.policies
+        )
+    except ReconcilerError:
+        return []
+
+
+@verb("unlock", options.REASON, *options.ON_STATE, of=command, report=None)
+@click.argument("scopes", metavar="SCOPE...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
+def unlock(scopes: Sequence[str], force: bool, chosen: ChosenState) -> int:
+    """Unlock scopes (an app, org/SLUG, '') after their owner hangs. A dead owner holds no lock."""
+
+    async def work(store: Spooling) -> None:
+        for scope in scopes:
+            freed = await maintenance_of(store).unlock(scope, force=force, by=str(chosen.by))
+            click.echo(f"{scope or named(scope)}: {freed}")
+
+    chosen.use(work)
+    return DONE
+
+
+@verb("migrate", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@click.argument("url", required=False)
+def migrate(url: str | None, chosen: ChosenState) -> int:
+    """Move the state to URL, a place without one, and leave a mark where it was.
+
+    Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
+    state that an older program wrote to the version of this one, where it is.
+    """
+    if url is None:
+        return _migrate_here(chosen)
+    if chosen.sandbox:
+        raise click.UsageError("--sandbox: its state stays where its world is")
+    config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
+
+    async def main() -> tuple[Migrated, str]:
+        for each in (old, new):
+            require_own_place(config, each)
+        async with (
+            opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
+            opened(store_of(config, new, tell=reporter.note, changing=not is_shared(new))) as target,
+        ):
+            done = await move_state(
+                side(source, shown_url(old)),
+                side(target, shown_url(new)),
+                holder(),
+                timeout_s=chosen.lock_timeout,
+                reporter=reporter,
+            )
+            state = await target.load()
+            await target.accept()
+            return done, state_head(state.lineage, state.heads)
+
+    done, head = run(main)
+    emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    return DONE
+
+
+def _migrate_here(chosen: ChosenState) -> int:
+    """A shared state is migrated by the next command that writes."""
+
+    async def work(store: Spooling) -> bool:
+        return has_files(store) and await files_of(store).migrate()
+
+    migrated = chosen.use(work)
+    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
+    return DONE
+
+
+@verb("rekey", *options.DECIDES, of=command)
+@click.option(
+    "--without-me",
+    type=click.File(),
+    metavar="FILE",
+    help="You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
+)
+def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
+    """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
+
+    Your own identity must open it afterwards, too.
+    All of it is written anew. Was it interrupted? Run it again; until then, no other command touches it.
+    """
+    if chosen.sandbox:
+        raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
+    actor = chosen.actor(run="")
+
+    async def main() -> Rekeyed:
+        require_own_place(chosen.config, chosen.url)
+        others = without_me.read() if without_me is not None else ""
+        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True, others=others)
+        async with opened(store):
+            return await rekey_state(store, chosen.place, actor)
+
+    done = run(main)
+    emit(
+        rekeyed_page(
+            chosen.place,
+            recipients=len(done.recipients),
+            generation=done.generation,
+            records=done.records,
+            rows=done.rows,
+            head_before=done.head_before,
+            head=done.head,
+        )
+    )
+    return DONE
+
+
+@verb("ingest", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@click.argument("file", type=options.FOUND)
+def ingest(file: Path, chosen: ChosenState) -> int:
+    """Take in the outcomes that an apply with --spool-to FILE could not store."""
+
+    async def work(store: Spooling) -> int:
+        return await store.ingest(lines, holder(), timeout_s=chosen.lock_timeout)
+
+    try:
+        lines = file.read_bytes()
+        number = chosen.use(work)
+    except (OSError, ValueError) as failure:
+        raise ReconcilerError(
+            f"{file} does not hold what --spool-to wrote: {failure}", help="name that file, unchanged"
+        ) from failure
+    taken = counted(number, "outcome")
+    emit(Page(document={"ingested": number}, text=f"{chosen.place}: took in {taken} from {file}\n"))
+    return DONE
+
+
+@verb("backup", *options.ON_STATE, of=command)
+@click.argument("file", required=False, type=options.FILE)
+def backup(file: Path | None, chosen: ChosenState) -> int:
+    """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
+    made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
+    emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
+    return DONE
+
+
+@verb("restore", options.REASON, options.AUTO_APPROVE, *options.ON_STATE, of=command)
+@click.argument("file", required=False, type=options.FOUND)
+def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
+    """Replace a damaged state by a backup (the newest good one), and salvage what can be read.
+
+    A shared state comes back to a place that holds none.
+    """
+    lost = chosen.use(copies.require_backup, existing=False, pinned=False) if file is None else ""
+    if not auto_approve:
+        if not sys.stdin.isatty():
+            raise click.UsageError("cannot ask on standard input: pass --auto-approve")
+        source = str(file) if file is not None else "the newest good backup"
+        place = chosen.place
+        question = f"Put the state of {source} at {place}? Files that are there are kept as *.damaged-TIME."
+        if lost:
+            question = f"{lost}. Go on with it as it is?"
+        elif is_shared(chosen.url):
+            question = f"Put the state of {source} at {place}, where there must be none?"
+        if not confirmed(question):
+            click.echo("nothing was changed", err=True)
+            return FAILED
+    by = str(chosen.by)
+    done = chosen.use(
+        lambda store: copies.bring_back(store, file, chosen.config.env, SystemClock(), by),
+        existing=False,
+        pinned=False,
+    )
+    emit(restored_page(done, options.of_this_run()))
     return DONE

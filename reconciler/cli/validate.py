@@ -1,13 +1,12 @@
 """`reconcile validate`: manifests alone, no platform, no state."""
 
-from collections.abc import Sequence
-
-import click
+from dataclasses import replace
 
 from reconciler.cli import options
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.output import emit, reports
-from reconciler.cli.sources import settings_here, texts_here
+from reconciler.cli.chosen_manifests import ChosenManifests
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import has_errors
 from reconciler.pipeline.desired import environments_at
@@ -16,30 +15,22 @@ from reconciler.pipeline.validate import validate
 from reconciler.reports.report import ValidationReport
 
 
-@click.command("validate", short_help="Check manifests without asking the platform.")
-@options.paths
-@options.ref
-@options.changed_since
-@options.untrusted
-@options.environment
-@reports("validate")
-@reports_failures
-def command(
-    paths: Sequence[str], ref: str | None, changed_since: str | None, untrusted: str | None, env: str
-) -> int:
+@verb("validate", *options.MANIFESTS, report="validate")
+def command(chosen: ChosenManifests) -> int:
     """Check manifests: files, directories, or - for stdin. Exit 0 when they hold no error, else 1.
 
     Without --env, they are checked as they are without an overlay, and as each environment has them.
 
     With --changed-since, all of them are checked, and what differs is listed.
     """
-    config = settings_here(env or BASE, ref=ref, untrusted=untrusted, manifests_only=True)
-    names = [env] if env else [BASE, *environments_at(config, ref)]
+    config = replace(chosen, env=chosen.env or BASE).config
+    names = [chosen.env] if chosen.env else [BASE, *environments_at(config, chosen.ref)]
     default = config.settings.default_environment
-    if not env and default is not None and default not in names:
+    if not chosen.env and default is not None and default not in names:
         refuse_unknown_environment(default, names[1:], config.settings.overlays)
-    found = validate(paths, [config.of(name) for name in names], texts_here(), ref, changed_since)
-    differs = changed_since is not None
+    environments = [config.of(name) for name in names]
+    found = validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
+    differs = chosen.changed_since is not None
     emit(
         ValidationReport(
             resources=len(found.addresses),

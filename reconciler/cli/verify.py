@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.failures import DONE, FAILED, reports_failures
-from reconciler.cli.output import emit, output
+from reconciler.cli import options
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, Damaged
 from reconciler.evidence.page import damaged_page, verified_page
@@ -14,17 +15,15 @@ from reconciler.evidence.verify import verify
 from reconciler.pipeline.files import read_file
 
 
-@click.command("verify", short_help="Verify the evidence of one run, offline.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@verb("verify")
+@click.argument("file", type=options.FILE, metavar="FILE")
 @click.option("--head", default="", metavar="HEAD", help="The state's head that its apply printed.")
 @click.option(
     "--allowed-signers",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     metavar="FILE",
     help="Who may sign, in the format of ssh's allowed_signers.",
 )
-@output()
-@reports_failures
 def command(file: Path, head: str, allowed_signers: Path | None) -> int:
     """Check a file of `reconcile bundle`: every byte of it, the chain of hashes, plan and signatures.
 

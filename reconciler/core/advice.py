@@ -18,7 +18,7 @@ PROGRAM = "reconcile"
 _GROUPS = frozenset({"state", "secret", "extension", "provider"})
 _ON_STATE = frozenset(
     {
-        *("plan", "rehearse", "apply", "drift", "import", "show", "resolve", "state", "extension"),
+        *("plan", "apply", "drift", "import", "show", "resolve", "state", "extension"),
         *("doctor", "history", "approve", "bundle"),
     }
 )

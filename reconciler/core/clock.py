@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-TELL_EVERY_S = 30.0  # how often a person is told that something is still being waited for
+from reconciler.core.reporter import TELL_EVERY_S
 
 
 class Clock(Protocol):

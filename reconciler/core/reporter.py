@@ -4,6 +4,8 @@ from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.steps import Step
 
+TELL_EVERY_S = 30.0  # how often a person is told that something is still being waited for
+
 
 class Reporter:
     """Receives events while they happen. Its methods must not raise or block."""
@@ -27,7 +29,7 @@ class Reporter:
     def waiting_for_lock(self, held: Locked, left_s: float) -> None:
         """Somebody else has the lease; it is waited for up to `left_s` seconds; 0: that is over.
 
-        Said again each `clock.TELL_EVERY_S`.
+        Said again each `TELL_EVERY_S`.
         """
 
     def waiting_for_limit(self, action: str, left: int, total: int, waited_s: float) -> None:
@@ -45,7 +47,7 @@ class Reporter:
     def asked_to_wait(self, step: Step, wait_s: float) -> None:
         """The call of `step` was refused as one too many (429), and is tried again in `wait_s` seconds.
 
-        Repeated every `clock.TELL_EVERY_S`, with the remaining seconds.
+        Repeated every `TELL_EVERY_S`, with the remaining seconds.
         """
 
     def sent_again(self, step: Step, wait_s: float) -> None:

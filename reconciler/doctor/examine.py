@@ -31,7 +31,7 @@ from reconciler.pipeline.open import Options, open_platform, open_project, open_
 from reconciler.pipeline.settings import ProjectSettings
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
-from reconciler.state import files_of, has_files
+from reconciler.state import files_of, has_files, prove
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -54,15 +54,18 @@ async def examine(
     *,
     sandbox: bool = False,
     state_url: str | None = None,
+    probes: bool = False,
 ) -> Examination:
     """Look at everything that a run of this project relies on. Writes nothing, and sends nothing but GET.
 
-    `load`: the manifests, which come from `origin`.
+    `load`: the manifests, which come from `origin`. `probes`: try out whether the store of the state keeps
+    its word, which writes to it, in a place of its own.
     """
     if sandbox:
         config = config.in_sandbox()
     clock = SystemClock()
     desired, manifests = _manifests(load)
+    store = [await _store(config, state_url)] if probes else []
     state, of_state = await _state(config, state_url, clock, sandbox=sandbox)
     address, of_platform = await _platform(config, desired, state, clock, sandbox=sandbox)
     context = make_context(
@@ -79,7 +82,7 @@ async def examine(
         if looked
         else [suspicious("objects", "not compared: see the problems above")]
     )
-    return Examination(context, (manifests, *of_platform[:3], *of_state, *of_platform[3:], *objects))
+    return Examination(context, (manifests, *of_platform[:3], *store, *of_state, *of_platform[3:], *objects))
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
@@ -89,6 +92,17 @@ def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
         validate, errors = command("validate"), counted(len(failure.diagnostics), "problem")
         return Desired(()), wrong("manifests", f"they hold {errors}", f"see `{validate}`", validate)
     return desired, fine("manifests", counted(len(desired.resources), "resource"))
+
+
+async def _store(config: ProjectSettings, url: str | None) -> Check:
+    try:
+        async with open_state(config, url) as store:
+            proven = await prove(store)
+    except ReconcilerError as failure:
+        return unread(failure, "store")
+    if not proven:
+        return fine("store", "files of this machine: there is nothing to try out")
+    return fine("store", "kept its word: 4 writers made 20 changes each at the same time, and none was lost")
 
 
 async def _state(

@@ -18,12 +18,12 @@ from reconciler.state.store import Backups, JournalEntry, State
 _SHOWN = 5  # of a list: a line has to stay readable
 
 
-def unread(failure: ReconcilerError) -> Check:
+def unread(failure: ReconcilerError, name: str = "state") -> Check:
     """The state cannot be had, or is not the right one."""
     problems: Sequence[Diagnostic] = failure.diagnostics if isinstance(failure, Diagnosed) else ()
     for problem in problems:
-        return wrong("state", problem.message, problem.help, *problem.advice)
-    return wrong("state", failure.message, failure.help, *failure.advice)
+        return wrong(name, problem.message, problem.help, *problem.advice)
+    return wrong(name, failure.message, failure.help, *failure.advice)
 
 
 async def check_state(

@@ -6,9 +6,8 @@ from functools import partial
 
 import anyio
 
-from reconciler.core.clock import TELL_EVERY_S
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
-from reconciler.core.reporter import Reporter
+from reconciler.core.reporter import TELL_EVERY_S, Reporter
 from reconciler.state.renewing import renewed
 from reconciler.state.store import Lease, Store
 

@@ -62,6 +62,11 @@ class Rehearsal(Saved, frozen=True):
     def clean(self) -> Cell:
         return self.cells[0]
 
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether a clean run does all that the plan says, and nothing else."""
+        return not self.differences and self.clean.end == "converged"
+
     def of_step(self, step: str) -> Sequence[Cell]:
         return [cell for cell in self.cells if cell.step == step]
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import has_errors
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Plan, Read, Step
@@ -21,6 +20,7 @@ from reconciler.kinds.roles import OnService, secret_of
 from reconciler.pipeline.declared import Desired
 from reconciler.pipeline.plan import make_plan, unchanged_in
 from reconciler.pipeline.project import Project
+from reconciler.pipeline.saved import about_targets
 from reconciler.planning.reviewed import without
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
@@ -34,19 +34,12 @@ MOST_STEPS = 20  # of a larger plan a sample is rehearsed
 _CELLS_A_WORKER = 24  # below that a process of its own costs more than it saves
 
 
-async def plan_and_rehearse(
-    project: Project, desired: Desired, *, with_exec: bool = False
-) -> tuple[Plan, Rehearsal | None]:
-    """What apply would do, and its rehearsal; None for a plan with errors, which nothing carries out."""
-    seen: dict[Read, Observation] = {}
-    plan = await make_plan(project, desired, with_exec=with_exec, on_answer=seen.__setitem__)
-    if has_errors(plan.diagnostics):
-        return plan, None
-    return plan, await rehearse(project, desired, plan, seen)
-
-
 async def rehearse_saved(project: Project, desired: Desired, plan: Plan) -> Rehearsal:
-    """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read."""
+    """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read.
+
+    Of `desired`, what the plan is about is rehearsed.
+    """
+    desired = about_targets(desired, plan)
     seen: dict[Read, Observation] = {}
     without_secrets = dataclasses.replace(project, sources=Placeholders())
     await make_plan(without_secrets, desired, on_answer=seen.__setitem__)

@@ -142,24 +142,6 @@ def rekeyed_page(
     return Page(document=document, text=f"{place}: {how} ({written})\nhead: {head}, before {head_before}\n")
 
 
-def state_doctor_page(place: str, state: State, *, proven: bool) -> Page:
-    """`proven`: the store was tried out. A state that is not whole is a failure, and no page."""
-    kept = "kept its word: 4 writers made 20 changes each at the same time, and none was lost"
-    found = "there is no state yet"
-    if state.traces:
-        found = f"there was a state: {', '.join(state.traces)} still exists"
-    if state.lineage:
-        found = f"verified, {counted(len(state.records), 'record')}"
-    lines = [f"store: {kept}"] if proven else []
-    document = {
-        "state": place,
-        "lineage": state.lineage or None,
-        "records": len(state.records),
-        "proven": proven,
-    }
-    return Page(document=document, text=page_text([f"{place}", *lines, f"state: {found}"]))
-
-
 def restored_page(done: Restored, run: RunOptions) -> Page:
     plan, listed = command("plan"), command("state", "list")
     made = f" from {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""

@@ -259,7 +259,7 @@ def test_completion_says_nothing_where_nothing_can_be_completed(
 def test_a_failure_while_addresses_are_looked_for_is_silent(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(environment: str) -> None:
+    def fail(config: object) -> None:
         raise RuntimeError("planted")
 
     monkeypatch.setattr("reconciler.cli.addresses._declared", fail)

@@ -222,7 +222,7 @@ def test_no_verb_and_no_log_tells_a_secret(case: str, places: Places, project: P
         project.json("plan", code=1, env=place.env),
         project.run("-vv", "drift", code=1, env=place.env),
         project.run("state", "init", code=1, env=place.env),
-        project.run("state", "doctor", code=1, env=place.env),
+        project.run("doctor", "--probe-state", code=1, env=place.env),
         project.run("history", code=1, env=place.env),
         project.run("doctor", code=1, env=place.env),
     ]

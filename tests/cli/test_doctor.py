@@ -97,6 +97,12 @@ def test_all_is_well_and_looking_changes_nothing(calm: Project, real: Sandbox) -
     assert lines[-1] == "0 problems, 0 warnings."
 
 
+def test_the_store_is_tried_out_where_that_is_asked_for(calm: Project) -> None:
+    found = calm.json("doctor", "--probe-state").json["checks"]
+    assert [check["name"] for check in found] == [*NAMES[:4], "store", *NAMES[4:]]
+    assert found[4]["message"] == "files of this machine: there is nothing to try out"
+
+
 def test_a_folder_that_others_may_read_is_left_as_it_is(calm: Project) -> None:
     private = calm.root / ".reconcile"
     private.chmod(0o755)

@@ -12,7 +12,8 @@ from typing import Annotated
 import pytest
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from reconciler.cli.signals import Interrupted, Watch, blocking, run_watched, until_interrupted
+from reconciler.cli.event_loop import Watch, run_watched
+from reconciler.cli.signals import Interrupted, blocking, until_interrupted
 from reconciler.core.errors import ReconcilerError
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, only, volume
 

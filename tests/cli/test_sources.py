@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reconciler.cli.sources import _read_stdin
+from reconciler.cli.command_line import _read_stdin
 from reconciler.manifests.files import STDIN
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.pipeline.source_texts import SourceTexts

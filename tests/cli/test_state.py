@@ -102,7 +102,7 @@ def test_no_verb_that_only_looks_migrates_a_state(project: Project, app: str) ->
         ["history"],
         ["doctor"],
         ["state", "list"],
-        ["state", "doctor"],
+        ["doctor", "--probe-state"],
         ["state", "init"],
         ["apply", "--plan", "old.plan", "--auto-approve"],
     ):

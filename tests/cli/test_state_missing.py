@@ -81,7 +81,7 @@ def test_drift_is_not_green_because_nothing_is_recorded(forgetful: Project) -> N
 
 
 def test_a_state_that_is_missing_is_not_sound(forgetful: Project) -> None:
-    assert "there was a state: " in forgetful.run("state", "doctor", code=1).out
+    assert "there was a state: " in forgetful.run("doctor", "--probe-state", code=1).out
 
 
 def test_what_needs_records_refuses_without_a_state(forgetful: Project, app: str) -> None:
@@ -223,7 +223,7 @@ def test_a_key_shows_that_there_was_a_state(project: Project, app: str) -> None:
     for file in folder.glob("state.db*"):
         if file.name != "state.db.key":
             shutil.rmtree(file) if file.is_dir() else file.unlink()
-    for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",), ("state", "doctor")):
+    for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",)):
         shown = project.run(*verb, code=None)
         assert f"there was a state: {folder / 'state.db.key'}" in shown.out + shown.err, verb
     told = only(project.apply(code=1).json["diagnostics"])

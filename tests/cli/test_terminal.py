@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 from rich.console import Console
 
-from reconciler.cli.progress import LiveReporter
+from reconciler.cli.live import LiveReporter
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from tests.cli.harness import PATIENCE_S, RECONCILE, Project, Sandbox, lines_with, secret, volume

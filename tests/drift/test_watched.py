@@ -16,7 +16,7 @@ import anyio
 import pytest
 import yaml
 
-from reconciler.cli.failures import CHANGES, DONE, FAILED, code_of, first_of
+from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.steps import Binding, Plan

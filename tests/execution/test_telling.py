@@ -8,7 +8,8 @@ import anyio
 import pytest
 from rich.console import Console
 
-from reconciler.cli.progress import LiveReporter, PlainReporter
+from reconciler.cli.live import LiveReporter
+from reconciler.cli.progress import PlainReporter
 from reconciler.core.errors import Locked
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter

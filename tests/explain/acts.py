@@ -16,10 +16,10 @@ import pytest
 
 from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval, Statement
-from reconciler.cli.failures import report_interrupted
+from reconciler.cli.command_line import command_line
 from reconciler.cli.main import cli, run
-from reconciler.cli.output import FORMAT
 from reconciler.cli.signals import Interrupted
+from reconciler.cli.verb import report_interrupted
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import ManifestError, Refused, StateMoved
@@ -131,8 +131,8 @@ def plan_of_another_platform(manifest: str, folder: Path) -> Sequence[Diagnostic
 
 def interrupted_apply(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     def ended() -> int:
-        with click.Context(cli) as context:
-            context.meta[FORMAT] = find_formats()["json"]
+        with click.Context(cli):
+            command_line().format = find_formats()["json"]
             return report_interrupted(Interrupted(2), "interrupted; nothing was changed")
 
     return of_document(ended)

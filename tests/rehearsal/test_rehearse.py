@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Owed
+from reconciler.core.steps import Plan
 from reconciler.pipeline.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import dump_plan, load_saved
+from reconciler.rehearsal.forecast import look_ahead
 from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Assumption, Cell, Rehearsal
-from reconciler.rehearsal.rehearse import MOST_STEPS, plan_and_rehearse, rehearse, rehearse_saved
+from reconciler.rehearsal.rehearse import MOST_STEPS, rehearse, rehearse_saved
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
 
@@ -24,8 +26,13 @@ SECRET = (
 )
 
 
+async def planned_and_rehearsed(stage: Stage, desired: Desired) -> tuple[Plan, Rehearsal | None]:
+    found, rehearsal, _ = await look_ahead(stage.project(), desired, rehearses=True)
+    return found, rehearsal
+
+
 async def rehearsed(stage: Stage, manifests: str) -> Rehearsal:
-    found, rehearsal = await plan_and_rehearse(stage.project(), Desired(loaded(stage, manifests)))
+    found, rehearsal = await planned_and_rehearsed(stage, Desired(loaded(stage, manifests)))
     assert found.diagnostics == ()
     assert rehearsal is not None
     return rehearsal
@@ -51,9 +58,9 @@ async def test_every_call_is_disturbed_by_every_fault_and_the_platform_is_only_r
 async def test_an_hour_later_plan_and_rehearsal_have_the_same_digests(stage: Stage) -> None:
     manifests = volume() + cluster() + SECRET
     desired = Desired(loaded(stage, manifests))
-    first, rehearsed_first = await plan_and_rehearse(stage.project(), desired)
+    first, rehearsed_first = await planned_and_rehearsed(stage, desired)
     await stage.time.sleep(3600)
-    second, rehearsed_again = await plan_and_rehearse(stage.project(), desired)
+    second, rehearsed_again = await planned_and_rehearsed(stage, desired)
     assert rehearsed_first is not None
     assert rehearsed_again is not None
     assert first.context.at != second.context.at
@@ -62,7 +69,7 @@ async def test_an_hour_later_plan_and_rehearsal_have_the_same_digests(stage: Sta
 
 
 async def test_a_saved_plan_carries_its_rehearsal(stage: Stage) -> None:
-    found, rehearsal = await plan_and_rehearse(stage.project(), Desired(loaded(stage, cluster())))
+    found, rehearsal = await planned_and_rehearsed(stage, Desired(loaded(stage, cluster())))
     assert rehearsal is not None
     text = dump_plan(found, rehearsal)
     saved = load_saved(text)
@@ -171,7 +178,7 @@ async def test_a_world_that_moved_since_the_plan_was_saved_is_a_difference(stage
 async def test_what_is_no_target_is_left_alone_by_the_applies_that_follow_too(stage: Stage) -> None:
     target = Address.parse("Volume/shop/data")
     desired = Desired(loaded(stage, volume() + volume("other")), targets=(target,))
-    _, rehearsal = await plan_and_rehearse(stage.project(), desired)
+    _, rehearsal = await planned_and_rehearsed(stage, desired)
     assert rehearsal is not None
     assert rehearsal.steps == ("Volume/shop/data#create",)
     assert rehearsal.differences == ()

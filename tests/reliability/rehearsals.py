@@ -25,7 +25,7 @@ import click
 from anyio import to_thread
 
 from reconciler.cli.apply import exit_code
-from reconciler.cli.failures import DECIDE, FAILED, PENDING, code_of
+from reconciler.cli.verb import DECIDE, FAILED, PENDING, code_of
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import Diagnosed, Lost
 from reconciler.core.model import Action, Address, Observation, Owed, StateRecord, owed_work

@@ -42,7 +42,7 @@ Scenario = Callable[[Workshop], None]
 def everything_goes_well(shop: Workshop) -> None:
     shop.verb("validate", "--output", "json")
     shop.verb("plan", "--out", "saved.plan")
-    shop.verb("-vv", "rehearse", "saved.plan", "--output", "json")
+    shop.verb("-vv", "plan", "--rehearse", "--plan", "saved.plan", "--output", "json")
     shop.verb("plan", "--output", "json", "--detailed-exitcode")
     shop.verb("-vv", "apply", "--plan", "saved.plan")
     shop.verb("-vv", "apply", "--auto-approve", "--output", "json", env={"SHOP_PASSWORD": OLD})

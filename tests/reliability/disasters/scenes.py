@@ -166,9 +166,8 @@ def a_state_put_back_to_an_older_copy_is_told_where_the_newer_one_was_seen(stage
     project.apply(*approved(project, stage.address("two")))
     words = approved(project, stage.address("two"))
     place.put_back(older)
-    for verb in ("plan", "drift", "doctor"):
-        refused(project.json(verb, code=None))
-    refused(project.run("state", "doctor", code=None))
+    for verb in (["plan"], ["drift"], ["doctor"], ["doctor", "--probe-state"]):
+        refused(project.json(*verb, code=None))
     refused(project.apply(*words, code=None))
     assert stage.made("two") == 1
 

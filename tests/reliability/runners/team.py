@@ -1,5 +1,6 @@
 """Rounds of a team, and the count at the end of each: the platform's world, the records, the exit codes."""
 
+import json
 import random
 import tempfile
 from collections import Counter
@@ -155,7 +156,12 @@ class Team:
 
     def end(self) -> None:
         """The whole state is verified."""
-        self._look("state", "doctor")
+        examined = json.loads(self._look("doctor", "--probe-state", "-o", "json", code=None).out)
+        self.tally.violations += [
+            f"revision {self._revision}: {check['name']}: {check['message']}"
+            for check in examined["checks"]
+            if check["name"] in ("store", "state") and check["outcome"] != "ok"
+        ]
 
     def _look(self, *arguments: str, code: int | None = 0) -> Ran:
         """A verb on a machine that nothing happens to."""

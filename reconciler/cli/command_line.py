@@ -1,21 +1,58 @@
-"""What a verb goes by: the settings, and the texts that it reads and shows lines of."""
+"""One command line: what it goes by (settings, texts, options), and what came of it (reports)."""
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import click
 
-from reconciler.cli.context import ROOT, SETTINGS, TEXTS, UNTRUSTED
 from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.pipeline.desired import environments_at
 from reconciler.pipeline.settings import ProjectSettings, find_settings, project_root
 from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.reports.formats import Format
 from reconciler.reports.places import NOWHERE, Places, places_of
+from reconciler.reports.report import Report
+
+UNTRUSTED = "RECONCILE_UNTRUSTED"  # the variable of --untrusted, which verbs without that option refuse
+
+
+class ReportFile(NamedTuple):
+    """A file of --report."""
+
+    format: Format
+    path: Path
+
+
+@dataclass  # filled as it becomes known
+class CommandLine:
+    """What belongs to one command line, for everything that runs below it.
+
+    `report`: the last one that was shown, whole. `lost`: a report could not be written.
+    """
+
+    format: Format | None = None
+    files: Sequence[ReportFile] = ()
+    no_pager: bool = False
+    settings: ProjectSettings | None = None
+    texts: SourceTexts | None = None
+    report: Report | None = None
+    lost: bool = False
+
+
+def command_line() -> CommandLine:
+    """The one that runs now; an empty one outside of any."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return CommandLine()
+    found: CommandLine = context.meta.setdefault("reconcile", CommandLine())
+    return found
 
 
 def settings_here(
@@ -49,25 +86,17 @@ def settings_here(
         config.refuse_unknown_environment()
     if not manifests_only:
         elsewhere = ref is not None and untrusted is None
-        config.refuse_forgotten_environment(partial(_environments, config, ref) if elsewhere else None)
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta[ROOT] = config.root
-        context.meta[SETTINGS] = config
+        config.refuse_forgotten_environment(partial(environments_at, config, ref) if elsewhere else None)
+    command_line().settings = config
     return config.in_sandbox() if sandbox else config
-
-
-def _environments(config: ProjectSettings, ref: str | None) -> list[str]:
-    return environments_at(config, ref)
 
 
 def texts_here() -> SourceTexts:
     """The texts of this command line: its verb reads them, and the messages about them show their lines."""
-    meta = _meta()
-    if TEXTS not in meta:
-        meta[TEXTS] = SourceTexts(_root_here() or Path(), _read_stdin)
-    texts: SourceTexts = meta[TEXTS]
-    return texts
+    line = command_line()
+    if line.texts is None:
+        line.texts = SourceTexts(_root_here() or Path(), _read_stdin)
+    return line.texts
 
 
 def places_here() -> Places:
@@ -76,18 +105,13 @@ def places_here() -> Places:
     return places_of(root.absolute(), os.environ) if root is not None else NOWHERE
 
 
-def _meta() -> dict[str, Any]:
-    context = click.get_current_context(silent=True)
-    return context.meta if context is not None else {}
-
-
 def _root_here() -> Path | None:
     """The project's; None where no file of it can be read."""
+    settings = command_line().settings
     try:
-        root: Path = _meta().get(ROOT) or project_root(Path.cwd())
+        return settings.root if settings is not None else project_root(Path.cwd())
     except (OSError, ReconcilerError):
         return None
-    return root
 
 
 def _read_stdin() -> bytes:

@@ -1,0 +1,109 @@
+"""What makes a function a verb: its options, and its end: messages on stderr, reports and exit codes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
+from typing import Any
+
+import click
+
+from reconciler.cli.command_line import command_line
+from reconciler.cli.main import USAGE
+from reconciler.cli.options import of_this_run, refuse_contradictions
+from reconciler.cli.output import emit, report_options
+from reconciler.cli.signals import Interrupted, signalled
+from reconciler.core.advice import spell
+from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
+from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
+from reconciler.reports.report import Failure
+from reconciler.reports.visible import visible_lines
+
+DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
+FIRST_OF_SIGNALS = 129
+
+
+def verb(
+    name: str,
+    *shared: click.Parameter,
+    of: click.Group | None = None,
+    report: str | None = "page",
+    then: Callable[[int], int] = lambda code: code,
+    **settings: Any,
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
+
+    `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
+    of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
+    the formats of -o; None for a verb without -o. `then`: gets the exit code at the very end, and returns it.
+    """
+
+    def make(function: Callable[..., int]) -> click.Command:
+        chosen_type = function.__annotations__.get("chosen")
+
+        @wraps(function)
+        def run(**given: Any) -> int:
+            if chosen_type is not None:
+                said = {
+                    field.name: given.pop(field.name) for field in fields(chosen_type) if field.name in given
+                }
+                given["chosen"] = chosen_type(**said)
+            return then(_code_and_report(lambda: function(**given)))
+
+        command: click.Command = click.command(name, cls=click.Command, **settings)(run)
+        command.params += [*shared, *(report_options(report) if report else ())]
+        if of is not None:
+            of.add_command(command)
+        return command
+
+    return make
+
+
+def first_of(*codes: int) -> int:
+    """The exit code that wins when several apply. Source: DESIGN, section 3."""
+    return next((code for code in (LOCKED, DECIDE, USAGE, FAILED, PENDING, CHANGES) if code in codes), DONE)
+
+
+def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
+    return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
+
+
+def _code_and_report(work: Callable[[], int]) -> int:
+    """The exit code of a verb: known failures become messages, and reports in the formats of -o."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        refuse_contradictions(context)
+    try:
+        code = work()
+    except ReconcilerError as failure:
+        code = report_failure(failure)
+    except Interrupted as interrupted:
+        code = report_interrupted(interrupted, "interrupted")
+    code = signalled(code)
+    return first_of(code, FAILED) if command_line().lost and code < FIRST_OF_SIGNALS else code
+
+
+def report_interrupted(interrupted: Interrupted, message: str) -> int:
+    """Say that a signal ended a verb; returns its exit code."""
+    emit(Failure(message=message, interrupted=True))
+    click.echo(message, err=True)
+    return interrupted.code
+
+
+def report_failure(failure: ReconcilerError) -> int:
+    """Say what failed; returns the exit code."""
+    diagnostics = failure.diagnostics if isinstance(failure, Diagnosed) else ()
+    emit(Failure(diagnostics=diagnostics, message=failure.message, help=failure.help, advice=failure.advice))
+    echo_error(failure)
+    if isinstance(failure, Locked):
+        return LOCKED
+    if isinstance(failure, Misused):
+        return USAGE
+    return code_of(diagnostics, FAILED)
+
+
+def echo_error(failure: ReconcilerError) -> None:
+    """What failed and the way out, on stderr."""
+    run = of_this_run()
+    click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
+    if failure.help:
+        click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)
