@@ -17,6 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from reconciler.approvals.judging import Given, read_approvals
 from reconciler.core.errors import Locked, ManifestError, Misused, ReconcilerError, Refused
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
@@ -24,19 +25,18 @@ from reconciler.core.steps import Plan
 from reconciler.doctor import examine
 from reconciler.doctor.examine import Examination
 from reconciler.drift.find import Drift, find_drift
-from reconciler.pipeline import apply as applying
-from reconciler.pipeline import identity, saved
-from reconciler.pipeline import open as opening
-from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.desired import load_desired, origin_here
-from reconciler.pipeline.judge_approvals import Given, read_approvals
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import ProjectSettings, find_settings
-from reconciler.pipeline.source_texts import SourceTexts
-from reconciler.pipeline.targets import with_targets
+from reconciler.planning.declared import Desired
 from reconciler.planning.saved import SavedPlan, dump_plan, load_saved
+from reconciler.project import apply as applying
+from reconciler.project import identity, saved
+from reconciler.project import open as opening
+from reconciler.project.apply import Applied
+from reconciler.project.desired import load_desired, origin_here
+from reconciler.project.files import SourceTexts
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.settings import ProjectSettings, find_settings
+from reconciler.project.targets import with_targets
 
 __all__ = [
     "Applied",

@@ -25,12 +25,14 @@ LAYERS = (
     {"policies"},
     {"moves", "rehearsal.matrix", "rehearsal.outlook"},
     {"planning", "manifests"},
-    {"state", "secrets", "approvals"},
+    {"state", "secrets", "approvals.rules"},
     {"services"},
     {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
     {"importing.arrange"},
-    {"execution", "reports", "pipeline.embedded"},
-    {"pipeline"},
+    {"execution", "reports", "project.embedded", "project.files", "project.settings"},
+    {"project.project"},
+    {"approvals"},
+    {"project"},
     {"importing", "drift", "rehearsal", "notify", "hosts"},
     {"doctor"},
     {"evidence"},
@@ -43,7 +45,7 @@ WIRE = LAYERS[0] - {"explanations"}
 # Houses of their own beside the layers: each knows the core and what is spoken, and few open their doors.
 SANDBOX, KIT, CHECK = "sandbox", "providers.kit", "providers.check"
 HOUSES = {SANDBOX, KIT, CHECK}
-DOORS = {"cli": HOUSES, "pipeline.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
+DOORS = {"cli": HOUSES, "project.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
 
 HOMES = {
     "httpx": {"services.transport", "services.wire"},
@@ -232,10 +234,10 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
             "1: core imports services.machines.wire",
         ),
         ("core/steps.py", "import reconciler.services.transport", "1: core imports services.transport"),
-        ("observe.py", "from reconciler import pipeline", "1: observe imports pipeline"),
+        ("observe.py", "from reconciler import project", "1: observe imports project"),
         ("state/sqlite/store.py", "from ...execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
-        ("pipeline/plan.py", "from reconciler.sandbox import serve", "1: pipeline imports sandbox"),
+        ("project/plan.py", "from reconciler.sandbox import serve", "1: project imports sandbox"),
         ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),
         (
             "unplaced.py",
@@ -244,14 +246,14 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
         ),
         ("services/client.py", "import httpx", "1: services imports httpx"),
         ("cli/state.py", "from sqlite3 import connect", "1: cli imports sqlite3"),
-        ("pipeline/settings.py", "import yaml", "1: pipeline imports yaml"),
+        ("project/settings.py", "import yaml", "1: project.settings imports yaml"),
         ("cli/secret.py", "import pyrage", "1: cli imports pyrage"),
         ("reports/formats/text.py", "import click", "1: reports imports click"),
         ("cli/serve.py", "import uvicorn.config", "1: cli imports uvicorn"),
         ("reports/formats/text.py", "print('done')", "1: reports prints"),
         ("execution/executor.py", "import sys\nsys.stderr.write('no')", "2: execution uses sys.stderr"),
-        ("pipeline/desired.py", "import sys\nsys.stdin.buffer.read()", "2: pipeline uses sys.stdin"),
-        ("pipeline/open.py", "import os\nTOKEN = os.environ['T']", "2: pipeline uses os.environ"),
+        ("project/desired.py", "import sys\nsys.stdin.buffer.read()", "2: project uses sys.stdin"),
+        ("project/open.py", "import os\nTOKEN = os.environ['T']", "2: project uses os.environ"),
         ("secrets/sources.py", "from os import environ", "1: secrets uses os.environ"),
         ("api.py", "import click", "1: api imports click"),
         ("kinds/secret.py", "def late():\n    import httpx", "2: kinds imports httpx"),
@@ -290,7 +292,7 @@ def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
 
 
 # What acts on all kinds alike. A feature may know the policy that it is about, never a kind.
-KINDLESS = ("planning", "execution", "state", "pipeline", "moves", "importing", "drift")
+KINDLESS = ("planning", "execution", "state", "approvals", "project", "moves", "importing", "drift")
 
 
 def kinds_named(root: Path, kinds: Mapping[str, str]) -> list[str]:
@@ -330,7 +332,7 @@ def test_what_acts_on_all_kinds_names_none() -> None:
     ("file", "source", "problem"),
     [
         ("planning/match.py", "if kind == 'Volume':\n    pass", "1: planning names Volume"),
-        ("pipeline/show.py", "KIND = {'sets': 'Secret'}", "1: pipeline names Secret"),
+        ("project/show.py", "KIND = {'sets': 'Secret'}", "1: project names Secret"),
         (
             "drift/find.py",
             "def late():\n    from reconciler.kinds.secret.kind import NAME",

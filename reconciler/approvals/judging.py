@@ -1,16 +1,31 @@
-"""Whether an approval counts, and what it dies by otherwise.
+"""Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
 
-Pure but for `ssh-keygen`, which judges the signatures.
-"""
-
-from collections.abc import Collection, Mapping, Sequence
+import re
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
+from anyio import to_thread
 from msgspec import Struct
 
-from reconciler.approvals.rules import LONGEST, Rule, Signers
-from reconciler.approvals.ssh import verifies
-from reconciler.approvals.statement import NAMESPACE, Approval
+from reconciler.approvals.in_force import InForce, Terms
+from reconciler.approvals.rules import LONGEST, Authority, Needed, Rule, Signers, needed
+from reconciler.approvals.ssh import plain_key, signing_key, verifies
+from reconciler.approvals.statement import NAMESPACE, Approval, parse_approval
+from reconciler.core.advice import command
+from reconciler.core.context import BASE
+from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
+from reconciler.core.model import Address, Resource
+from reconciler.core.plural import counted
+from reconciler.core.steps import Plan
+from reconciler.project.files import read_file
+from reconciler.project.project import Project
+from reconciler.state.store import State
 
 _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
 
@@ -71,3 +86,226 @@ def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mappi
 def in_force(rule: Rule, approvals: Sequence[Approval], now: datetime) -> Sequence[Approval]:
     """Those of `approvals`, which count, that the rule takes at this time."""
     return [each for each in approvals if not why_late(each, rule.lasts, now)]
+
+
+_QUOTED = re.compile(r'"(?:\\"|[^"])*"')
+# As ssh-keygen takes a line apart: a quote ends the names, and not what comes behind them.
+_NAMES = re.compile(r'[ \t]*([^ \t\r"]*(?:"[^"]*"|[ \t\r]|$))')
+_WORD = re.compile(rf"(?:{_QUOTED.pattern}|[^ \t\r\"])+")
+
+
+def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Collection[str]]:
+    """The names of each person who gave any. `signers`: the files of allowed signers that count.
+
+    One person are the names of one line, of one pattern and of one key, and all that these bring together.
+    A line with `cert-authority` brings nobody together: the authority vouches for each key that it certified.
+    """
+    given = [(each.statement.principal, plain_key(signing_key(each.signature))) for each in approvals]
+    lines = [line for text in signers for line in _lines(text)]
+    signed = {name for name, _ in given}
+    names = signed.union(*(patterns for patterns, _ in lines))
+    of_key: dict[bytes, set[str]] = defaultdict(set)
+    for name, key in given:
+        of_key[key].add(name)
+    for patterns, key in lines:
+        of_key[key] |= {name for name in names if any(_matches(name, each) for each in patterns)}
+    found: list[set[str]] = []
+    for together in of_key.values():
+        apart = [each for each in found if not each & together]
+        found = [*apart, together.union(*(each for each in found if each & together))]
+    return [sorted(each & signed) for each in found if each & signed]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+def _lines(text: str) -> Iterator[tuple[Sequence[str], bytes]]:
+    """Patterns of names, and the key, of each line but those of authorities."""
+    for line in text.split("\n"):
+        names = _NAMES.match(line)
+        words = _WORD.findall(line, names.end()) if names and not names[1].startswith("#") else ()
+        keys = [(at, key) for at, pair in enumerate(pairwise(words)) if (key := _key(*pair)) is not None]
+        if names and keys:
+            options = _QUOTED.sub("", " ".join(words[: keys[0][0]])).lower().split(",")
+            if "cert-authority" not in options:
+                yield names[1].replace('"', "").strip(" \t\r").split(","), keys[0][1]
+
+
+def _key(kind: str, base64: str) -> bytes | None:
+    try:
+        key = b64decode(base64)
+        return plain_key(key) if key[4:].startswith(kind.encode()) else None
+    except ValueError:
+        return None
+
+
+_SIZES = ("size_gb", "disk_size_gb")
+_STEPS = (
+    command("plan", "--rehearse", "--out", "FILE"),
+    command("approve", "FILE", "--reason", "TEXT"),
+    command("apply", "--plan", "FILE", "--approval", "FILE.NAME.approval"),
+)
+
+
+class Given(Struct, frozen=True):
+    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+
+    `plan`: the digest of the plan in the file; "" where there is no file.
+    """
+
+    approvals: tuple[Approval, ...] = ()
+    rehearsal: str = ""
+    plan: str = ""
+
+
+NOTHING = Given()
+
+
+class Judged(Struct, frozen=True):
+    """`problems`: what keeps the plan from running; else what of the given ones did not count."""
+
+    counting: tuple[Approval, ...]
+    problems: tuple[Diagnostic, ...]
+
+
+def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
+    """Raises ReconcilerError for a file that holds none."""
+    found = {}
+    for file in files:
+        approval = parse_approval(read_file(file), str(file))
+        found[approval.id] = approval  # the same one twice is one
+    return tuple(found.values())
+
+
+async def judge(
+    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
+) -> Judged:
+    """Which of the given approvals count, and an error for each rule that asks for more of them."""
+    found, asked = _asked(project.authority, plan, state, resources)
+    if not asked and not given.approvals:
+        return Judged((), tuple(found.told()))
+    signers = found.said.signers
+    if unnamed := [each.where for each in signers if not each.text]:
+        why = f"{unnamed[0]} names nobody"
+        return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
+    environment = project.environment or BASE
+    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
+    now, counting, dead = project.clock.now(), [], []
+    for approval in given.approvals:
+        arguments = (approval, about, signers, now, project.variables)
+        why = await to_thread.run_sync(why_dead, *arguments)
+        if why:
+            dead.append((approval, why))
+        else:
+            counting.append(approval)
+    agreed = [
+        (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
+    ]
+    unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
+    again = not plan.steps and all(each.id in state.plans_run for each, _ in dead)  # the job is run again
+    report = error if unmet or not (counting or again) else warning
+    objects = dict.fromkeys(address for each in asked for address in each.addresses)
+    told = [_dead(report, approval, why, objects) for approval, why in dead]
+    return Judged(tuple(counting), (*found.told(), *unmet, *told))
+
+
+def asked_of(
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> list[Diagnostic]:
+    """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
+    found, asked = _asked(authority, plan, state, resources)
+    return [*found.told(), *(_needed(warning, each) for each in asked)]
+
+
+def needed_by(
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> Sequence[Needed]:
+    """The rules that the apply of `plan` will ask about."""
+    return _asked(authority, plan, state, resources)[1]
+
+
+def _asked(
+    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
+) -> tuple[InForce, Sequence[Needed]]:
+    found = Terms(authority, resources, state, plan).in_force()
+    sizes = _Sizes(plan, state, resources)
+    return found, needed(found.said.rules, plan, plan.context.environment, sizes)
+
+
+class _Sizes:
+    """The largest size in GB that anything says of an address; None where nothing does."""
+
+    def __init__(self, plan: Plan, state: State, resources: Mapping[Address, Resource]) -> None:
+        self._state, self._resources = state, resources
+        self._said: dict[Address, list[Any]] = defaultdict(list)
+        for change in plan.changes:
+            for field in change.fields:
+                if field.path in _SIZES:
+                    self._said[change.address] += field.before, field.after
+
+    def __call__(self, address: Address) -> float | None:
+        said = [*self._said.get(address, ())]
+        record, resource = self._state.records.get(address), self._resources.get(address)
+        for name in _SIZES:
+            said += [record.applied.get(name)] if record is not None else []
+            said += [getattr(resource.spec, name, None)] if resource is not None else []
+        return max((each for each in said if isinstance(each, int | float)), default=None)
+
+
+def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
+    """`by`: the names of each person who approved."""
+    whom = f"{len(by)} of {asked.rule.people} people" if by else "nobody"
+    several = [" and ".join(f"`{name}`" for name in names) for names in by if len(names) > 1]
+    return _needed(
+        error, asked, "; ".join([f": {whom} approved it", *(f"{each} are one person" for each in several)])
+    )
+
+
+def _nobody(asked: Needed, why: str) -> Diagnostic:
+    return _needed(
+        error,
+        asked,
+        f": nobody is known who may approve: {why}",
+        "name them in a change of its own, and apply that first; then ",
+    )
+
+
+def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagnostic:
+    listed = [f"`{each}`" for each in asked.addresses[:3]]
+    more = len(asked.addresses) - len(listed)
+    what = ", ".join(listed) + (f" and {more} more" if more else "")
+    people = (
+        counted(asked.rule.people, "person")
+        if asked.rule.people == 1
+        else f"{asked.rule.people} different people"
+    )
+    typed = "`, `".join(map(str, _STEPS))
+    found: Diagnostic = report(
+        APPROVAL_NEEDED,
+        f"the rule {asked.rule} asks for the approval of {people} for {what}{why}",
+        help=f"{first}type `{typed}`",
+        advice=_STEPS,
+        about=asked.addresses,
+    )
+    return found
+
+
+def _unknown(why: str) -> Diagnostic:
+    return error(
+        "approval-dead",
+        f"no approval counts: {why}",
+        help="name signers in a change of its own, and apply that first; or set RECONCILE_ALLOWED_SIGNERS",
+    )
+
+
+def _dead(report: Any, approval: Approval, why: str, about: Iterable[Address]) -> Diagnostic:
+    anew = command("approve", "FILE", "--reason", "TEXT")
+    found: Diagnostic = report(
+        "approval-dead",
+        f"the approval {approval.name} of `{approval.statement.principal}` does not count: {why}",
+        help=f"if the plan is right, approve it again: `{anew}`",
+        advice=(anew,),
+        about=about,
+    )
+    return found

@@ -1,1 +1,1 @@
-"""The command line: options in, one pipeline function, a report and an exit code out."""
+"""The command line: options in, one function of `project/`, a report and an exit code out."""

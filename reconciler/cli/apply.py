@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from reconciler.approvals.creates import Everything
+from reconciler.approvals.judging import Given, read_approvals
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
@@ -31,14 +33,12 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
-from reconciler.pipeline.apply import Applied, PlanRefused, apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.judge_approvals import Given, read_approvals
-from reconciler.pipeline.plan import unchanged_in
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.saved import about_targets, read_saved, run_saved
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import Applied, PlanRefused, apply
+from reconciler.project.identity import create_state
+from reconciler.project.plan import unchanged_in
+from reconciler.project.project import Project
+from reconciler.project.saved import about_targets, read_saved, run_saved
 from reconciler.reports.report import ApplyReport, PlanReport
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is

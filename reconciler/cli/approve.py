@@ -8,6 +8,15 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from reconciler.approvals.signing import (
+    choose_key,
+    given_already,
+    principal_of,
+    signed,
+    statement_of,
+    still_needed,
+    summary,
+)
 from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
@@ -19,18 +28,9 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.plural import counted
-from reconciler.pipeline.files import read_file, write_output
-from reconciler.pipeline.saved import refuse_other_environment
-from reconciler.pipeline.sign_approval import (
-    choose_key,
-    given_already,
-    principal_of,
-    signed,
-    statement_of,
-    still_needed,
-    summary,
-)
 from reconciler.planning.saved import load_saved
+from reconciler.project.files import read_file, write_output
+from reconciler.project.saved import refuse_other_environment
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan
 from reconciler.reports.visible import visible

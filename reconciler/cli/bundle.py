@@ -11,9 +11,9 @@ from reconciler.cli.verb import DONE, verb
 from reconciler.core.advice import command as advised
 from reconciler.evidence.archive import digest
 from reconciler.evidence.bundle import NotBundled, bundle
-from reconciler.pipeline.files import read_file, write_new
-from reconciler.pipeline.history import find_run
 from reconciler.planning.saved import load_saved
+from reconciler.project.files import read_file, write_new
+from reconciler.project.history import find_run
 from reconciler.reports.report import Page
 from reconciler.state import movable_of
 from reconciler.state.spooling import Spooling

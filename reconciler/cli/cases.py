@@ -15,8 +15,8 @@ from reconciler.core.plural import counted
 from reconciler.evidence.calls import differences
 from reconciler.evidence.case import Case, read_case, write_case
 from reconciler.evidence.manifests import manifests_of
-from reconciler.pipeline.history import find_run
-from reconciler.pipeline.open import limits_of
+from reconciler.project.history import find_run
+from reconciler.project.open import limits_of
 from reconciler.reports.report import Page
 from reconciler.state.spooling import Spooling
 

@@ -13,8 +13,8 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-from reconciler.pipeline.open import secret_sources
-from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.open import secret_sources
+from reconciler.project.settings import ProjectSettings, ProviderSection, SecretSource
 from reconciler.providers.check.bench import Check
 from reconciler.providers.check.report import document, junit, line, summary
 from reconciler.providers.check.run import Report, Result, run, selected

@@ -12,9 +12,9 @@ from reconciler.cli.command_line import settings_here, texts_here
 from reconciler.cli.progress import PlainReporter
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.desired import load_desired
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.planning.declared import Desired
+from reconciler.project.desired import load_desired
+from reconciler.project.settings import ProjectSettings
 
 
 @dataclass  # settings and reporter are made when they are first asked for

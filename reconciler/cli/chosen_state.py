@@ -15,13 +15,13 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Context, make_context
 from reconciler.core.model import Resource
 from reconciler.core.state_url import shown_url
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.attribution import attribution_of, holder
-from reconciler.pipeline.desired import origin_here
-from reconciler.pipeline.identity import refuse_missing
-from reconciler.pipeline.open import Options, open_project, open_state
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.execution.decisions import Actor
+from reconciler.project.attribution import attribution_of, holder
+from reconciler.project.desired import origin_here
+from reconciler.project.identity import refuse_missing
+from reconciler.project.open import Options, open_project, open_state
+from reconciler.project.project import Project
+from reconciler.project.settings import ProjectSettings
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 

@@ -13,9 +13,9 @@ import click
 from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
-from reconciler.pipeline.desired import environments_at
-from reconciler.pipeline.settings import ProjectSettings, find_settings, project_root
-from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.project.desired import environments_at
+from reconciler.project.files import SourceTexts
+from reconciler.project.settings import ProjectSettings, find_settings, project_root
 from reconciler.reports.formats import Format
 from reconciler.reports.places import NOWHERE, Places, places_of
 from reconciler.reports.report import Report

@@ -10,7 +10,7 @@ from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.doctor.examine import examine
-from reconciler.pipeline.desired import origin_here
+from reconciler.project.desired import origin_here
 from reconciler.reports.checkup import checkup_page
 
 

@@ -22,12 +22,12 @@ from reconciler.drift.accept import accept, keep_records
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
 from reconciler.drift.find import Drift, find_drift
 from reconciler.drift.sharing import Environments
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.private import require_private
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import ProjectSettings
-from reconciler.pipeline.targets import declared_in_focus
+from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
+from reconciler.project.project import Project
+from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import require_private
+from reconciler.project.targets import declared_in_focus
 from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 

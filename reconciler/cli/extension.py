@@ -12,8 +12,8 @@ from reconciler.cli.command_line import texts_here
 from reconciler.cli.group import Group
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.model import Address
-from reconciler.pipeline.desired import load_policies
-from reconciler.pipeline.extension import sign_in_address
+from reconciler.project.desired import load_policies
+from reconciler.project.show import sign_in_address
 
 EXTENSION = AddressType("Extension")
 

@@ -8,9 +8,9 @@ from reconciler.cli import options
 from reconciler.cli.chosen_manifests import ChosenManifests
 from reconciler.cli.output import echo_diagnostics, emit
 from reconciler.cli.verb import DONE, verb
-from reconciler.pipeline.files import read_file
 from reconciler.planning.graph import plan_graph, resource_graph
 from reconciler.planning.saved import load_saved
+from reconciler.project.files import read_file
 from reconciler.reports.report import GraphReport
 
 

@@ -16,7 +16,7 @@ from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
-from reconciler.pipeline.history import find_history, find_run
+from reconciler.project.history import find_history, find_run
 from reconciler.reports.history import history_page, run_page
 
 SHOW, EXPORT, REPLAY = "show", "export", "replay"

@@ -23,7 +23,7 @@ from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged
 from reconciler.importing.search import Wanted, meaning
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import name_of
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.project.settings import ProjectSettings
 from reconciler.reports.importing import File, import_document, render_import
 from reconciler.reports.report import Page, advise
 

@@ -14,8 +14,8 @@ from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.suggestions import pattern_help
 from reconciler.manifests.writing.write import modeline
-from reconciler.pipeline.files import write_new
 from reconciler.policies import find_manifest_kinds
+from reconciler.project.files import write_new
 from reconciler.reports.report import Page
 
 

@@ -8,8 +8,8 @@ from reconciler.cli.signals import Interrupted
 from reconciler.cli.verb import FIRST_OF_SIGNALS
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import BASE
-from reconciler.pipeline.attribution import attribution_of
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.project.attribution import attribution_of
+from reconciler.project.settings import ProjectSettings
 from reconciler.reports.report import Report
 
 

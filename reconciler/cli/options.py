@@ -11,7 +11,7 @@ from reconciler.cli.addresses import ADDRESS, complete_environment, complete_ref
 from reconciler.cli.command_line import UNTRUSTED, command_line
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.state_url import shown_url
-from reconciler.pipeline.files import why_not_written
+from reconciler.project.files import why_not_written
 
 FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
 FOUND = click.Path(exists=True, dir_okay=False, path_type=Path)

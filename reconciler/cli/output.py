@@ -15,7 +15,7 @@ from reconciler.cli.options import of_this_run
 from reconciler.cli.pager import echo_report, look_here, output_encoding
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.files import why_not_written, write_output
+from reconciler.project.files import why_not_written, write_output
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.formats import Format, find_format, formats_for
 from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise

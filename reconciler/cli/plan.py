@@ -17,9 +17,9 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action
 from reconciler.core.steps import Plan
-from reconciler.pipeline.files import write_output
-from reconciler.pipeline.plan import make_plan, unchanged_in
-from reconciler.pipeline.project import Project
+from reconciler.project.files import write_output
+from reconciler.project.plan import make_plan, unchanged_in
+from reconciler.project.project import Project
 from reconciler.reports.report import PlanReport
 from reconciler.reports.verdict import approvals
 from reconciler.services.budget import Budget
@@ -153,7 +153,7 @@ def command(
 
 
 def _read_saved(file: Path, chosen: ChosenState) -> Plan:
-    from reconciler.pipeline.saved import read_saved  # it brings all that apply needs
+    from reconciler.project.saved import read_saved  # it brings all that apply needs
 
     return read_saved(file, chosen.config.env).plan
 

@@ -14,9 +14,9 @@ from reconciler.cli.verb import verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
-from reconciler.pipeline.open import secret_sources
-from reconciler.pipeline.private import require_private
-from reconciler.pipeline.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.open import secret_sources
+from reconciler.project.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.store import require_private
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}
 

@@ -11,11 +11,11 @@ from reconciler.cli.command_line import texts_here
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.model import Address, Resource
-from reconciler.pipeline.desired import load_service_of
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.resolve import confirm_inferred as confirm
-from reconciler.pipeline.resolve import dismiss as dismiss_lookalikes
-from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
+from reconciler.project.desired import load_service_of
+from reconciler.project.project import Project
+from reconciler.project.resolve import confirm_inferred as confirm
+from reconciler.project.resolve import dismiss as dismiss_lookalikes
+from reconciler.project.resolve import resolve_unknown, settle_restarts
 from reconciler.reports.report import Page
 
 

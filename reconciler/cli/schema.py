@@ -11,7 +11,7 @@ from reconciler.cli import options
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.authoring.reference import json_schema
-from reconciler.pipeline.files import write_output
+from reconciler.project.files import write_output
 from reconciler.reports.schema import plan_schema
 
 

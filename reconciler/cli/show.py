@@ -12,10 +12,10 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import Context
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.desired import load_service_of, origin_here
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.show import Shown, look_at
+from reconciler.planning.declared import Desired
+from reconciler.project.desired import load_service_of, origin_here
+from reconciler.project.project import Project
+from reconciler.project.show import Shown, look_at
 from reconciler.reports.records import object_page
 
 

@@ -25,21 +25,18 @@ from reconciler.core.model import Address, owed_work
 from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared, shown_url
 from reconciler.kinds import find_kinds
-from reconciler.pipeline.attribution import holder
-from reconciler.pipeline.identity import NEW_IGNORED, create_state
-from reconciler.pipeline.identity import set_platform as record_platform
-from reconciler.pipeline.migrate import Migrated, opened, side
-from reconciler.pipeline.migrate import migrate as move_state
-from reconciler.pipeline.older import older_objects
-from reconciler.pipeline.private import require_own_place
-from reconciler.pipeline.records import claim, move
-from reconciler.pipeline.records import forget as forget_record
-from reconciler.pipeline.rekey import Rekeyed
-from reconciler.pipeline.rekey import rekey as rekey_state
-from reconciler.pipeline.settings import check_address
-from reconciler.pipeline.store import store_of
-from reconciler.pipeline.unrecorded import no_record_of, not_recorded
 from reconciler.planning.decide import recorded_twice
+from reconciler.project.attribution import holder
+from reconciler.project.identity import NEW_IGNORED, create_state
+from reconciler.project.identity import set_platform as record_platform
+from reconciler.project.migrate import Migrated, Rekeyed, opened, side
+from reconciler.project.migrate import migrate as move_state
+from reconciler.project.migrate import rekey as rekey_state
+from reconciler.project.records import claim, move
+from reconciler.project.records import forget as forget_record
+from reconciler.project.settings import check_address
+from reconciler.project.store import require_own_place, store_of
+from reconciler.project.unknown_objects import no_record_of, not_recorded, older_objects
 from reconciler.reports.parts import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,

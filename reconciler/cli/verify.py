@@ -12,7 +12,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, Damaged
 from reconciler.evidence.page import damaged_page, verified_page
 from reconciler.evidence.verify import verify
-from reconciler.pipeline.files import read_file
+from reconciler.project.files import read_file
 
 
 @verb("verify")

@@ -25,10 +25,10 @@ from reconciler.doctor.state import (
     unread,
 )
 from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.older import older_objects
-from reconciler.pipeline.open import Options, open_platform, open_project, open_state
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.planning.declared import Desired
+from reconciler.project.open import Options, open_platform, open_project, open_state
+from reconciler.project.settings import ProjectSettings
+from reconciler.project.unknown_objects import older_objects
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
 from reconciler.state import files_of, has_files, prove

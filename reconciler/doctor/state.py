@@ -10,7 +10,7 @@ from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.execution.open_intents import sender
-from reconciler.pipeline.identity import refuse_other_platform, refuse_other_state, state_missing
+from reconciler.project.identity import refuse_other_platform, refuse_other_state, state_missing
 from reconciler.state import maintenance_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Backups, JournalEntry, State

@@ -27,10 +27,10 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.writing.replace import Replacement, replace_files, replaceable
 from reconciler.manifests.writing.rewrite import Edit, Rewritten, cannot_accept, rewrite, with_value
 from reconciler.manifests.writing.write import scalar
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.unrecorded import not_recorded
+from reconciler.planning.declared import Desired
 from reconciler.planning.drift import drift_of
+from reconciler.project.project import Project
+from reconciler.project.unknown_objects import not_recorded
 
 
 def accept(

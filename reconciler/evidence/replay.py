@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from reconciler.approvals.creates import Everything
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import Diagnosed, Lost, ManifestError, ReconcilerError, StoreError
@@ -25,9 +26,8 @@ from reconciler.execution.observed import FINGERPRINT
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.project import Project
+from reconciler.project.apply import apply
+from reconciler.project.project import Project
 from reconciler.rehearsal.line import LATENCY_S, TwinLine, answer_of
 from reconciler.rehearsal.placeholders import placeholder
 from reconciler.rehearsal.process import Killed, Process, TwinStore

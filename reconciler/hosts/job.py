@@ -9,7 +9,7 @@ from msgspec import Struct
 from pydantic_core import from_json
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.attribution import run_url
+from reconciler.project.attribution import run_url
 from reconciler.services.answers import at_path
 
 HostName = Literal["github", "gitlab", "gitea"]

@@ -10,8 +10,8 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import Address
 from reconciler.manifests.load import Loaded, load
 from reconciler.moves.records import former_addresses
-from reconciler.pipeline.desired import given_paths, overlay_path
-from reconciler.pipeline.settings import ProjectSettings
+from reconciler.project.desired import given_paths, overlay_path
+from reconciler.project.settings import ProjectSettings
 
 
 def default_folder(config: ProjectSettings) -> Path:

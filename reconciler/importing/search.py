@@ -15,7 +15,7 @@ from reconciler.core.steps import Read
 from reconciler.importing.ownership import Live
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Importable
-from reconciler.pipeline.project import Project, read_all
+from reconciler.project.project import Project, read_all
 
 
 class Wanted(Struct, frozen=True):

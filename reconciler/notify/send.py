@@ -15,8 +15,8 @@ from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import body_of
 from reconciler.notify.delivery import deliver, origin_of, parse_key, parse_url
 from reconciler.notify.events import Event
-from reconciler.pipeline.open import secret_sources
-from reconciler.pipeline.settings import NotifySection, ProjectSettings, SecretSource
+from reconciler.project.open import secret_sources
+from reconciler.project.settings import NotifySection, ProjectSettings, SecretSource
 from reconciler.secrets.sources import Sources
 from reconciler.services.transport import HttpTransport
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.approvals.creates import Everything
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error
 from reconciler.core.errors import Diagnosed, ReconcilerError
 from reconciler.core.model import Action, owed_work
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.apply import Applied, apply, run_plan
-from reconciler.pipeline.create_approvals import Everything
+from reconciler.project.apply import Applied, apply, run_plan
 from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
 from reconciler.rehearsal.twin import Original, Twin

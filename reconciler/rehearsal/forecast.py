@@ -14,6 +14,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.approvals.judging import needed_by
 from reconciler.approvals.rules import Needed
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
@@ -25,11 +26,10 @@ from reconciler.core.wire import many, parse_time
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
-from reconciler.pipeline.apply import run_plan
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.judge_approvals import needed_by
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project, read_all
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import run_plan
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project, read_all
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.rehearsal.outlook import Forecast, Item, by_time
 from reconciler.rehearsal.rehearse import original_of, rehearse

@@ -17,11 +17,11 @@ from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Plan, Read, Step
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, secret_of
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan, unchanged_in
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.saved import about_targets
+from reconciler.planning.declared import Desired
 from reconciler.planning.reviewed import without
+from reconciler.project.plan import make_plan, unchanged_in
+from reconciler.project.project import Project
+from reconciler.project.saved import about_targets
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
 from reconciler.secrets.fingerprint import fingerprint

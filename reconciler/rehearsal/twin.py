@@ -14,8 +14,8 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.limits import Limits
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.project import Project
 from reconciler.rehearsal.assumptions import Noting
 from reconciler.rehearsal.line import TwinLine
 from reconciler.rehearsal.placeholders import Placeholders

@@ -177,7 +177,7 @@ class State:
     `platform`: the address of the platform that this state is about; "" while none was recorded.
     `version`: two states of one store with the same version are equal.
     `traces`: files that show that there was a state, where there is none.
-    `remembered`: by name, what is about no object and later runs want to know (`pipeline.remember`).
+    `remembered`: by name, what is about no object and later runs want to know (`execution.decisions`).
     Each is kept as a record of the kind REMEMBERED in the scope WHOLE_STATE, which no longer stands in
     `records`; a state of some scopes only may lack them.
     """

@@ -43,7 +43,7 @@ def laid_out(case: Mapping[str, Any], command: Command) -> Iterator[LivePlatform
     clock = CaseClock(datetime.fromisoformat(case.get("now", NOW)))
     platform = LivePlatform(case.get("live", {}), clock.now())
     patch = command.monkeypatch
-    patch.setattr("reconciler.pipeline.open.HttpTransport", lambda *_, **__: platform)
+    patch.setattr("reconciler.project.open.HttpTransport", lambda *_, **__: platform)
     patch.setattr(SystemClock, "now", lambda _: clock.now())
     patch.setattr(SystemClock, "monotonic", lambda _: clock.monotonic())
     patch.setattr(SystemClock, "sleep", lambda _, seconds: clock.sleep(seconds))

@@ -7,18 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
+from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.approvals.statement import Approval
 from reconciler.core.errors import Refused
 from reconciler.core.steps import Plan
-from reconciler.pipeline import apply as applying
-from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.judge_approvals import Given
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
+from reconciler.project import apply as applying
+from reconciler.project.apply import Applied, apply
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.saved import run_saved
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.approvals.rules import Authority, Said
+from reconciler.approvals.signers import authority_of
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.authority import authority_of
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
 from tests.revisions.repository import ISOLATED, commit, git
 
 RULES = "approvals:\n  rules:\n  - {when: {action: delete}, from: 2}\n"

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
+from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval
 from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
+from reconciler.execution.decisions import remember
 from reconciler.manifests.load import load
-from reconciler.pipeline import apply as applying
-from reconciler.pipeline.apply import Applied, apply, run_plan
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.judge_approvals import Given
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.remember import remember
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
+from reconciler.project import apply as applying
+from reconciler.project.apply import Applied, apply, run_plan
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.saved import run_saved
 from tests.approvals.people import ENV, Person
 from tests.approvals.test_applying import REHEARSAL, approved, codes, run
 from tests.execution.stage import Stage, loaded, of_shop, outcomes, volume

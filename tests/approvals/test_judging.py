@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.approvals.judging import About, in_force, why_dead
-from reconciler.approvals.people import people
+from reconciler.approvals.judging import About, in_force, people, why_dead
 from reconciler.approvals.rules import Rule
 from reconciler.approvals.ssh import public_of, sign
 from reconciler.approvals.statement import Approval

@@ -10,7 +10,7 @@ from reconciler.approvals.rules import Rule, needed
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact
 from reconciler.core.steps import Call, Loosened, Step, StepEffect
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
 from tests.reports import plans
 
 DATA = Address("Volume", "data", "shop")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import ManifestError
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
 from tests.cli.harness import Project, volume
 from tests.cli.test_shared_state import (
     LOCAL,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.private import require_private
+from reconciler.project.store import require_private
 from reconciler.sandbox.lock import locked, running_at
 from reconciler.state.sqlite.locks import is_locked, try_lock
 from tests.cli.harness import Project, Sandbox, volume

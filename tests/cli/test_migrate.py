@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
-from reconciler.pipeline.open import open_state
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.open import open_state
+from reconciler.project.settings import find_settings
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import PATIENCE_S, Project, Ran, volume

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.model import Address
-from reconciler.pipeline.identity import perhaps_other_state
+from reconciler.project.identity import perhaps_other_state
 from tests.cli.harness import Project, Sandbox, environment, volume
 
 CODE = "perhaps-other-state"

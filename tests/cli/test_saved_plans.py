@@ -11,7 +11,7 @@ import pytest
 from reconciler.cli.main import run
 from reconciler.core.model import Resource
 from reconciler.manifests.meaning import digest_resources
-from reconciler.pipeline.store import store_of
+from reconciler.project.store import store_of
 from reconciler.state.spooling import Spooling
 from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
 from tests.revisions.repository import commit, git
@@ -44,7 +44,7 @@ def test_the_state_is_opened_once(project: Project, app: str, monkeypatch: pytes
         opened.append(what)
         return store_of(*what, **how)
 
-    monkeypatch.setattr("reconciler.pipeline.open.store_of", counted)
+    monkeypatch.setattr("reconciler.project.open.store_of", counted)
     monkeypatch.chdir(project.root)
     for name, value in project.env.items():
         monkeypatch.setenv(name, value)
@@ -62,7 +62,7 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
         taken.append(len(resources))
         return digest_resources(resources)
 
-    monkeypatch.setattr("reconciler.pipeline.desired.digest_resources", counted)
+    monkeypatch.setattr("reconciler.project.desired.digest_resources", counted)
     monkeypatch.chdir(project.root)
     for name, value in project.env.items():
         monkeypatch.setenv(name, value)

@@ -11,7 +11,7 @@ import pytest
 from reconciler.cli.command_line import _read_stdin
 from reconciler.manifests.files import STDIN
 from reconciler.manifests.reading.text import MOST_BYTES
-from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.project.files import SourceTexts
 
 
 def test_an_endless_standard_input_is_read_to_the_limit(

@@ -28,10 +28,10 @@ TALKS = {
     "reconciler.execution",
     "reconciler.services.client",
 }
-ACTS = {"reconciler.execution.executor", "reconciler.pipeline.apply", "reconciler.pipeline.saved"}
-APPROVES = {"reconciler.pipeline.judge_approvals", "reconciler.approvals.ssh"}
+ACTS = {"reconciler.execution.executor", "reconciler.project.apply", "reconciler.project.saved"}
+APPROVES = {"reconciler.approvals.judging", "reconciler.approvals.ssh"}
 REHEARSES = {"reconciler.rehearsal"}
-MOVES_STATES = {"reconciler.pipeline.migrate"}
+MOVES_STATES = {"reconciler.project.migrate"}
 
 # Runs as `reconcile` does, and tells at the very end what it was asked for.
 ASKED = """
@@ -60,7 +60,7 @@ def at_the_end(project: Project, asked: str, *arguments: str) -> str:
 
 def imported(project: Project, *arguments: str) -> set[str]:
     found = set(at_the_end(project, "*sys.modules", *arguments).split())
-    assert "reconciler.pipeline.desired" in found
+    assert "reconciler.project.desired" in found
     return found
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address, Lifecycle, StateRecord
-from reconciler.pipeline import attribution
+from reconciler.project import attribution
 from reconciler.state.sqlite import backups, schema
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry

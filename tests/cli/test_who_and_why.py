@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from reconciler.pipeline.attribution import person
+from reconciler.project.attribution import person
 from tests.cli.harness import Project, Sandbox, volume
 
 CI = {

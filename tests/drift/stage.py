@@ -20,9 +20,9 @@ from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import located
 from reconciler.manifests.load import load
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.state.store import State

@@ -20,7 +20,7 @@ from reconciler.drift.find import Drift, Drifted
 from reconciler.manifests.load import load
 from reconciler.manifests.writing import replace as replacing
 from reconciler.manifests.writing import rewrite as rewriting
-from reconciler.pipeline.declared import Desired
+from reconciler.planning.declared import Desired
 from reconciler.services.machines.wire.volume import Volume
 from reconciler.services.providers.wire import Extension
 from tests.drift.stage import DATA, VOLUME, Stage

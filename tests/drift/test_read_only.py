@@ -11,7 +11,7 @@ import pytest
 from reconciler.core.errors import Refused
 from reconciler.core.steps import Call
 from reconciler.drift import find as drifting
-from reconciler.pipeline.project import read_all
+from reconciler.project.project import read_all
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.service import platform_client
 from reconciler.services.providers.service import provider_client

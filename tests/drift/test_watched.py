@@ -27,8 +27,8 @@ from reconciler.drift.find import Drift, find_drift
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind
 from reconciler.manifests.load import load
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
 from tests.documents import plan_document
 from tests.kinds.case import MANIFEST, NOW, LivePlatform, project_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.pipeline.settings import ProjectSettings, find_settings
+from reconciler.project.settings import ProjectSettings, find_settings
 from tests.inprocess import Command, volume
 
 

@@ -15,8 +15,8 @@ from reconciler.core.model import Address
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import Loaded, load
 from reconciler.moves.compare import LEFT
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
 from tests.documents import plan_document
 from tests.environments.case import build_of, load_prod, write_project
 from tests.inprocess import Command, volume

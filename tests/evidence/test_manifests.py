@@ -10,8 +10,8 @@ from reconciler.evidence.export import NotExportable
 from reconciler.evidence.manifests import manifests_of
 from reconciler.manifests.load import load
 from reconciler.manifests.meaning import digest_resources
-from reconciler.pipeline.settings import ProjectSettings, find_settings
-from reconciler.pipeline.source_texts import SourceTexts
+from reconciler.project.files import SourceTexts
+from reconciler.project.settings import ProjectSettings, find_settings
 from reconciler.state.runs import PastRun
 from reconciler.state.store import Run
 from tests.execution.stage import volume

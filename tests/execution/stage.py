@@ -14,6 +14,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
+from reconciler.approvals.creates import Everything
 from reconciler.core.errors import Lost
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter
@@ -21,11 +22,10 @@ from reconciler.core.steps import Plan
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import Applied, apply
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources

@@ -9,9 +9,9 @@ from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import PlanRefused, apply
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.preconditions import Moved
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import PlanRefused, apply
+from reconciler.project.preconditions import Moved
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.execution.stage import Stage, cluster, left_open, loaded, outcomes, plan, volume

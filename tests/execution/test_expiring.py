@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.pipeline.apply import apply
-from reconciler.pipeline.declared import Desired
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import apply
 from reconciler.services.transport import Answer
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from tests.execution.stage import Stage, loaded, outcomes, plan, volume

@@ -9,20 +9,20 @@ from urllib.parse import urlsplit
 import pytest
 from msgspec.structs import replace
 
+from reconciler.approvals.creates import Everything
 from reconciler.cli.apply import exit_code
 from reconciler.core.errors import Lost, SecretUnavailable
 from reconciler.core.model import Address
 from reconciler.core.steps import Call, Step
 from reconciler.drift.find import find_drift
+from reconciler.execution.decisions import Actor
 from reconciler.execution.recorder import Recorder
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import Applied, PlanRefused, apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.records import forget
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import Applied, PlanRefused, apply
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.records import forget
+from reconciler.project.saved import run_saved
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.providers.service import provider_client
 from reconciler.services.transport import Answer

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.cli.apply import exit_code
-from reconciler.pipeline.apply import PlanRefused
+from reconciler.project.apply import PlanRefused
 from tests.execution.stage import Stage, outcomes, volume
 
 pytestmark = pytest.mark.anyio

@@ -7,11 +7,11 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.drift.find import find_drift
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.records import forget, move
-from reconciler.pipeline.resolve import dismiss
+from reconciler.execution.decisions import Actor
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from reconciler.project.records import forget, move
+from reconciler.project.resolve import dismiss
 from reconciler.state.store import Event
 from tests.execution.stage import SETTLE_S, Stage, cluster, loaded, outcomes, plan, volume
 

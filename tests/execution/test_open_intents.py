@@ -9,12 +9,12 @@ import pytest
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Plan
+from reconciler.execution.decisions import Actor
 from reconciler.execution.open_intents import load_with_holders
-from reconciler.pipeline import apply as applying
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import PlanRefused
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.records import forget
+from reconciler.project import apply as applying
+from reconciler.project.apply import PlanRefused
+from reconciler.project.plan import make_plan
+from reconciler.project.records import forget
 from reconciler.state.spooling import Spooling
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
 

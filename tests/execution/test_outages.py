@@ -9,8 +9,8 @@ from reconciler.core.errors import Lost, Refused
 from reconciler.core.model import Action
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
-from reconciler.pipeline.apply import PlanRefused
-from reconciler.pipeline.declared import Desired
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import PlanRefused
 from tests.execution.far import ADDRESS, Far, add_apps, applied, of_apps
 from tests.execution.stage import Stage, loaded, outcomes, volume
 

@@ -9,8 +9,8 @@ import reconciler.execution.executor as executor_module
 from reconciler.core.errors import Refused
 from reconciler.core.wire import one
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
+from reconciler.project.saved import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.world import Machine
 from reconciler.services.answers import read_shape

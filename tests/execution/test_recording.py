@@ -7,10 +7,10 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME
 from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action
 from reconciler.execution import executor as executor_module
+from reconciler.execution.decisions import Actor
 from reconciler.execution.executor import Executor
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import PlanRefused
-from reconciler.pipeline.records import forget
+from reconciler.project.apply import PlanRefused
+from reconciler.project.records import forget
 from reconciler.state.store import Event
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 from tests.state.doubles import made, spooling

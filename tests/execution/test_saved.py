@@ -11,11 +11,11 @@ from reconciler.core.errors import Refused
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import Call, Plan, SecretRef, Step
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import Applied
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
+from reconciler.project.apply import Applied
+from reconciler.project.plan import make_plan
+from reconciler.project.saved import run_saved
 from tests.execution.stage import Stage, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio

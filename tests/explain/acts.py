@@ -14,6 +14,7 @@ import anyio
 import click
 import pytest
 
+from reconciler.approvals.judging import Given
 from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval, Statement
 from reconciler.cli.command_line import command_line
@@ -28,14 +29,13 @@ from reconciler.core.state_url import DEFAULT_URL
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import apply
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.identity import refuse_other_platform
-from reconciler.pipeline.judge_approvals import Given
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.saved import run_saved
-from reconciler.pipeline.settings import find_settings
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import apply
+from reconciler.project.identity import refuse_other_platform
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.saved import run_saved
+from reconciler.project.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, REMEMBERED, WHOLE_STATE, Event, JournalEntry, State

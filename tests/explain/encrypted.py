@@ -9,8 +9,8 @@ import pytest
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import REKEYING, Diagnosed, StateMoved
-from reconciler.pipeline.encryption import encryption_of
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
+from reconciler.project.store import encryption_of
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from tests.explain.projects import Act

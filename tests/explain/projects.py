@@ -12,22 +12,22 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from reconciler.approvals.creates import unmatched
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address, Lifecycle, StateRecord
+from reconciler.execution.decisions import Actor
 from reconciler.manifests.load import load
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.create_approvals import unmatched
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.desired import read_manifests
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.missing_sources import missing_sources
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.settings import find_settings
-from reconciler.pipeline.source_texts import SourceTexts
-from reconciler.pipeline.store import store_of
-from reconciler.pipeline.targets import with_targets
+from reconciler.planning.declared import Desired
+from reconciler.project.desired import read_manifests
+from reconciler.project.files import SourceTexts
+from reconciler.project.identity import create_state
+from reconciler.project.plan import make_plan
+from reconciler.project.secret_sources import missing_sources
+from reconciler.project.settings import find_settings
+from reconciler.project.store import store_of
+from reconciler.project.targets import with_targets
 from reconciler.state.store import Store
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod

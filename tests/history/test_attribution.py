@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.attribution import Attribution
-from reconciler.pipeline.attribution import attribution_of, person
-from reconciler.pipeline.settings import ProjectSettings, Settings
+from reconciler.project.attribution import attribution_of, person
+from reconciler.project.settings import ProjectSettings, Settings
 
 GITHUB = {
     "GITHUB_ACTOR": "ana",

@@ -10,7 +10,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Move
 from reconciler.moves.carry_out import moved_entry
-from reconciler.pipeline.history import find_history, find_run
+from reconciler.project.history import find_history, find_run
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry

@@ -16,9 +16,9 @@ from reconciler.execution.limits import Limits
 from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged, put_all
 from reconciler.importing.search import Wanted
 from reconciler.manifests.load import Loaded, load
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client
 from reconciler.state.store import JournalEntry, State

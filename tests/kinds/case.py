@@ -46,10 +46,10 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.targets import with_targets
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.targets import with_targets
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources

@@ -9,7 +9,7 @@ import pytest
 from reconciler.core.reporter import Reporter
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import load
-from reconciler.pipeline.settings import FILE_NAME
+from reconciler.project.settings import FILE_NAME
 from tests.manifests.conftest import LoadFiles, codes, volume
 
 

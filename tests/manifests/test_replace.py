@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.writing.replace import Replacement, replace_files
-from reconciler.pipeline.files import write_new
+from reconciler.project.files import write_new
 
 WAYS: dict[str, Callable[[Path], None]] = {
     "new": lambda path: write_new(path, b"all of it\n", help="name another file"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import ManifestError
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
 
 GOOD = "secret_from: {env: HOOK_SECRET}"
 

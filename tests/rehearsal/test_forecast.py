@@ -9,9 +9,9 @@ from reconciler.approvals.rules import Authority, Rule, Said
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Observation
 from reconciler.core.steps import Read
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
 from reconciler.rehearsal.forecast import forecast, look_ahead
 from reconciler.rehearsal.outlook import Forecast, Item
 from tests.execution.stage import START, Stage, loaded, plan, volume

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, Owed
 from reconciler.core.steps import Plan
-from reconciler.pipeline.declared import Desired
+from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.rehearsal.forecast import look_ahead

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from reconciler.evidence.archive import ARCHIVE, FIRST_LINE, Damaged, digest
 from reconciler.evidence.bundle import bundle
 from reconciler.evidence.verify import Verified, verify
-from reconciler.pipeline.apply import run_plan
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
+from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
+from reconciler.project.apply import run_plan
+from reconciler.project.plan import make_plan
 from reconciler.state import movable_of
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.contents import Contents, Row

@@ -187,8 +187,8 @@ async def _filled(place: Place) -> None:
 
 
 async def _known(url: str) -> Any:
-    from reconciler.pipeline.open import open_state
-    from reconciler.pipeline.settings import find_settings
+    from reconciler.project.open import open_state
+    from reconciler.project.settings import find_settings
 
     async with open_state(find_settings(Path.cwd(), os.environ), url, read_only=True) as store:
         state = await store.load()
@@ -203,8 +203,8 @@ async def _known(url: str) -> Any:
 
 
 async def _is_writable(url: str) -> bool:
-    from reconciler.pipeline.open import open_state
-    from reconciler.pipeline.settings import find_settings
+    from reconciler.project.open import open_state
+    from reconciler.project.settings import find_settings
 
     try:
         async with open_state(find_settings(Path.cwd(), os.environ), url) as store:
@@ -223,7 +223,7 @@ def _print(found: Any) -> None:
 def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None:
     """Ends as the verb does. That the new store keeps its word is not tried: it takes hundreds of writes."""
     from reconciler.cli.main import run
-    from reconciler.pipeline import migrate
+    from reconciler.project import migrate
 
     async def unproved(store: Store) -> bool:
         return False

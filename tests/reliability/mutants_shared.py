@@ -20,7 +20,7 @@ STORE = "state/log/store.py"
 PG_BUCKET = "state/places/postgres/bucket.py"
 PG_CONNECTIONS = "state/places/postgres/connections.py"
 RENEWING = "state/renewing.py"
-MIGRATE = "pipeline/migrate.py"
+MIGRATE = "project/migrate.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"

@@ -4,8 +4,8 @@ from tests.reliability.planting import Change, Mutant
 
 FIND = "drift/find.py"
 DRIFT = "planning/drift.py"
-CREATES = "pipeline/create_approvals.py"
-OLDER = "pipeline/older.py"
+CREATES = "approvals/creates.py"
+OLDER = "project/unknown_objects.py"
 MARKS = "state/marks.py"
 SPOOLING = "state/spooling.py"
 SEALED = "state/encryption/store.py"
@@ -290,7 +290,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
     _tested(
         "a look that shows a twin confirms an inferred id",
         "tests/execution/test_settling.py::test_a_look_that_shows_anything_else_confirms_nothing",
-        "pipeline/plan.py",
+        "project/plan.py",
         "if not (each.confirms and (unlisted or each.address in doubted))",
         "if True",
     ),

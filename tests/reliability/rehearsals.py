@@ -24,6 +24,7 @@ import anyio
 import click
 from anyio import to_thread
 
+from reconciler.approvals.creates import Everything
 from reconciler.cli.apply import exit_code
 from reconciler.cli.verb import DECIDE, FAILED, PENDING, code_of
 from reconciler.core.diagnostics import has_errors
@@ -31,10 +32,9 @@ from reconciler.core.errors import Diagnosed, Lost
 from reconciler.core.model import Action, Address, Observation, Owed, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.apply import Applied, apply, run_plan
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import Applied, apply, run_plan
+from reconciler.project.plan import make_plan
 from reconciler.rehearsal.cells import play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.approvals import judging
 from reconciler.core.steps import Plan
-from reconciler.pipeline import judge_approvals as judging
 from tests.reliability import approvals
 from tests.reliability.approvals import FATAL, HARMLESS, play
 

@@ -23,7 +23,7 @@ from reconciler.execution import settling
 from reconciler.execution.settling import Settlement
 from reconciler.manifests.reading import syntax as complaint
 from reconciler.manifests.validation import loader as loading
-from reconciler.pipeline.project import Project
+from reconciler.project.project import Project
 from reconciler.services import client, outcome
 from reconciler.services.client import Client
 from reconciler.services.machines import service

@@ -17,7 +17,7 @@ from reconciler.core.steps import Call, Result, Step
 from reconciler.manifests import known as later
 from reconciler.manifests.load import load
 from reconciler.manifests.reading import compose
-from reconciler.pipeline.declared import Desired
+from reconciler.planning.declared import Desired
 from reconciler.reports import report as reports
 from reconciler.reports.findings import findings_of
 from reconciler.reports.formats import find_formats

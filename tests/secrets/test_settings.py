@@ -8,8 +8,8 @@ import pytest
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.reference import json_schema
-from reconciler.pipeline.open import rate_limit_of, secret_sources
-from reconciler.pipeline.settings import ProjectSettings, find_settings
+from reconciler.project.open import rate_limit_of, secret_sources
+from reconciler.project.settings import ProjectSettings, find_settings
 
 
 def settings(root: Path, text: str) -> ProjectSettings:

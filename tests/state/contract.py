@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.remember import recall, remember
+from reconciler.execution.decisions import Actor, recall, remember
 from reconciler.state.between_scopes import arrived, left
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.codec import encode_entry

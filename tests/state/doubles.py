@@ -11,8 +11,8 @@ import anyio
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.identity import create_state, set_platform
+from reconciler.execution.decisions import Actor
+from reconciler.project.identity import create_state, set_platform
 from reconciler.state.log import root as roots
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import Root

@@ -3,9 +3,9 @@
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.migrate import migrate, side
+from reconciler.execution.decisions import Actor
+from reconciler.project.identity import create_state
+from reconciler.project.migrate import migrate, side
 from reconciler.state import prove
 from reconciler.state.log.store import LogStore
 from tests.state.doubles import made

@@ -11,11 +11,11 @@ from random import Random
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.manifests.load import Loaded, load
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import FILE_NAME, find_settings
+from reconciler.planning.declared import Desired
 from reconciler.planning.saved import dump_plan, load_saved
+from reconciler.project.plan import make_plan
+from reconciler.project.project import Project
+from reconciler.project.settings import FILE_NAME, find_settings
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources

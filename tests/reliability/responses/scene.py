@@ -9,17 +9,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from reconciler.approvals.creates import Everything
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
-from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.project import Project
-from reconciler.pipeline.settings import known_capabilities
+from reconciler.planning.declared import Desired
+from reconciler.project.apply import Applied, apply
+from reconciler.project.identity import create_state
+from reconciler.project.project import Project
+from reconciler.project.settings import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources

@@ -25,8 +25,8 @@ from psycopg.pq.abc import PGconn
 from psycopg.waiting import Ready, Wait
 
 from reconciler.core.clock import SystemClock
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.identity import create_state
+from reconciler.execution.decisions import Actor
+from reconciler.project.identity import create_state
 from reconciler.state.log import probing
 from reconciler.state.places.postgres.store import PostgresStore
 from tests.providers.postgres import running_postgres

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from anyio import to_thread
 
+from reconciler.approvals.creates import Everything
 from reconciler.cli.apply import exit_code
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic, Severity
@@ -22,17 +23,16 @@ from reconciler.core.errors import Diagnosed, Locked, ReconcilerError
 from reconciler.core.model import Action, Address, Deletion, StateRecord
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
+from reconciler.execution.decisions import Actor
 from reconciler.moves.compare import only_left
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.apply import Applied, apply
-from reconciler.pipeline.create_approvals import Everything
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.plan import make_plan
-from reconciler.pipeline.records import claim, forget
-from reconciler.pipeline.resolve import resolve_unknown, settle_restarts
-from reconciler.pipeline.saved import run_saved
+from reconciler.planning.declared import Desired
 from reconciler.planning.saved import dump_plan, load_saved
+from reconciler.project.apply import Applied, apply
+from reconciler.project.identity import create_state
+from reconciler.project.plan import make_plan
+from reconciler.project.records import claim, forget
+from reconciler.project.resolve import resolve_unknown, settle_restarts
+from reconciler.project.saved import run_saved
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling

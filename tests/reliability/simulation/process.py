@@ -15,8 +15,8 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan, Step
 from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
-from reconciler.pipeline.declared import Desired
-from reconciler.pipeline.project import Project
+from reconciler.planning.declared import Desired
+from reconciler.project.project import Project
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
 from reconciler.services.machines.service import platform_client

@@ -10,8 +10,8 @@ from obstore.store import MemoryStore as Objects
 
 from reconciler.core.attribution import Attribution
 from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.rekey import Rekeyed, rekey
+from reconciler.execution.decisions import Actor
+from reconciler.project.migrate import Rekeyed, rekey
 from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.pipeline.encryption import encryption_of
-from reconciler.pipeline.settings import find_settings
+from reconciler.project.settings import find_settings
+from reconciler.project.store import encryption_of
 from reconciler.state import spool_file
 from reconciler.state.codec import encode_record
 from reconciler.state.contents import Contents, same

@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address
-from reconciler.pipeline.migrate import Side, migrate
+from reconciler.project.migrate import Side, migrate
 from reconciler.state import between_scopes
 from reconciler.state.contents import Contents
 from reconciler.state.log import lease_beats, segments

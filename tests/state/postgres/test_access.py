@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, ReconcilerError, StoreError
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.identity import create_state
-from reconciler.pipeline.remember import recall, remember
+from reconciler.execution.decisions import Actor, recall, remember
+from reconciler.project.identity import create_state
 from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.places.postgres.url import DatabaseUrl

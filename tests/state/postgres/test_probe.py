@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.pipeline.actor import Actor
-from reconciler.pipeline.identity import create_state
+from reconciler.execution.decisions import Actor
+from reconciler.project.identity import create_state
 from reconciler.state.log import probing
 from reconciler.state.places.postgres import connections
 from reconciler.state.places.postgres.bucket import TableBucket

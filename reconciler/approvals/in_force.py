@@ -1,0 +1,191 @@
+"""Which approval rules, signers and objectives count in a run, and what the state remembers of them.
+
+Those of the last apply count together with the run's own. All that counts is remembered before the first
+call; what is looser, at the end of a run that went through all: one that dies, fails, or is about a part
+leaves nothing looser behind.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from reconciler.approvals.rules import APPROVALS, Authority, Rule, Safeguard, Said, Signers, touched
+from reconciler.core.diagnostics import RULES_LOOSENED, Diagnostic, has_errors, warning
+from reconciler.core.errors import Locked, ReconcilerError, StoreError
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.steps import Loosened, Move, Plan, Result
+from reconciler.execution.decisions import Content, recall, remember
+from reconciler.planning.declared import Desired, declared_scopes
+from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.project.project import Project
+from reconciler.state.store import Lease, State
+
+_AGE = Safeguard.SNAPSHOT_MAX_AGE_H.value
+
+
+class InForce(Struct, frozen=True):
+    """`said`: the rules and signers that count. `loosened`: those of the rules that end with this run."""
+
+    said: Said
+    loosened: Sequence[Rule]
+
+    def told(self) -> Iterator[Diagnostic]:
+        for rule in self.loosened:
+            yield warning(
+                RULES_LOOSENED,
+                f"the rule {rule} (from: {rule.people}, valid: {rule.valid}) is gone or weaker now; it still "
+                "counts in this run",
+                help="if this is wanted, do nothing: it ends with the next apply that goes through; if not, "
+                "put the rule back into reconcile.yaml",
+            )
+
+
+class Terms(Struct, frozen=True):
+    """What a run asks for. `resources`: what its manifests declare; `state`: what it is planned by.
+
+    The state remembers `rules`: as JSON, what each set of rules and signers says, with the scopes that are
+    held to it. And `ages`, those of the objectives, by address and in hours.
+    """
+
+    authority: Authority
+    resources: Mapping[Address, Resource]
+    state: State
+    plan: Plan
+
+    @property
+    def scopes(self) -> set[str]:
+        """Where the manifests declare anything, or the plan acts."""
+        records = self.state.records
+        acts = {records[each].scope for each in touched(self.plan) if each in records}
+        return declared_scopes(self.resources.values()) | acts
+
+    def in_force(self) -> InForce:
+        """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
+        now, remembered = self.authority.now, recall(self.state, APPROVALS)
+        before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
+        loosened = tuple(each for each in before.rules if not any(other.covers(each) for other in now.rules))
+        said = Said.of(Said(loosened, before.signers), now)
+        if self.authority.outside is not None:
+            said = Said(said.rules, (self.authority.outside,))
+        return InForce(said, loosened)
+
+    def begun(self, before: Content) -> Content:
+        """What the state remembers while this runs: all that counts in it, for all that it is about."""
+        said = Said.of(self.authority.before, self.authority.now)
+        rules, ages = before.get("rules", {}), before.get("ages", {})
+        if counting := {*self._held_to(before), *_written(said)}:
+            scopes = self.scopes
+            rules = {**rules, **{each: sorted(scopes.union(rules.get(each, ()))) for each in counting}}
+        return _content(rules, ages | {each: min(age, ages.get(each, age)) for each, age in self._ages()})
+
+    def ended(self, before: Content, whole: set[str], records: Collection[StateRecord]) -> Content:
+        """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
+        now, others = self.authority.now, {each.scope for each in records} - whole
+        rules = {each: others.intersection(scopes) for each, scopes in before.get("rules", {}).items()}
+        rules |= {each: whole.union(rules.get(each, ())) for each in _written(now)}
+        left = {str(each.address) for each in records if each.address not in self.resources}
+        ages = {each: age for each, age in before.get("ages", {}).items() if each in left}
+        return _content(
+            {each: sorted(scopes) for each, scopes in rules.items() if scopes}, ages | dict(self._ages())
+        )
+
+    def _held_to(self, remembered: Content) -> Collection[str]:
+        """What is remembered of the scopes of this run; all, where it is about new scopes only."""
+        rules: Content = remembered.get("rules", {})
+        scopes = self.scopes if rules else set()
+        if scopes.isdisjoint(each.scope for each in self.state.records.values()):
+            return rules.keys()
+        return [each for each, held in rules.items() if not scopes.isdisjoint(held)]
+
+    def _ages(self) -> Iterator[tuple[str, Any]]:
+        """How old the newest snapshots may be: a rule that comes later asks about what is looser then."""
+        for address, resource in self.resources.items():
+            if (age := resource.objectives.get(_AGE)) is not None:
+                yield str(address), age
+
+
+def loosened_ages(
+    state: State, resources: Mapping[Address, Resource], moves: Sequence[Move]
+) -> Iterator[Loosened]:
+    """The `resources` whose newest snapshot may be older than at the last apply."""
+    ages = {Address.parse(each): age for each, age in recall(state, APPROVALS).get("ages", {}).items()}
+    ages |= {each.target: ages[each.source] for each in moves if each.source in ages}
+    for address, before in ages.items():
+        if address in resources:
+            after = resources[address].objectives.get(_AGE)
+            if after is None or after > before:
+                yield Loosened(address, _AGE, before, after)
+
+
+async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
+    """Before the first call: what is stricter in this run holds for the next one, too."""
+    await _remember(project, terms.state, terms.begun, held)
+
+
+async def remember_ended(
+    project: Project, desired: Desired, terms: Terms, results: Sequence[Result] = ()
+) -> None:
+    """At the end: the next run begins with what this one's revision says, as far as this one was about it.
+
+    Nothing gets looser where somebody has made it stricter since this run was planned.
+    """
+    planned = terms.begun(recall(terms.state, APPROVALS))
+    if not planned:
+        return
+    is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
+    told = terms.plan.diagnostics
+    is_part = is_part or has_errors(told) or any(each.code == NOT_IN_PLAN for each in told)
+
+    def ended(before: Content) -> Content:
+        begun = terms.begun(before)
+        if is_part or begun != planned:
+            return begun
+        left = [each for each in state.records.values() if each.address not in terms.resources]
+        others = {each.scope for each in left if not desired.selected(each)}
+        return terms.ended(begun, declared_scopes(desired.resources) - others, state.records.values())
+
+    try:
+        state = await project.store.load()
+        await _remember(project, state, ended)
+    except (Locked, StoreError) as failure:
+        project.reporter.note(f"the state still has the approval rules of before: {failure.message}")
+
+
+async def _remember(
+    project: Project, state: State, new: Callable[[Content], Content], held: Lease | None = None
+) -> None:
+    """`state`: as it was loaded just now."""
+    if not recall(state, APPROVALS) and new({}).get("rules"):
+        project.reporter.note(
+            "this state remembered no approval rules or signers yet: those of this revision and its base "
+            "count, and from now on it remembers them"
+        )
+    await remember(project.store, project.actor(), APPROVALS, new, held, known=state)
+
+
+def _content(rules: Content, ages: Content) -> Content:
+    return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
+
+
+def _written(said: Said) -> Collection[str]:
+    """What is `said`, as one JSON; nothing where it says nothing."""
+    if not said.rules and not any(each.text for each in said.signers):
+        return ()
+    rules = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in said.rules]
+    return (json.dumps({"rules": rules, "signers": [each.text for each in said.signers]}),)
+
+
+def _read(written: str) -> Said:
+    content = json.loads(written)
+    try:
+        rules = [Rule.model_validate(each) for each in content["rules"]]
+    except ValidationError:
+        raise ReconcilerError(
+            "the state remembers an approval rule that this version does not know",
+            help="use the version that wrote it, or a newer one",
+        ) from None
+    where = "the `allowed_signers` of the last apply"
+    return Said(tuple(rules), tuple(Signers(each, where) for each in content["signers"]))

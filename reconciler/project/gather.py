@@ -1,0 +1,244 @@
+"""Gathers all that a plan is made from: the state, live objects, secrets, other files and states."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from anyio.lowlevel import checkpoint
+from msgspec import Struct
+
+from reconciler.approvals.rules import Authority
+from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
+from reconciler.core.errors import Locked, SecretUnavailable
+from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
+from reconciler.core.steps import OutputRef, Read
+from reconciler.execution.open_intents import load_with_holders, overlay
+from reconciler.execution.outputs import Outputs
+from reconciler.execution.settling import Settlement
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import UNCHECKED_VALUE
+from reconciler.kinds.roles import OnService, SendsSecret, service_of
+from reconciler.moves.records import Followed, earlier_addresses, follow_moves
+from reconciler.planning.declared import Desired
+from reconciler.planning.lookalikes import without_told
+from reconciler.planning.planner import Planner
+from reconciler.planning.request import PlanRequest
+from reconciler.planning.siblings import Siblings
+from reconciler.project.elsewhere import look_elsewhere, read_siblings
+from reconciler.project.project import Project, read_all
+from reconciler.project.scopes import concerned_scopes
+from reconciler.project.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.project.unknown_objects import Older
+from reconciler.secrets.fingerprint import fingerprint
+from reconciler.state.store import State
+
+Found = tuple[State, Mapping[str, Locked]]
+
+
+class SecretValues(Struct, frozen=True):
+    """What the sources of secrets give here: fingerprints of their values.
+
+    `unread`: the addresses whose source gives no value; `problems` say why.
+    """
+
+    fingerprints: Mapping[Address, str]
+    problems: Sequence[Diagnostic] = ()
+    unread: Sequence[Address] = ()
+
+
+class PlanInputs(Struct, frozen=True):
+    """All that a plan and the verdicts about it are made from. Nothing is read after this.
+
+    `desired`: with the focus of its targets. `state`: as it was read; `request.records` has what open calls
+    and moves make of it. `planner`, `older`: have taken each answer as it came, because those of 100,000
+    objects do not fit into memory. `unsigned`: addresses whose provider cannot be asked here, and why.
+    `lookalikes`: unowned objects, by the recorded address that they resemble. `will_run`: an apply plans.
+    `providers`: the address of each by its name. `own_state`: see `Project`.
+    """
+
+    desired: Desired
+    state: State
+    request: PlanRequest
+    followed: Followed
+    wanted: Sequence[Resource]
+    declared: Mapping[Address, Resource]
+    planner: Planner
+    older: Older
+    secrets: SecretValues
+    unsigned: Mapping[Address, Diagnostic]
+    lookalikes: Mapping[Address, Sequence[str]]
+    siblings: Siblings
+    will_run: bool
+    authority: Authority
+    providers: Mapping[str, str]
+    own_state: bool
+
+
+async def gather(
+    project: Project,
+    desired: Desired,
+    found: Found | None = None,
+    *,
+    undecided: Mapping[Address, Settlement] | None = None,
+    with_exec: bool = False,
+    approved_deletes: Collection[str] | None = None,
+    on_answer: Callable[[Read, Observation], None] = lambda read, observation: None,
+) -> PlanInputs:
+    """Read everything that a plan needs. The parameters are those of `make_plan`."""
+    will_run, kinds = undecided is not None, find_kinds()
+    project.sources.runs_programs = with_exec or will_run
+    state, holders = found or await load_with_holders(project.store)
+    desired = focused(desired, state.records)
+    records, questions = await overlay(
+        state,
+        services=project.services,
+        clock=project.clock,
+        limits=project.limits,
+        concerned=concerned_scopes(desired, state, holders),
+        holders=holders,
+        undecided=undecided,
+    )
+    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, records, questions)
+    records, declared, wanted = followed.records, desired.by_address, declared_in_focus(desired)
+    unsigned = _unsigned_by(project, declared, records) if will_run else {}
+    takes_over = any(resource.address not in records for resource in wanted)
+    siblings = await read_siblings(project.environments) if takes_over else None
+    request = PlanRequest(
+        id=project.new_id(),
+        context=project.context(desired.origin, state.lineage),
+        kinds=kinds,
+        resources=desired.resources,
+        records=records,
+        capabilities=project.capabilities,
+        undecided={**questions, **followed.refused, **unsigned},
+        focus=desired.focus,
+        elsewhere=look_elsewhere(desired, records),
+        siblings=siblings or Siblings(),
+        approved_deletes=approved_deletes,
+    )
+    planner, older = Planner(request), Older(state, declared, project.capabilities)
+
+    def answer(read: Read, observation: Observation) -> None:
+        on_answer(read, observation)
+        older.look(read, observation)
+        planner.answer(read, observation)
+
+    def more_answer(read: Read, observation: Observation) -> None:
+        on_answer(read, observation)
+        planner.more_answer(read, observation)
+
+    await read_all(project, planner.reads(), answer, planner.about)
+    await read_all(project, planner.more_reads(), more_answer, planner.about)
+    if desired.trusted is not None:  # no value is read: see `compare_with_trusted`
+        secrets = SecretValues(dict.fromkeys(desired.trusted.unchecked, UNCHECKED_VALUE))
+    else:
+        secrets = await _secret_values(project, wanted, records, planner.live, required=will_run)
+    unclaimed = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
+    lookalikes = without_told(planner.lookalikes.found, unclaimed)
+    if lookalikes and siblings is None:
+        siblings = await read_siblings(project.environments)
+    return PlanInputs(
+        desired=desired,
+        state=state,
+        request=request,
+        followed=followed,
+        wanted=wanted,
+        declared=declared,
+        planner=planner,
+        older=older,
+        secrets=secrets,
+        unsigned=unsigned,
+        lookalikes=lookalikes,
+        siblings=siblings or Siblings(),
+        will_run=will_run,
+        authority=project.authority,
+        providers={name: client.base_url for name, client in project.providers.items()},
+        own_state=project.own_state,
+    )
+
+
+def _unreadable(
+    address: Address, what: str, missing: SecretUnavailable, span: Span | None = None
+) -> Diagnostic:
+    return error(
+        "secret-source",
+        f"`{address}`: {what} cannot be read here: {missing.message}",
+        span,
+        help=missing.help or "provide it where apply runs",
+        advice=missing.advice,
+        about=(address,),
+    )
+
+
+def _unsigned_by(
+    project: Project, declared: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
+) -> Mapping[Address, Diagnostic]:
+    """By address, the error that its provider's signing secret gives no value here."""
+    kinds = {name: kind for name, kind in find_kinds().items() if kind.role(OnService) is not None}
+    found: dict[Address, Diagnostic] = {}
+    for address in {**declared, **records} if project.providers else ():
+        is_kept = address not in declared and records[address].lifecycle.deletion is Deletion.RETAIN
+        if address.kind not in kinds or is_kept:
+            continue
+        spec = declared[address].spec if address in declared else None
+        provider = service_of(kinds[address.kind], spec, records.get(address))
+        try:
+            if provider in project.providers:
+                project.providers[provider].check()
+        except SecretUnavailable as missing:
+            what = f"the signing secret of ExtensionProvider/{provider}"
+            found[address] = _unreadable(address, what, missing)
+    return found
+
+
+async def _secret_values(
+    project: Project,
+    resources: Sequence[Resource],
+    records: Mapping[Address, StateRecord],
+    live: Mapping[Address, Any],
+    *,
+    required: bool,
+) -> SecretValues:
+    """Fingerprints of all secret values that can be read now.
+
+    `live`: the objects that templates refer to. `required`: a source without a value is an error.
+    """
+    kinds = find_kinds()
+    outputs = Outputs()
+    for address, item in live.items():
+        outputs.put(str(address), item.model_dump())
+    fingerprints: dict[Address, str] = {}
+    problems, unread = [], []
+    senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
+    refs = [
+        (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
+    ]
+    if project.sources.prepare(ref for _, ref in refs):
+        await checkpoint()  # where a signal that ended a program is acted upon
+    for resource, ref in refs:
+        if project.sources.is_unchecked(ref):
+            fingerprints[resource.address] = UNCHECKED_VALUE
+            continue
+        not_yet: list[OutputRef] = []
+
+        def output(ref: OutputRef, not_yet: list[OutputRef] = not_yet) -> Any:
+            value = outputs.get(ref)
+            if value is None:
+                not_yet.append(ref)
+                return "not known yet"
+            return value
+
+        try:
+            value = project.sources.value(ref, output)
+        except SecretUnavailable as missing:
+            span = resource.span("spec", "value_from")
+            problem = _unreadable(resource.address, "the source", missing, span)
+            problems.append(problem if required else as_warning(problem))
+            unread.append(resource.address)
+            continue
+        if resource.address in records and not not_yet:
+            key, record = await project.store.fingerprint_key(), records[resource.address]
+            known = {fingerprint(key, each, value) for each in earlier_addresses(record)}
+            recorded = record.applied.get("fingerprint")
+            now = fingerprint(key, resource.address, value)
+            fingerprints[resource.address] = recorded if recorded in known else now
+    return SecretValues(fingerprints, problems, unread)

@@ -1,0 +1,174 @@
+"""Moves a state to another place, or gives it another key: at no moment two states can be written.
+
+What comes to a new place first is a copy that says so. The one step that moves the state is the mark
+on the old side (`Movable.retire`): before it the old side is the state, after it the new one. Killed
+anywhere, the same move can be run again; a run that finds the copy after that step, and can read the
+old side, ends it (`end_move`).
+
+For another key (encrypting it, to other recipients, or no longer), all of it is written anew under a
+new content key. First the state is marked as being given another key, so that nobody can change it;
+what then replaces it appears as a whole. Killed between the two, the state still is what it was, and
+every verb refuses it until the same command ends what it began.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+from msgspec import Struct
+
+from reconciler.core.advice import command
+from reconciler.core.errors import COPY, REKEYING, ReconcilerError, StateMoved, StoreError
+from reconciler.core.reporter import Reporter
+from reconciler.execution.decisions import Actor
+from reconciler.execution.leasing import leased
+from reconciler.state import encrypting_of, movable_of, prove
+from reconciler.state.chain import state_head
+from reconciler.state.contents import Contents, Movable, same, verify, with_entry
+from reconciler.state.encryption.envelope import Keys
+from reconciler.state.encryption.store import Encrypting
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import WHOLE_STATE, Store
+
+
+class Side(Struct, frozen=True):
+    """`store` is at `url`, which holds no password; `movable` is its backend."""
+
+    store: Store
+    movable: Movable
+    url: str
+
+
+def side(store: Store, url: str) -> Side:
+    """Raises StoreError where states of this kind cannot be moved."""
+    return Side(store, movable_of(store), url)
+
+
+@asynccontextmanager
+async def opened(store: Spooling) -> AsyncIterator[Spooling]:
+    """`store`, closed in the end."""
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+class Migrated(Struct, frozen=True):
+    """What stands at the new place. `before`: it stood there already; at most the last step was due."""
+
+    contents: Contents
+    before: bool = False
+
+
+async def migrate(
+    source: Side, target: Side, holder: str, *, timeout_s: float, reporter: Reporter | None = None
+) -> Migrated:
+    """Move the state from `source` to `target`, or end such a move.
+
+    Raises Locked while a run holds any lease, StateMoved where `source` has moved elsewhere, and StoreError;
+    then the state is where it was, unless its last write was under way.
+    """
+    left = await source.movable.export()
+    if left.moved_to:
+        if left.moved_to != target.url:
+            raise StateMoved(source.url, left.moved_to)
+        return Migrated(await end_move(source, target), before=True)
+    await prove(target.store)
+    scopes = {WHOLE_STATE, *left.heads}
+    async with leased(source.store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
+        contents = await source.movable.export()
+        verify(contents)
+        await target.movable.import_(replace(contents, moved_to=COPY + source.url))
+        copied = await target.movable.export()
+        verify(copied)
+        if not same(contents, copied):
+            raise StoreError(
+                f"the copy at {target.url} is not what was written",
+                help=f"the state is still {source.url}; is that store to be trusted?",
+            )
+        await source.store.check(lease)
+        await source.movable.retire(target.url, contents)
+    await target.movable.revive()
+    return Migrated(contents)
+
+
+async def end_move(source: Side, target: Side) -> Contents:
+    """Make the copy at `target` the state, once `source` has moved there; returns what it holds.
+
+    Raises StateMoved where it has not, or where something else than a copy is at `target`.
+    """
+    left, copied = await source.movable.export(), await target.movable.export()
+    if left.moved_to != target.url or left.lineage != copied.lineage:
+        raise StateMoved(target.url, copied.moved_to or source.url)
+    if copied.moved_to and copied.moved_to != COPY + source.url:
+        raise StateMoved(target.url, copied.moved_to)
+    if copied.moved_to:
+        await target.movable.revive()
+    return copied
+
+
+class Rekeyed(Struct, frozen=True):
+    """`recipients`: none for a state that is no longer encrypted. `generation` counts its content keys.
+
+    `head_before`, `head`: of the state (`chain.state_head`), which is another one with every key.
+    """
+
+    recipients: tuple[str, ...]
+    generation: int
+    records: int
+    rows: int
+    head_before: str
+    head: str
+
+
+async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
+    """`store`: as the settings say, and opened however it is encrypted. Ends what an earlier call began.
+
+    Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, StateSealed before
+    anything is written where nobody here could read the state afterwards, and StoreError.
+    """
+    encrypting = encrypting_of(store)
+    if encrypting is None:
+        migrate = command("state", "migrate", "URL")
+        raise ReconcilerError(
+            f"the state {place} is in a file of this machine, which is not encrypted",
+            help=f"move it to a shared store first: `{migrate}`",
+            advice=(migrate,),
+        )
+    encrypting.encryption.require_readable()
+    left = await encrypting.raw.export()
+    if not left.moved_to:
+        await _close(store, encrypting, actor)
+        left = await encrypting.raw.export()
+    if left.moved_to != REKEYING:
+        raise StateMoved(place, left.moved_to)
+    keys, plain = await encrypting.opened_keys(left), await encrypting.plain(left)
+    verify(plain)
+    recipients = encrypting.encryption.recipients
+    generation = (keys.generation if keys is not None else 0) + 1 if recipients else 0
+    before = _head(left, keys)
+    said = {"rekeyed": len(recipients), "generation": generation, "head": before}
+    noted = with_entry(plain, WHOLE_STATE, actor.decided(said))
+    await encrypting.replace(encrypting.sealed(replace(noted, moved_to=""), keys))
+    state = await store.load()
+    head = state_head(state.lineage, state.heads)
+    return Rekeyed(recipients, generation, len(state.records), len(noted.rows), before, head)
+
+
+def _head(contents: Contents, keys: Keys | None) -> str:
+    """As `apply` has printed it: of a state as its backend has it."""
+    name = keys.ciphers()[0].name if keys is not None else str
+    return state_head(contents.lineage, {name(scope): hash for scope, hash in contents.hashes.items()})
+
+
+async def _close(store: Spooling, encrypting: Encrypting, actor: Actor) -> None:
+    """Let nobody change the state until it has another key."""
+    scopes = {WHOLE_STATE, *(await encrypting.export()).heads}
+    async with actor.leased(store, scopes) as lease:
+        contents = await encrypting.raw.export()
+        verify(contents)
+        verify(await encrypting.plain(contents))
+        await store.check(lease)
+        await encrypting.raw.retire(REKEYING, contents)

@@ -1,0 +1,355 @@
+"""From settings and options to a Project: state, platform, providers and sources of secrets."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from functools import partial
+
+import anyio
+from msgspec import Struct
+
+from reconciler.approvals.rules import NO_RULES, Authority, Said
+from reconciler.approvals.signers import authority_of
+from reconciler.core.clock import SystemClock
+from reconciler.core.context import EMBEDDED, program_version
+from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
+from reconciler.core.model import Resource
+from reconciler.core.reporter import Reporter
+from reconciler.core.state_url import shown_url
+from reconciler.execution.limits import Limits
+from reconciler.kinds import find_kinds
+from reconciler.kinds.roles import secret_of
+from reconciler.policies import find_policies
+from reconciler.policies.provider import ExtensionProviderSpec
+from reconciler.project.attribution import attribution_of, holder
+from reconciler.project.embedded import (
+    SANDBOX_SETTLE_S,
+    SANDBOX_TOKEN,
+    embedded_sandbox,
+    furnish,
+)
+from reconciler.project.identity import refuse_other_platform, refuse_other_state
+from reconciler.project.project import Project
+from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import require_own_place, require_private, store_of
+from reconciler.secrets.sensitive import Sensitive
+from reconciler.secrets.sources import Allowed, Sources
+from reconciler.services.client import Client
+from reconciler.services.machines.service import platform_client
+from reconciler.services.providers.service import provider_client
+from reconciler.services.rate import Waiting, quiet
+from reconciler.services.transport import HttpTransport, is_loopback
+from reconciler.state.spooling import Spooling
+from reconciler.state.store import State
+
+
+class Options(Struct, frozen=True):
+    """How a project is opened. `take_signals`: signals are ours to handle while programs give secrets.
+
+    `reason`: why a person does what is done. `base`: the revision before the change, whose rules count.
+    """
+
+    sandbox: bool = False
+    state_url: str | None = None
+    lock_timeout_s: float = 0.0
+    read_only: bool = False
+    take_signals: bool = True
+    reason: str = ""
+    base: str = ""
+
+
+@asynccontextmanager
+async def open_project(
+    config: ProjectSettings,
+    options: Options,
+    reporter: Reporter,
+    resources: Sequence[Resource] = (),
+    policies: Sequence[Resource] = (),
+    store: Spooling | None = None,
+) -> AsyncIterator[Project]:
+    """`resources`: what the embedded sandbox must have apps, organizations and machines for.
+
+    `policies`: among them the providers that calls may go to. `store`: what `open_state` gave for these
+    settings, where somebody needed it before; it stays open. With the embedded sandbox the state is its
+    own, and made where there is none yet. Raises Refused for a state that is about another platform.
+    """
+    if options.sandbox:
+        if options.state_url is not None:
+            raise ReconcilerError("the sandbox has its own state", help="run it without --state")
+        config = config.in_sandbox()
+    settings, clock = config.settings, SystemClock()
+    authority = _authority(config, options)  # before anything is opened
+    sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
+    async with (
+        open_providers(policies, sources, read_only=options.read_only) as providers,
+        open_platform(config, options, reporter.waiting_for_limit) as (platform, transport),
+        _opened(store, config, options, reporter) as (store, state),
+    ):
+        place = shown_url(options.state_url or settings.state_url)
+        if not options.sandbox:
+            refuse_other_platform(state or await store.load(), platform.base_url, place)
+        else:
+            await store.create()
+            await furnish(transport, platform.base_url, resources, reporter)
+        yield Project(
+            store=store,
+            platform=platform,
+            capabilities=settings.capabilities,
+            limits=limits_of(config, sandbox=options.sandbox),
+            clock=clock,
+            reporter=reporter,
+            sources=sources,
+            new_id=lambda: uuid.uuid4().hex,
+            holder=holder(),
+            by=attribution_of(config, options.reason),
+            lock_timeout_s=options.lock_timeout_s,
+            providers=providers,
+            environment=config.env,
+            address=EMBEDDED if options.sandbox else platform.base_url,
+            state_url=place,
+            own_state=options.sandbox or settings.state.lineage is not None,
+            trusted=config.trusted.ref if config.trusted is not None else "",
+            environments=None if options.sandbox else config,  # there, each has a world of its own
+            authority=authority,
+            variables=config.variables,
+        )
+
+
+def _opened(
+    store: Spooling | None, config: ProjectSettings, options: Options, reporter: Reporter
+) -> AbstractAsyncContextManager[tuple[Spooling, State | None]]:
+    if store is not None:
+        return nullcontext((store, None))
+    return _open_state(config, options.state_url, tell=reporter.note)
+
+
+@asynccontextmanager
+async def open_platform(
+    config: ProjectSettings, options: Options, waiting: Waiting = quiet
+) -> AsyncIterator[tuple[Client, HttpTransport]]:
+    """The platform's client, and the line that it speaks through. `waiting`: see `RateLimit`.
+
+    Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
+    """
+    execution = config.settings.execution
+    with _base_url(config, options) as base_url:
+        connections = execution.concurrency + execution.read_concurrency
+        async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
+            yield (
+                platform_client(
+                    transport,
+                    base_url,
+                    (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
+                    SystemClock(),
+                    rate_limit=rate_limit_of(config, base_url),
+                    user_agent=f"reconciler/{program_version()}",
+                    read_only=options.read_only,
+                    credential=_token_source(config, options),
+                    waiting=waiting,
+                ),
+                transport,
+            )
+
+
+@asynccontextmanager
+async def open_state(
+    config: ProjectSettings,
+    url: str | None = None,
+    *,
+    environment: str | None = None,
+    pinned: bool = True,
+    read_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> AsyncIterator[Spooling]:
+    """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
+
+    Raises Refused where it is not the one that the settings pin, also where `url` names the place: unless it
+    need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
+    beside the work that was asked for: a migration, a backup.
+    """
+    async with _open_state(
+        config, url, environment=environment, pinned=pinned, read_only=read_only, tell=tell
+    ) as (store, _):
+        yield store
+
+
+@asynccontextmanager
+async def _open_state(
+    config: ProjectSettings,
+    url: str | None = None,
+    *,
+    environment: str | None = None,
+    pinned: bool = True,
+    read_only: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> AsyncIterator[tuple[Spooling, State | None]]:
+    """As `open_state`, with the state where it was read for that: in a shared store each look takes time."""
+    require_own_place(config, url or config.settings.state_url, tighten=not read_only)
+    pin = config.settings.state.lineage if pinned else None
+    store = store_of(config, url, environment=environment, read_only=read_only, tell=tell)
+    place = shown_url(url or config.settings.state_url)
+    try:
+        state = await _end_move(config, store, place, tell) if not read_only else None
+        if pin is not None:
+            state = state or await store.load()
+            refuse_other_state(state, pin, place)
+        yield store, state
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+async def _end_move(
+    config: ProjectSettings, store: Spooling, place: str, tell: Callable[[str], None]
+) -> State | None:
+    """Where a move to here was cut off just before its end, and the old side can be read: end it.
+
+    Returns the state where it could be read at once. Raises StateMoved for one that has moved away from here.
+    """
+    try:
+        return await store.load()
+    except StateMoved as moved:
+        if not moved.copy:
+            raise
+        from reconciler.project.migrate import end_move, opened, side  # few states ever move
+
+        async with opened(store_of(config, moved.to, read_only=True, changing=True)) as old:
+            try:
+                await end_move(side(old, moved.to), side(store, place))
+            except ReconcilerError:
+                raise moved from None
+        tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
+    except StoreError:
+        pass  # the state is damaged: the command that uses it reports that
+    return None
+
+
+def _authority(config: ProjectSettings, options: Options) -> Authority:
+    """Nobody has to approve what happens in the embedded sandbox; who only reads tells what will be asked."""
+    if options.sandbox:
+        return NO_RULES
+    if options.read_only:
+        return Authority(Said(tuple(config.written.approvals.rules)))
+    return authority_of(config, options.base)
+
+
+@asynccontextmanager
+async def open_providers(
+    policies: Sequence[Resource], sources: Sources, *, read_only: bool
+) -> AsyncIterator[Mapping[str, Client]]:
+    """A client for each ExtensionProvider among `policies`, by name. Secrets are read when they sign."""
+    clock, providers = SystemClock(), {}
+    async with AsyncExitStack() as stack:
+        for resource in policies:
+            if not isinstance(resource.spec, ExtensionProviderSpec):
+                continue
+            spec, name = resource.spec, resource.address.name
+            transport = await stack.enter_async_context(aclosing(HttpTransport(spec.base_url)))
+            providers[name] = provider_client(
+                name,
+                transport,
+                spec.base_url,
+                partial(_signing_secret, sources, resource),
+                clock,
+                new_nonce=lambda: uuid.uuid4().hex,
+                encoding=spec.signature_encoding,
+                user_agent=f"reconciler/{program_version()}",
+                read_only=read_only,
+            )
+        yield providers
+
+
+def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
+    ref = secret_of(find_policies()[resource.address.kind], resource)
+    assert ref is not None
+    return sources.value(ref, lambda ref: None)
+
+
+def secret_sources(
+    config: ProjectSettings,
+    resources: Sequence[Resource] = (),
+    *,
+    take_signals: bool = True,
+    runs_programs: bool = False,
+) -> Sources:
+    """Where the secret values of one run come from, as the settings allow.
+
+    `resources`: an `exec` program does not get the variables that their secrets name.
+    """
+    secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
+    refs = [secret_of(kinds[each.address.kind], each) for each in resources]
+    identity = secrets.age_identity_from
+    return Sources(
+        config.root,
+        config.variables,
+        Allowed(
+            identity_from=identity.ref() if identity is not None else None,
+            programs=tuple(secrets.exec),
+            withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
+            values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
+            own=config.own_variables,
+            confined=config.trusted is not None,
+        ),
+        take_signals=take_signals,
+        runs_programs=runs_programs,
+    )
+
+
+def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
+    execution = config.settings.execution
+    chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
+    settle_s = execution.settle_s if chosen or not sandbox else SANDBOX_SETTLE_S
+    return Limits(
+        execution.concurrency,
+        execution.deadline_s,
+        settle_s,
+        execution.adopt_inferred,
+        execution.read_concurrency,
+    )
+
+
+def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
+    """Requests per second and action of the platform at `base_url`; None: as many as there are."""
+    platform = config.settings.platform
+    return None if is_loopback(base_url) and not platform.rate_limit_loopback else platform.rate_limit
+
+
+def _token(config: ProjectSettings) -> str:
+    name = config.settings.platform.token_from.env
+    token = config.variables.get(name, "")
+    if not token:
+        raise ReconcilerError(
+            f"no token: the environment variable `{name}` is not set",
+            help="set it, or name another one in `platform.token_from` of reconcile.yaml",
+        )
+    return token
+
+
+def _token_source(config: ProjectSettings, options: Options) -> str:
+    """Where people renew the token."""
+    if options.sandbox:
+        return "the sandbox's own"
+    return f"the environment variable `{config.settings.platform.token_from.env}`"
+
+
+@contextmanager
+def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
+    if options.sandbox:
+        require_private(config.root, config.private)
+        with embedded_sandbox(config.private / "sandbox.db") as url:
+            yield url
+        return
+    if config.settings.platform.base_url is None:
+        raise ReconcilerError(
+            "no platform is configured",
+            help="set `platform.base_url` in reconcile.yaml (or RECONCILE_BASE_URL), "
+            "or pass --sandbox to use the embedded emulator",
+        )
+    yield config.settings.platform.base_url

@@ -1,0 +1,83 @@
+"""Planning: what apply would do. Everything is gathered, planned from that alone, and judged."""
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain
+
+from msgspec.structs import replace
+
+from reconciler.approvals.creates import creates_to_approve, with_reasons
+from reconciler.approvals.in_force import loosened_ages
+from reconciler.core.model import Address, Observation
+from reconciler.core.steps import Plan, Read
+from reconciler.execution.settling import Settlement
+from reconciler.planning.declared import Desired
+from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.project.gather import Found, PlanInputs, gather
+from reconciler.project.project import Project
+from reconciler.project.targets import declared_in_focus
+from reconciler.project.verdicts import VERDICTS
+from reconciler.services.registry import providers_of
+
+
+async def make_plan(
+    project: Project,
+    desired: Desired,
+    *,
+    undecided: Mapping[Address, Settlement] | None = None,
+    with_exec: bool = False,
+    approved_deletes: Collection[str] | None = None,
+    found: Found | None = None,
+    on_answer: Callable[[Read, Observation], None] = lambda read, observation: None,
+) -> Plan:
+    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
+
+    `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
+    to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
+    programs that give secret values are run; an apply always runs them. `approved_deletes`: see
+    `PlanRequest`. `on_answer`: gets each answer of the platform.
+    """
+    inputs = await gather(
+        project,
+        desired,
+        found,
+        undecided=undecided,
+        with_exec=with_exec,
+        approved_deletes=approved_deletes,
+        on_answer=on_answer,
+    )
+    plan = _plan(inputs)
+    told = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
+    return replace(plan, diagnostics=tuple(told))
+
+
+def _plan(inputs: PlanInputs) -> Plan:
+    """The plan, with the diagnostics of the planner alone. The planner ends with this."""
+    state, declared, unread = inputs.state, inputs.declared, inputs.secrets.unread
+    plan = inputs.planner.finish(
+        inputs.secrets.fingerprints, [*unread, *inputs.unsigned] if inputs.will_run else ()
+    )
+    unlisted, doubted = inputs.planner.lookalikes.unread(), inputs.planner.lookalikes.doubted
+    # Where a look-alike exists, or may exist, another object may be the one of a lost reply.
+    bindings = [
+        each for each in plan.bindings if not (each.confirms and (unlisted or each.address in doubted))
+    ]
+    wanted = {resource.address: resource for resource in inputs.wanted}
+    plan = with_reasons(plan, creates_to_approve(plan, state, declared, inputs.request.capabilities))
+    return replace(
+        plan,
+        bindings=tuple(bindings),
+        loosened=tuple(loosened_ages(state, wanted, inputs.followed.moves)),
+        providers={name: inputs.providers[name] for name in providers_of(plan) if name in inputs.providers},
+        moves=inputs.followed.moves,
+        manifests=inputs.desired.manifests,
+        unread=plan.unread or tuple(unread),
+    )
+
+
+def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
+    """The resources that `plan`, made of `desired`, counts as unchanged."""
+    changed, about = {str(change.address) for change in plan.changes}, declared_in_focus(desired)
+    for told in plan.diagnostics:
+        if told.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
+            changed.update(told.addresses)
+    return [resource.address for resource in about if str(resource.address) not in changed]

@@ -1,0 +1,129 @@
+"""One resource as the platform and the record have it; what an extension costs, and where a person signs
+in to it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.core.errors import NotFound, PlatformError, ReconcilerError
+from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.steps import Read
+from reconciler.core.wire import one
+from reconciler.kinds import find_kinds
+from reconciler.kinds.base import segment
+from reconciler.kinds.roles import HasDetails, OnService, located, secret_names, service_of
+from reconciler.moves.records import follow_moves
+from reconciler.planning.declared import Desired
+from reconciler.policies.provider import ID, ExtensionProviderSpec
+from reconciler.project.identity import require_state
+from reconciler.project.project import Project
+from reconciler.project.unknown_objects import not_recorded
+from reconciler.services.providers.wire import ExtensionCosts
+from reconciler.services.registry import Services
+from reconciler.state.store import Store
+
+
+async def costs_of(
+    services: Services, policies: Sequence[Resource], record: StateRecord
+) -> Mapping[str, Any] | None:
+    """What the provider's billing API says; `not_known` says why it says nothing. None: it has none."""
+    name = service_of(find_kinds()[record.address.kind], None, record)
+    provider = _providers(policies).get(name)
+    if provider is None or provider.costs_path is None:
+        return None
+    path = provider.costs_path.replace(ID, segment(record.id))
+    try:
+        answer = await services.read(Read(path, one(ExtensionCosts), name))
+    except PlatformError as failure:
+        return {"not_known": failure.message}
+    costs: Mapping[str, Any] = answer.objects[0].model_dump()
+    return costs
+
+
+async def sign_in_address(store: Store, policies: Sequence[Resource], address: Address) -> str:
+    """Where the provider starts signing a person in. Source: platform API, 4.5."""
+    kind = find_kinds().get(address.kind)
+    if kind is None or kind.role(OnService) is None:
+        raise ReconcilerError(f"`{address}` is not an extension", help="one looks like Extension/shop/db")
+    records = (await store.load()).records
+    record = records.get(address)
+    if record is None:
+        raise not_recorded(address, records)
+    name = service_of(kind, None, record)
+    provider = _providers(policies).get(name)
+    if provider is None:
+        raise ReconcilerError(
+            f"there is no ExtensionProvider `{name}` among the manifests",
+            help=f"the manifest of ExtensionProvider/{name} must be among the `manifests` of reconcile.yaml",
+        )
+    return f"{provider.base_url}/extensions/{segment(record.id)}/sso"
+
+
+def _providers(policies: Sequence[Resource]) -> Mapping[str, ExtensionProviderSpec]:
+    return {each.address.name: each.spec for each in policies if isinstance(each.spec, ExtensionProviderSpec)}
+
+
+class Shown(Struct, frozen=True):
+    """`live` is None when the object is not on the platform, or nothing shows it: `unreadable` says why.
+
+    `details` are lists of JSON objects by name, such as a volume's `snapshots`. `sets`: names of the app's
+    secrets that came from it. `lineage`: of the state. `known`: the fields that the record holds, for an
+    object that is not shown, and where they are from.
+    """
+
+    record: StateRecord
+    lineage: str
+    unreadable: str = ""
+    live: Mapping[str, Any] | None = None
+    sets: Sequence[str] = ()
+    details: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
+    known_from: str = ""
+
+
+async def look_at(
+    project: Project,
+    address: Address,
+    manifests: Callable[[], Desired] = lambda: Desired(()),
+    policies: Sequence[Resource] = (),
+) -> Shown:
+    """Raises ReconcilerError when `address` is not recorded.
+
+    `policies`: among them the provider of an extension, which may tell its costs. `manifests` are asked for
+    only where there is no such record: a Moved among them may say what it is still called.
+    """
+    state = await require_state(project)
+    records = state.records
+    if address not in records:
+        desired = manifests()
+        records = follow_moves(find_kinds(), desired.policies, desired.resources, records).records
+    record = records.get(address)
+    kind = find_kinds().get(address.kind)
+    if record is None or kind is None:
+        raise not_recorded(address, records)
+    sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
+    read = located(kind, address, record.id, project.capabilities, record=record)
+    known = {each.name: record.applied[each.name] for each in kind.fields if each.name in record.applied}
+    unseen = Shown(record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record))
+    if read is None:
+        return replace(unseen, unreadable=kind.unreadable)
+    try:
+        objects = (await project.services.read(read)).objects
+    except NotFound:
+        objects = ()
+    live = next((item for item in objects if item.id == record.id), None)
+    if live is None:
+        return unseen
+    details = {}
+    has_details = kind.role(HasDetails)
+    more = has_details.details(address, record.id, project.capabilities) if has_details is not None else {}
+    for name, detail in more.items():
+        answer = await project.services.read(detail)
+        details[name] = [item.model_dump() for item in answer.objects]
+    costs = await costs_of(project.services, policies, record) if kind.role(OnService) is not None else None
+    if costs is not None:
+        details["costs"] = [costs]
+    return Shown(record, state.lineage, "", live.model_dump(), sets, details)
