@@ -81,8 +81,10 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
                 patterns = {"keys": keys.pattern, "only": keys.allowed, "never": keys.never}
                 of(step.address)["keys"].append(patterns | {"ignored": keys.ignored})
     for binding in plan.bindings:
-        if binding.address in found:
-            found[binding.address]["lifecycle"] = to_builtins(replace(binding.lifecycle, timeout_s=0))
+        about = found.get(binding.address)
+        # Where nothing is done, a record that merely learns a field has a binding, and others have none.
+        if about is not None and (about["action"] or about["calls"]):
+            about["lifecycle"] = to_builtins(replace(binding.lifecycle, timeout_s=0))
     for address, service in sorted({*_asked(plan, document)}, key=str):
         if address in found and service != PLATFORM:
             found[address]["asks"].append(plan.providers.get(service, service))
