@@ -31,10 +31,10 @@ import anyio
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.places.sqlite import database, whole
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.postgres.line import LIMITS
 from reconciler.state.postgres.store import PostgresStore
-from reconciler.state.sqlite import database
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.providers.postgres import Postgres, running_postgres
 from tests.reliability.shared import NEW_SERVER, lease_over, new_database
@@ -72,7 +72,8 @@ def journal(place: Path | str) -> list[tuple[str, str, str]]:
         rows = Postgres(place).rows("SELECT run, event, step FROM reconcile.journal ORDER BY row")
         return [(run, event, step) for run, event, step in rows]
     with closing(sqlite3.connect(place)) as connection:
-        return connection.execute("SELECT run, event, step FROM journal ORDER BY row").fetchall()
+        stored = whole.contents_of(connection).rows
+    return [(row.columns[0], row.columns[1], row.columns[4]) for row in stored]
 
 
 def done(run: str, step: str) -> JournalEntry:

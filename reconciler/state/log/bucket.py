@@ -10,6 +10,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from reconciler.core.advice import Command, command
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -51,6 +53,11 @@ class Bucket(Protocol):
     def place(self) -> str:
         """The URL, without credentials."""
         ...
+
+    def way_out(self) -> tuple[str, Command]:
+        """What to do about damage, and the command in that text."""
+        restore = command("state", "restore", "FILE")
+        return f"restore a backup with `{restore}`", restore
 
     def get(self, key: str) -> Found | None: ...
 

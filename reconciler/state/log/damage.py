@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
+from reconciler.state.log.bucket import Bucket
 
 _SEAL = "sha256"
+
+_encode = json.JSONEncoder(sort_keys=True).encode
 
 
 class Damaged(Exception):
@@ -38,32 +40,28 @@ def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_encode(fields).encode()).hexdigest()
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def explained(bucket: Bucket) -> Iterator[None]:
     try:
         yield
     except Newer as error:
-        raise newer_program(place) from error
+        raise newer_program(bucket) from error
     except Gone as error:
-        raise damaged(place, f"{error} is missing") from error
+        raise damaged(bucket, f"{error} is missing") from error
     except Damaged as error:
-        raise damaged(place, str(error)) from error
+        raise damaged(bucket, str(error)) from error
 
 
-def damaged(place: str, what: str) -> StoreError:
-    restore = command("state", "restore", "FILE")
+def damaged(bucket: Bucket, what: str) -> StoreError:
+    text, restore = bucket.way_out()
+    return StoreError(f"the state {bucket.place} is damaged: {what}", help=text, advice=(restore,))
+
+
+def newer_program(bucket: Bucket) -> StoreError:
     return StoreError(
-        f"the state {place} is damaged: {what}",
-        help=f"restore a backup with `{restore}`",
-        advice=(restore,),
-    )
-
-
-def newer_program(place: str) -> StoreError:
-    return StoreError(
-        f"the state {place} was written by a newer version of this program",
+        f"the state {bucket.place} was written by a newer version of this program",
         help="install that version, or a newer one",
     )

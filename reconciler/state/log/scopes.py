@@ -58,6 +58,14 @@ class Scopes:
             zip(names, self._bucket.in_parallel(lambda each: self._refreshed(*each), list(read)), strict=True)
         )
 
+    def read_again(self, names: Collection[str]) -> None:
+        """Read these scopes as if nothing of them was known. Raises as `refresh` does."""
+        for name in names:
+            scope = self.of(name)
+            with scope.lock:
+                self._forget(scope)
+        self.refresh(names)
+
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
         head, tail = heads.decode(found.body, name, self._lineage)
@@ -112,10 +120,13 @@ class Scopes:
             if not head.fits(folded.marks):
                 raise Damaged(f"the head of `{name}` does not fit its journal and records")
         except (Gone, Damaged):
-            folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
-            self.of(name).tag = ""
+            self._forget(self.of(name))
             raise
         return changes
+
+    def _forget(self, scope: Scope) -> None:
+        folded, scope.tag = scope.folded, ""
+        folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
 
 
 def plain(tag: str) -> str:

@@ -16,10 +16,10 @@ from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.places.objects.bucket import ObstoreBucket
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.postgres.line import Line, Row, Statement
 from reconciler.state.postgres.store import PostgresStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, State, Store
 from tests.providers.postgres import Postgres
 from tests.state.encryption.doubles import ANA, BEN
