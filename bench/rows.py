@@ -12,7 +12,7 @@ from bench.peers.octodns import OctoDns
 from bench.peers.terraform import TerraformApply, TerraformPlan
 from bench.programs import Apply, ChangedPlan, Help, Ideal, Import, Plan, Report, Validate
 from bench.worlds.world import World, new, usual
-from reconciler.reports.formats import find_formats
+from reconciler.reports.formats import formats_for
 
 _READS_AT_ONCE = 64
 _AWAY_S = 0.05
@@ -121,7 +121,7 @@ def _worlds(n: Callable[[int], int]) -> list[Figure]:
 
 def _reporting(size: int) -> list[Figure]:
     """Of each format: what it takes above the plan itself."""
-    reports = [Report(name, size) for name in find_formats()]
+    reports = [Report(name, size) for name in formats_for("plan")]
     return [
         figure
         for report in reports
