@@ -8,6 +8,7 @@ Every position is private, so that no report prints its line, until the loader k
 kind and that it holds no secrets (`shown_spans`).
 """
 
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -51,9 +52,10 @@ class Positions(Mapping[Path, int]):
 
     __slots__ = ()
 
+    @abstractmethod
     def shown(self) -> "Positions":
         """The same positions in a document that holds no secrets: its lines may be shown."""
-        raise NotImplementedError
+        ...
 
 
 class Spans(Positions):
