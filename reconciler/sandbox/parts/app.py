@@ -15,7 +15,7 @@ from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Count, Item, Name, Part, Seed, Text
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, Organization, T, World
-from reconciler.services.machines.wire import app as wires
+from reconciler.services.machines.wire import cluster as wires
 
 PERSONAL = "personal"
 DEFAULT_REGION = "ams"

@@ -16,7 +16,7 @@ from reconciler.sandbox.parts.provider import DELETED, Provider, report
 from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
-from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
+from reconciler.services.machines.wire.extension import ACTIONS, ExtensionWebhook
 
 PREFIX = "/webhooks/"
 
