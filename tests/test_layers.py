@@ -27,7 +27,7 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets", "approvals.rules"},
     {"services"},
-    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
+    {"importing.ownership", "drift.acceptance", "doctor.check"},
     {"importing.arrange"},
     {"execution", "reports", "project.embedded", "project.files", "project.settings"},
     {"project.project"},

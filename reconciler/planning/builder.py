@@ -11,9 +11,9 @@ from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
+from reconciler.planning.answers import digest_object
+from reconciler.planning.declared import ignored_fields
 from reconciler.planning.drift import first_seen, is_as_recorded
-from reconciler.planning.fingerprint import digest_object
-from reconciler.planning.ignores import ignored_fields
 
 
 class PlanBuilder:

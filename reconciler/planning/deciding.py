@@ -13,8 +13,9 @@ from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
+from reconciler.planning.answers import Unread
 from reconciler.planning.builder import PlanBuilder
-from reconciler.planning.conflicts import taken_secrets
+from reconciler.planning.conflicts import bad_records, recorded_elsewhere, taken_secrets, unread_siblings
 from reconciler.planning.decide import (
     decide,
     decide_left,
@@ -27,13 +28,9 @@ from reconciler.planning.decide import (
     unprotected,
 )
 from reconciler.planning.drift import warnings_of, watched_fields
-from reconciler.planning.ids import bad_records
-from reconciler.planning.order import order_steps, referenced_first
+from reconciler.planning.order import order_steps, referenced_first, resolve_known
 from reconciler.planning.reading import Seen, Unreadable
-from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
 from reconciler.planning.subjects import Subjects
-from reconciler.planning.substitute import fill_known
-from reconciler.planning.unread import Unread
 
 Fingerprints = Mapping[Address, str]
 
@@ -169,7 +166,7 @@ class Deciding:
             changes=tuple(each for address, each in builder.changes.items() if address not in outside),
             steps=order_steps(
                 [
-                    [fill_known(step, known) for step in builder.steps[address]]
+                    [resolve_known(step, known) for step in builder.steps[address]]
                     for address in builder.changes
                     if address in builder.steps
                 ],

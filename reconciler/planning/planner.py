@@ -16,8 +16,7 @@ from reconciler.core.steps import Plan, Read
 from reconciler.planning.deciding import Deciding
 from reconciler.planning.lookalikes import Lookalikes
 from reconciler.planning.reading import Reading
-from reconciler.planning.request import PlanRequest
-from reconciler.planning.subjects import Subjects
+from reconciler.planning.subjects import PlanRequest, Subjects
 
 
 class Planner:

@@ -16,7 +16,7 @@ from reconciler.core.model import Address, Observation, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import Shape
 from reconciler.kinds.base import Kind, Subject
-from reconciler.planning.fingerprint import digest_absence
+from reconciler.planning.answers import digest_absence
 from reconciler.planning.lookalikes import Lookalikes
 from reconciler.planning.match import Matched, match_objects, match_unseen
 from reconciler.planning.subjects import Subjects

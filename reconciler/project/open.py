@@ -15,8 +15,8 @@ from functools import partial
 import anyio
 from msgspec import Struct
 
+from reconciler.approvals.in_force import authority_of
 from reconciler.approvals.rules import NO_RULES, Authority, Said
-from reconciler.approvals.signers import authority_of
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError

@@ -7,8 +7,9 @@ from reconciler.core.errors import Locked
 from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Binding, Plan
 from reconciler.execution.open_intents import parse_intent
-from reconciler.moves.carry_out import moved_records
+from reconciler.kinds import find_kinds
 from reconciler.moves.compare import only_left
+from reconciler.moves.records import moved_records
 from reconciler.planning.declared import Desired, declared_scopes
 from reconciler.project.preconditions import still_there
 from reconciler.project.targets import declared_in_focus, focused
@@ -23,7 +24,8 @@ def needed_scopes(
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in recorded_bindings(plan, resources)}
-    scopes |= {record.scope for record in moved_records(still_there(plan, records), records)[0].values()}
+    moved = moved_records(find_kinds(), still_there(plan, records), records)
+    scopes |= {record.scope for record in moved.values()}
     return scopes | {records[address].scope for address in touched if address in records}
 
 
