@@ -84,7 +84,9 @@ def carried_out(
     return after
 
 
-def moved_records(kinds: Mapping[str, Kind], moves: Sequence[Move], records: Records) -> Records:
+def moved_records(
+    kinds: Mapping[str, Kind], moves: Sequence[Move], records: Records
+) -> dict[Address, StateRecord]:
     """The records to write for `moves`, by address: those that move, and those that name what moves."""
     if not moves:
         return {}

@@ -77,7 +77,7 @@ class PlanBuilder:
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
     ) -> None:
-        """What a kind says about a subject. `read`, `candidates`: see `reading.Seen`."""
+        """What a kind says about a subject. `read`, `candidates`: see `deciding.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
         if moves.action is Action.NOOP and not moves.steps:
             self.unchanged += 1

@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, as_warning, error
 from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
-from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.base import PENDING_VALUE, Kind, Moves, Subject
 from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.compare import LEFT
@@ -28,11 +29,42 @@ from reconciler.planning.decide import (
     unprotected,
 )
 from reconciler.planning.drift import warnings_of, watched_fields
+from reconciler.planning.match import Matched
 from reconciler.planning.order import order_steps, referenced_first, resolve_known
-from reconciler.planning.reading import Seen, Unreadable
 from reconciler.planning.subjects import Subjects
 
 Fingerprints = Mapping[Address, str]
+
+
+class Seen(Struct, frozen=True):
+    """A subject with all that could be read of it.
+
+    `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
+    no GET does. `candidates`: where no present object was found, a digest of those that could be it.
+    """
+
+    kind: Kind
+    subject: Subject
+    matched: Matched | None
+    read: Read | None
+    candidates: str = ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether a read shows objects of this kind."""
+        return self.read is not None
+
+
+class UnreadableSubject(Struct, frozen=True):
+    """A subject that cannot be decided, since an answer is missing, and why.
+
+    `read`: see `Seen`; `cause`: see `Observation`.
+    """
+
+    subject: Subject
+    read: Read | None
+    problem: str
+    cause: str = ""
 
 
 class Deciding:
@@ -106,14 +138,14 @@ class Deciding:
         """Subjects about which nothing has to be decided, since all is as it should be."""
         self._builder.unchanged += count
 
-    def take(self, seen: Seen | Unreadable) -> None:
+    def take(self, seen: Seen | UnreadableSubject) -> None:
         """Decide about a subject. Its live object is let go, unless others refer to it."""
         subject = seen.subject
         address, live, read = subject.address, subject.live, seen.read
         if live is not None and read is not None and address in self._subjects.referenced:
             self.live[address] = live
             self._sources[address] = read
-        if isinstance(seen, Unreadable):
+        if isinstance(seen, UnreadableSubject):
             self._take_unreadable(subject, seen.problem, seen.cause)
             return
         if seen.listed and live is None:
