@@ -35,8 +35,7 @@ from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
 from reconciler.project.project import Project, read_all
-from reconciler.project.scopes import concerned_scopes
-from reconciler.project.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
 from reconciler.project.unknown_objects import Older, no_record_of
 from reconciler.state.store import State
 

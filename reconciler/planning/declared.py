@@ -56,6 +56,11 @@ class Desired(Struct, frozen=True):
         addresses = [*(each.address for each in plan.changes), *others]
         return _Names({each: resources[each] for each in addresses if each in resources})
 
+    def with_targets(self, targets: Collection[Address]) -> "Desired":
+        """The same, about these addresses only; about all of it where there are none."""
+        manifests = replace(self.manifests, targets=tuple(map(str, targets)))
+        return replace(self, targets=tuple(targets), manifests=manifests)
+
     @property
     def providers(self) -> Sequence[Resource]:
         """The policies that calls may go to."""

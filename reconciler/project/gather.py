@@ -26,10 +26,9 @@ from reconciler.planning.lookalikes import without_told
 from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
-from reconciler.project.scopes import concerned_scopes
+from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
 from reconciler.project.settings import ProjectSettings
-from reconciler.project.store import require_own_place, store_of
-from reconciler.project.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import Older
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.state.store import State
@@ -304,13 +303,9 @@ async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
 
     Nor is another one read than the settings pin.
     """
-    require_own_place(config, config.settings.state_url)
     try:
-        store = store_of(config, read_only=True)
-        try:
+        async with open_state(config, Opening(read_only=True)) as store:
             state = await store.load()
-        finally:
-            await store.close()
     except ReconcilerError:
         return None
     pin = config.settings.state.lineage
