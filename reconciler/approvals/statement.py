@@ -33,7 +33,7 @@ from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
 from reconciler.project.files import read_file
 from reconciler.project.settings import ProjectSettings
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 
 FORMAT = "reconcile-approval-1"
 APPROVAL = "approval-"  # begins the id of an approval, which stands among those of plans
