@@ -125,8 +125,8 @@ OWN: tuple[Mutant, ...] = (
         "the client sends a lost mutation once more",
         CLIENT,
         "            outcome = unanswered(error)\n"
-        '            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
-        "            return replace(outcome, message=told)\n",
+        '            message = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
+        "            return replace(outcome, message=message)\n",
         "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
