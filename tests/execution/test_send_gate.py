@@ -13,7 +13,7 @@ from reconciler.core.model import Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many
-from reconciler.execution.traffic import Traffic, Unsent
+from reconciler.execution.send_gate import CallNotSent, SendGate
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
@@ -283,11 +283,11 @@ async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_
 async def test_calls_that_create_nothing_stop_creates_too_and_are_counted_as_calls(shared: Stage) -> None:
     Far(shared, rate_limit=None)
     assert shared.platform is not None
-    traffic = Traffic(8, shared.time)
+    gate = SendGate(8, shared.time)
     for _ in range(3):
-        traffic.answered(shared.platform, Outcome(Verdict.UNKNOWN))
-    with pytest.raises(Unsent, match="the outcomes of the last 3 calls are unknown, so nothing new is"):
-        async with traffic.turn(
+        gate.answered(shared.platform, Outcome(Verdict.UNKNOWN))
+    with pytest.raises(CallNotSent, match="the outcomes of the last 3 calls are unknown, so nothing new is"):
+        async with gate.turn(
             shared.platform,
             Call("POST", "/v1/postgres"),
             creates=True,
@@ -355,7 +355,7 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
         shared.time,
         new_nonce=lambda: "n",
     )
-    traffic = Traffic(1, shared.time)
-    traffic.answered(client, Outcome(Verdict.NO, status=401))
-    assert traffic.halted == ""
-    assert not traffic.notices(0, 1)
+    gate = SendGate(1, shared.time)
+    gate.answered(client, Outcome(Verdict.NO, status=401))
+    assert gate.halted == ""
+    assert not gate.notices(0, 1)
