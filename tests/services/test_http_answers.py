@@ -15,8 +15,6 @@ from reconciler.services.transport import Answer, HttpTransport
 from tests.certificates import certified
 from tests.services.raw_server import Behaviour, answer, resets, sends, serving, then_closes
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 120  # for what only a bug makes that long
 
 OK = b"HTTP/1.1 200 OK\r\n"

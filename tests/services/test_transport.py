@@ -23,8 +23,6 @@ from tests.services.raw_server import (
     tunnels,
 )
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
 
 
