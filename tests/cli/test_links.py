@@ -10,7 +10,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.store import require_private
 from reconciler.sandbox.lock import locked, running_at
-from reconciler.state.sqlite.locks import is_locked, try_lock
+from reconciler.state.places.sqlite.locks import is_locked, try_lock
 from tests.cli.harness import Project, Sandbox, volume
 from tests.inprocess import Command
 from tests.inprocess import volume as one_volume
@@ -167,7 +167,7 @@ def test_a_baseline_is_kept_in_no_link(project: Project, app: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["manifests/data.yaml", "reconcile.yaml", "state.db", "state.db.key", "state.db.lock"]
+    "name", ["manifests/data.yaml", "reconcile.yaml", "state.db", "state.db.seen", "state.db.lock"]
 )
 def test_no_report_or_plan_replaces_what_the_project_is_made_of(reconcile: Command, name: str) -> None:
     reconcile.write("reconcile.yaml", "state: sqlite:state.db\nplatform: {base_url: 'http://127.0.0.1:9'}\n")

@@ -12,7 +12,7 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.open import open_state
 from reconciler.project.settings import find_settings
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import PATIENCE_S, Project, Ran, volume
 from tests.cli.warm import run_warm

@@ -2,16 +2,16 @@
 
 import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.sqlite import backups
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite import backups
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
+from tests.state.altering import alter
 from tests.state.conftest import OpenStore
 from tests.state.test_files import fill
 from tests.state.worlds import SimulatedClock, entry, record
@@ -34,10 +34,8 @@ async def test_a_release_after_commits_makes_a_backup_that_only_the_owner_can_re
     (backup,) = backups.all_of(path)
     backups.verify(backup.path)
     assert stat.S_IMODE(backup.path.parent.stat().st_mode) == 0o700
-    files = sorted(backup.path.parent.iterdir())
-    assert [file.name for file in files] == [backup.path.name, f"{backup.path.name}.key"]
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert files[1].read_bytes() == await store.fingerprint_key()
+    assert list(backup.path.parent.iterdir()) == [backup.path]
+    assert stat.S_IMODE(backup.path.stat().st_mode) == 0o600
 
 
 async def test_the_newest_five_are_kept(store: SqliteStore, path: Path, clock: SimulatedClock) -> None:
@@ -46,9 +44,11 @@ async def test_the_newest_five_are_kept(store: SqliteStore, path: Path, clock: S
         await commit_once(store, f"data{number}")
     found = backups.all_of(path)
     assert len(found) == backups.KEPT
-    assert len(list(found[0].path.parent.iterdir())) == 2 * backups.KEPT
-    with closing(sqlite3.connect(found[0].path)) as newest:
-        assert newest.execute("SELECT count(*) FROM records").fetchone() == (7,)
+    assert len(list(found[0].path.parent.iterdir())) == backups.KEPT
+    newest = SqliteStore(found[0].path, clock, read_only=True)
+    assert len((await newest.load()).records) == 7
+    assert await newest.fingerprint_key() == await store.fingerprint_key()
+    await newest.close()
 
 
 async def test_a_backup_that_fails_is_told_and_the_release_stands(
@@ -94,7 +94,6 @@ async def test_a_backup_on_demand_goes_where_it_is_asked_to(
     target = tmp_path / "mine.db"
     assert await store.backup(target) == target
     backups.verify(target)
-    assert target.with_name("mine.db.key").exists()
     with pytest.raises(StoreError, match="exists already"):
         await store.backup(target)
     assert (await store.backup()).parent == backups.folder(path)
@@ -107,7 +106,7 @@ async def test_there_is_nothing_to_back_up_without_a_state(opened: SqliteStore) 
 
 async def test_a_damaged_state_is_not_backed_up(store: SqliteStore, another: OpenStore, path: Path) -> None:
     await fill(store)
-    path.with_name("state.db.key").write_bytes(b"k" * 32)
+    alter(path, "heads/shop", b"step.done", b"step.fail")
     with pytest.raises(StoreError, match="is damaged"):
         await another().backup()
 

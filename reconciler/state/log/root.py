@@ -55,7 +55,7 @@ def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] |
     found = bucket.get(layout.root)
     if found is None:
         return None
-    root = _decoded(bucket, found)
+    root = decoded(bucket, found)
     if root.environment != environment:
         raise StoreError(
             f"the state {bucket.place} belongs to environment `{root.environment or BASE}`, and not to "
@@ -109,7 +109,8 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
         )
 
 
-def _decoded(bucket: Bucket, found: Found) -> Root:
+def decoded(bucket: Bucket, found: Found) -> Root:
+    """Raises StoreError for anything but a root, and for one of a newer program."""
     try:
         fields = json.loads(found.body)
         newer = fields["format"] > FORMAT
@@ -120,5 +121,5 @@ def _decoded(bucket: Bucket, found: Found) -> Root:
             known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
             return Root(**known, key=key, scopes=scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise damaged(bucket.place, "state.json is not what was written") from error
+        raise damaged(bucket.place, "state.json is not what was written", bucket.way_out()) from error
     raise newer_program(bucket.place)

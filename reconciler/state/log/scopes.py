@@ -70,6 +70,14 @@ class Scopes:
         done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
         return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
 
+    def read_again(self, names: Collection[str]) -> None:
+        """Read these scopes as if nothing of them was known. Raises as `refresh` does."""
+        for name in names:
+            scope = self.of(name)
+            with scope.lock:
+                self._forget(scope)
+        self.refresh(names)
+
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
         return self._keep_up(self._decoded(name, found))
@@ -127,10 +135,13 @@ class Scopes:
             if not head.fits(folded.marks):
                 raise Damaged(f"the head of `{name}` does not fit its journal and records")
         except (Gone, Damaged):
-            folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
-            self.of(name).tag = ""
+            self._forget(self.of(name))
             raise
         return changes
+
+    def _forget(self, scope: Scope) -> None:
+        folded, scope.tag = scope.folded, ""
+        folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
 
 
 def plain(tag: str) -> str:
