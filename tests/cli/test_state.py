@@ -222,10 +222,10 @@ def test_nothing_is_restored_while_somebody_applies(
 
 def test_a_damaged_state_names_the_command_that_brings_it_back(applied: Project, app: str) -> None:
     known = applied.json("state", "list").json["records"]
-    damage(applied, f"UPDATE objects SET body = x'00' WHERE key LIKE '%/heads/{app}'")
+    damage(applied, "UPDATE records SET body = replace(body, 'size_gb\":10', 'size_gb\":11')")
     for verb in (["plan"], ["state", "list"], ["apply", "--auto-approve"]):
         refused = applied.run(*verb, code=1)
-        assert f"heads/{app} is not what was written" in refused.err
+        assert f"the record of Volume/{app}/data is not what was written" in refused.err
         assert "`reconcile state restore` restores it" in refused.err
     applied.run("state", "restore", code=64)
     told = applied.run("state", "restore", "--auto-approve").out
@@ -251,18 +251,20 @@ def test_a_file_of_ones_own_is_as_good_as_any_backup(applied: Project, app: str)
 
 
 def test_a_lost_key_is_brought_back_from_a_backup(applied: Project) -> None:
-    damage(applied, "UPDATE objects SET body = x'00' WHERE key = 'state.json'")
-    assert "state.json is not what was written" in applied.run("plan", code=1).err
-    assert "fingerprint key: restored" in applied.run("state", "restore", "--auto-approve").out
-    assert applied.json("plan").json["steps"] == []
+    key = state_file(applied).with_name("state.db.key")
+    sound = key.read_bytes()
+    key.unlink()
+    assert "state.db.key is missing" in applied.run("plan", code=1).err
+    told = applied.run("state", "restore", "--auto-approve").out
+    assert "fingerprint key: restored" in told
+    assert "kept as" not in told
+    assert key.read_bytes() == sound
 
 
-def test_a_new_key_of_an_older_state_is_told_with_what_follows(project: Project) -> None:
-    shutil.rmtree(project.root / ".reconcile")
-    left_by(6, state_file(project))
-    state_file(project).with_name("state.db.key").unlink()
-    assert "state.db.key is missing" in project.run("plan", code=1).err
-    told = project.run("state", "restore", "--auto-approve").out
+def test_a_new_key_is_told_with_what_follows(applied: Project) -> None:
+    shutil.rmtree(applied.root / ".reconcile" / "state.db.backups")
+    state_file(applied).with_name("state.db.key").unlink()
+    told = applied.run("state", "restore", "--auto-approve").out
     assert "every secret is set again by the next apply" in told
 
 

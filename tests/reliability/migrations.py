@@ -247,7 +247,7 @@ def _wrap_files(boundaries: Boundaries) -> None:
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
     _wrap(boundaries, files, "create_state")
-    _wrap(boundaries, StateFile, "_carry_out")
+    _wrap(boundaries, StateFile, "_write")
 
 
 def _wrap(boundaries: Boundaries, owner: Any, name: str) -> None:

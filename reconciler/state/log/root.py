@@ -23,7 +23,7 @@ class Root(Struct, frozen=True):
     """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
 
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
-    everything else, so that a copy appears as a whole, with its root.
+    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `Contents`.
     `serial` and `nonce`: see `head.Head`.
     """
 
@@ -36,6 +36,7 @@ class Root(Struct, frozen=True):
     scopes: frozenset[str] = field(default_factory=frozenset)
     moved_to: str = ""
     moving: bool = False
+    least_serial: int = 0
     format: int = FORMAT
 
     def encode(self) -> bytes:

@@ -32,6 +32,8 @@ def make(path: Path, contents: Contents, number: int, nonce: Callable[[], str]) 
 def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
+    The key of `contents` is the digest that the root holds; the key itself is in its own file.
+
     `number`: of its newest change. `nonce()` gives another text each time.
     """
     schema.make(connection)
@@ -53,7 +55,7 @@ def lineage_of(connection: sqlite3.Connection) -> str:
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """All of it, not followed again. Raises StoreError."""
+    """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
     known, clock = root_of(bucket), SystemClock()
 
