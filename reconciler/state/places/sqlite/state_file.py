@@ -48,7 +48,7 @@ class StateFile(TableBucket):
         self._tell = tell
         self._read_only = read_only
         self._sealed = sealed  # the key may be that of an encrypted state
-        self._older = False
+        self.is_older = False
         self._writing: sqlite3.Connection | None = None
         self._inode = (0, 0)
 
@@ -68,7 +68,7 @@ class StateFile(TableBucket):
         """Bring the state to the newest version; False where it has that."""
         with self._explained(), self._turn:
             self.opened()
-            older = self._older
+            older = self.is_older
             if older:
                 self._writable()
             return older
@@ -142,7 +142,7 @@ class StateFile(TableBucket):
                 raise no_state(self.path)
             if self._read_only:
                 return connection
-            if self._older:
+            if self.is_older:
                 self._migrate()
                 self.close()
             if self._writing is None:
@@ -156,8 +156,8 @@ class StateFile(TableBucket):
         connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
         try:
             version = schema.require(connection, self.path)
-            self._older = version < schema.VERSION
-            if self._older:
+            self.is_older = version < schema.VERSION
+            if self.is_older:
                 connection, before = (
                     backups.migrated_copy(connection),
                     connection,

@@ -171,7 +171,7 @@ class SqliteStore(LogStore):
             self._forbid_read_only()
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
             self._make(Contents(lineage, b"", self._environment))
-        if not self._read_only:
+        if not self._read_only and not self._file.is_older:
             self._complete_key()
         found = self._root()
         return found is not None and found.lineage == lineage  # another process may have been faster
