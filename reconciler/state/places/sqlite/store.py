@@ -123,7 +123,7 @@ class SqliteStore(LogStore):
         """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
         if await self._in_thread(self._file.opened) is not None:
-            await self._in_thread(lambda: self._keep_key(contents.key))
+            await self._in_thread(lambda: self._replace_key(contents))
             await super().import_(_with_digest(contents))
         else:
             await self._in_thread(lambda: self._make(contents))
@@ -193,6 +193,12 @@ class SqliteStore(LogStore):
         refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
         self._keep_key(contents.key)
         whole.make(self.path, _with_digest(contents), known.version + 1, self._nonce)
+
+    def _replace_key(self, contents: Contents) -> None:
+        """Before `contents` take the place of the state here, where that has moved away."""
+        found = root.read(self._file, self._layout, self._environment)
+        if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
+            self._keep_key(contents.key)
 
     def _keep_key(self, key: bytes) -> None:
         make_private(self.path.parent)
