@@ -12,7 +12,7 @@ import anyio
 import pytest
 from starlette.requests import Request
 
-from reconciler.providers.check.subject import SignInSubject, Subject
+from reconciler.providers.check.bench import SignInSubject, Subject
 from reconciler.providers.kit import (
     Cost,
     ProviderSettings,
