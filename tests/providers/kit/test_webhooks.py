@@ -147,7 +147,7 @@ async def test_retries_are_spread_over_hours_and_then_given_up_in_the_open(tmp_p
         assert all(gap <= 900 for gap in gaps)
         assert len({round(gap) for gap in gaps[10:]}) > 10  # jitter
         assert 24 * HOUR_S <= times[-1] <= 24.3 * HOUR_S
-        assert outbox.untold("a") == 1
+        assert outbox.unsent("a") == 1
         store.close()
     assert [each["reason"] for each in logs if each["event"] == "webhook.given_up"] == ["status 500"]
     assert "part-of-the-address" not in json.dumps(logs)
