@@ -14,18 +14,16 @@ from anyio import to_thread
 from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
-from reconciler.approvals.rules import LONGEST, Authority, Needed, Rule, Signers, needed
+from reconciler.approvals.rules import LONGEST, Needed, Rule, Signers, needed
 from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Address
 from reconciler.core.plural import counted
-from reconciler.core.steps import Plan
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
-from reconciler.state.store import State
 
 _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
 
@@ -178,11 +176,9 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
     return tuple(found.values())
 
 
-async def judge(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
-) -> Judged:
+async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     """Which of the given approvals count, and an error for each rule that asks for more of them."""
-    found, asked = _asked(project.authority, plan, state, resources)
+    found, asked = _asked(terms)
     if not asked and not given.approvals:
         return Judged((), tuple(found.told()))
     signers = found.said.signers
@@ -190,7 +186,8 @@ async def judge(
         why = f"{unnamed[0]} names nobody"
         return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
     environment = project.environment or BASE
-    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
+    used = terms.state.plans_run
+    about = About(given.plan, given.rehearsal, environment, terms.state.lineage, used)
     now, counting, dead = project.clock.now(), [], []
     for approval in given.approvals:
         arguments = (approval, about, signers, now, project.variables)
@@ -203,43 +200,36 @@ async def judge(
         (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
     ]
     unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
-    again = not plan.steps and all(each.id in state.plans_run for each, _ in dead)  # the job is run again
+    again = not terms.plan.steps and all(approval.id in used for approval, _ in dead)  # the job is run again
     report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for each in asked for address in each.addresses)
     told = [_dead(report, approval, why, objects) for approval, why in dead]
     return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
-def asked_of(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> list[Diagnostic]:
+def asked_of(terms: Terms) -> list[Diagnostic]:
     """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
-    found, asked = _asked(authority, plan, state, resources)
-    return [*found.told(), *(_needed(warning, each) for each in asked)]
+    found, asked = _asked(terms)
+    return [*found.told(), *(_needed(warning, needed) for needed in asked)]
 
 
-def needed_by(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> Sequence[Needed]:
-    """The rules that the apply of `plan` will ask about."""
-    return _asked(authority, plan, state, resources)[1]
+def needed_by(terms: Terms) -> Sequence[Needed]:
+    """The rules that an apply under these terms asks about."""
+    return _asked(terms)[1]
 
 
-def _asked(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> tuple[InForce, Sequence[Needed]]:
-    found = Terms(authority, resources, state, plan).in_force()
-    sizes = _Sizes(plan, state, resources)
-    return found, needed(found.said.rules, plan, plan.context.environment, sizes)
+def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
+    found, plan = terms.in_force(), terms.plan
+    return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms))
 
 
 class _Sizes:
     """The largest size in GB that anything says of an address; None where nothing does."""
 
-    def __init__(self, plan: Plan, state: State, resources: Mapping[Address, Resource]) -> None:
-        self._state, self._resources = state, resources
+    def __init__(self, terms: Terms) -> None:
+        self._state, self._resources = terms.state, terms.resources
         self._said: dict[Address, list[Any]] = defaultdict(list)
-        for change in plan.changes:
+        for change in terms.plan.changes:
             for field in change.fields:
                 if field.path in _SIZES:
                     self._said[change.address] += field.before, field.after

@@ -6,7 +6,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
-from reconciler.approvals.in_force import loosened_ages
+from reconciler.approvals.in_force import Terms, loosened_ages
 from reconciler.approvals.rules import APPROVALS
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
@@ -134,7 +134,7 @@ def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
         return []
     from reconciler.approvals.judging import asked_of  # few projects have rules
 
-    return asked_of(inputs.authority, plan, inputs.state, inputs.declared)
+    return asked_of(Terms(inputs.authority, inputs.declared, inputs.state, plan))
 
 
 def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:

@@ -10,6 +10,7 @@ RULES = "approvals/rules.py"
 AUTHORITY = "approvals/in_force.py"
 IN_FORCE = "approvals/in_force.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 RECORDER = "execution/recorder.py"
 STATE_RULES = "state/rules.py"
 
@@ -175,8 +176,8 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "a new rule is remembered at the end of a run only",
         f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
-        APPLY,
-        "    await remember_begun(project, Terms(project.authority, resources, state, plan), lease)\n",
+        RUN_PLAN,
+        "        await remember_begun(project, Terms(project.authority, resources, state, plan), lease)\n",
         "",
     ),
     _tested(
@@ -189,7 +190,7 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "rules are not asked again under the lease",
         f"{FORCED}::test_what_others_make_stricter_while_a_person_is_asked_counts",
-        APPLY,
+        RUN_PLAN,
         "    if has_errors(judged.problems):\n        raise Refused(",
         "    if False:\n        raise Refused(",
     ),
@@ -277,8 +278,8 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "nobody asks under the lease whether an approval was used meanwhile",
         f"{APPLIED}::test_an_approval_is_used_once_also_by_two_runners_at_once",
-        APPLY,
-        "    judged = await judge(project, plan, state, resources, given)\n",
+        RUN_PLAN,
+        "    judged = await judge(project, Terms(project.authority, resources, state, plan), given)\n",
         "    judged = Judged(given.approvals, ())\n",
     ),
     _tested(
@@ -286,7 +287,7 @@ APPROVALS: tuple[Mutant, ...] = (
         f"{APPLIED}::test_an_approval_that_does_not_count_covers_nothing",
         APPLY,
         "*(uncovered if not judged.counting else ()),",
-        "*(uncovered if not given.approvals else ()),",
+        "*(uncovered if not self.given.approvals else ()),",
     ),
     Mutant(
         "an approved delete is enough where a rule matches",
@@ -297,7 +298,7 @@ APPROVALS: tuple[Mutant, ...] = (
                 "*(judged.problems if has_errors(judged.problems) and uncovered else ()),",
             ),
             Change(
-                APPLY,
+                RUN_PLAN,
                 "    if has_errors(judged.problems):\n        raise Refused(",
                 "    if False:\n        raise Refused(",
             ),
