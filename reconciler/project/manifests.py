@@ -58,7 +58,7 @@ class Manifests(Struct, frozen=True):
         if self.focus is None:
             return self.loaded.effective
         bases = {address._replace(ordinal=0) for address in self.focus}
-        return [each for each in self.loaded.effective if each.address in bases]
+        return [manifest for manifest in self.loaded.effective if manifest.address in bases]
 
 
 def read_manifests(
@@ -191,7 +191,9 @@ def _checked(loaded: Loaded, config: ProjectSettings, paths: Sequence[str] | Non
     if paths is not None:
         beside = [Path(path) for path in paths if not os.path.abspath(path).startswith(f"{config.root}/")]  # noqa: PTH100
         folders = [config.root, *beside]
-        told = tuple(each if _is_ours(each, config.root, folders) else veiled(each) for each in told)
+        told = tuple(
+            problem if _is_ours(problem, config.root, folders) else veiled(problem) for problem in told
+        )
     return replace(loaded, diagnostics=(*told, *found))
 
 
@@ -293,12 +295,12 @@ class _Elsewhere:
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
             loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)
-            addresses = frozenset(each.address for each in loaded.resources)
+            addresses = frozenset(resource.address for resource in loaded.resources)
             valid = () if has_errors(loaded.diagnostics) else loaded.policies
             moved = {
-                each.spec.source: f"`{each.address}` in {each.file}"
-                for each in valid
-                if isinstance(each.spec, MovedSpec)
+                policy.spec.source: f"`{policy.address}` in {policy.file}"
+                for policy in valid
+                if isinstance(policy.spec, MovedSpec)
             }
             self._known[source] = _Declared(addresses, loaded.claimed, loaded.complete, moved)
         return self._known[source]

@@ -64,7 +64,9 @@ def _plan(inputs: PlanInputs) -> Plan:
     unlisted, doubted = inputs.planner.lookalikes.unread(), inputs.planner.lookalikes.doubted
     # Where a look-alike exists, or may exist, another object may be the one of a lost reply.
     bindings = [
-        each for each in plan.bindings if not (each.confirms and (unlisted or each.address in doubted))
+        binding
+        for binding in plan.bindings
+        if not (binding.confirms and (unlisted or binding.address in doubted))
     ]
     wanted = {resource.address: resource for resource in inputs.wanted}
     plan = with_reasons(plan, creates_to_approve(plan, state, declared, inputs.request.capabilities))

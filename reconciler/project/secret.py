@@ -59,19 +59,19 @@ async def fingerprints(
     """
     sources.runs_programs = True
     kinds = find_kinds()
-    refs = {each.address: secret_of(kinds[each.address.kind], each) for each in resources}
+    refs = {resource.address: secret_of(kinds[resource.address.kind], resource) for resource in resources}
     wanted = {address: ref for address, ref in refs.items() if ref is not None}
     unknown = [str(address) for address in addresses if address not in wanted]
     if unknown:
         raise ReconcilerError(
-            f"the manifests have no secret {', '.join(f'`{each}`' for each in unknown)}",
+            f"the manifests have no secret {', '.join(f'`{name}`' for name in unknown)}",
             help=did_you_mean(unknown[0], list(map(str, wanted)))
             or "an address looks like Secret/shop/PASSWORD; without one, all are shown",
         )
     state = await store.load()
     records = follow_moves(kinds, policies, resources, state.records).records
     key = await store.fingerprint_key()
-    chosen = {each: ref for each, ref in wanted.items() if not addresses or each in addresses}
+    chosen = {address: ref for address, ref in wanted.items() if not addresses or address in addresses}
     sources.prepare(chosen.values())
     found = []
     for address, ref in sorted(chosen.items(), key=lambda item: str(item[0])):
@@ -91,7 +91,9 @@ async def fingerprints(
         set_before = record.applied.get("fingerprint") if record is not None else None
         comparison: Comparison = "not_set"
         if record is not None and set_before is not None:
-            earlier = [fingerprint(key, each, value) for each in earlier_addresses(record)]
+            earlier = [
+                fingerprint(key, earlier_address, value) for earlier_address in earlier_addresses(record)
+            ]
             comparison = "same" if set_before in (now, *earlier) else "differs"
         found.append(Fingerprinted(address, now, comparison))
     return found
@@ -134,7 +136,7 @@ def secret_sources(
     `resources`: an `exec` program does not get the variables that their secrets name.
     """
     secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
-    refs = [secret_of(kinds[each.address.kind], each) for each in resources]
+    refs = [secret_of(kinds[resource.address.kind], resource) for resource in resources]
     identity = secrets.age_identity_from
     return Sources(
         config.root,
