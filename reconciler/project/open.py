@@ -28,8 +28,8 @@ from reconciler.project.store import AS_CONFIGURED, Opening, open_state, require
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
-from reconciler.services.providers.service import provider_client
+from reconciler.services.platform import platform_client
+from reconciler.services.provider import provider_client
 from reconciler.services.rate import Waiting, quiet
 from reconciler.services.transport import HttpTransport, is_loopback
 from reconciler.state.spooling import Spooling

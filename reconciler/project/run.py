@@ -40,7 +40,7 @@ from reconciler.project.preconditions import (
 from reconciler.project.project import Project, read_all
 from reconciler.project.scopes import needed_scopes
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.budget import Budget, Line, line_of
+from reconciler.services.registry import Budget, RateKey, rate_key
 from reconciler.state.store import WHOLE_STATE, State
 
 
@@ -107,7 +107,7 @@ async def run_plan(
             )
         )
         on_executor(executor)
-        if told := project.budget.add(project.services, _lines_of(project, plan)):
+        if told := project.budget.add(project.services, _rate_keys(project, plan)):
             project.reporter.note(told)
         results = await executor.run()
         with anyio.CancelScope(shield=True):
@@ -191,11 +191,11 @@ def _secrets_read_once(project: Project) -> Callable[[SecretRef, Callable[[Outpu
     return read_secret
 
 
-def _lines_of(project: Project, plan: Plan) -> Iterator[Line]:
-    """The budget's lines of the calls that are surely sent if nothing goes wrong."""
+def _rate_keys(project: Project, plan: Plan) -> Iterator[RateKey]:
+    """The rate limits of the calls that are surely sent if nothing goes wrong."""
     for step in plan.steps:
         if step.mutates and step.guard is None and step.for_each is None:
-            yield line_of(project.services, step.call.service, step.call.method, step.call.path)
+            yield rate_key(project.services, step.call.service, step.call.method, step.call.path)
 
 
 # --- after the last call ---

@@ -15,7 +15,7 @@ DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
 RESTARTS = "execution/restarts.py"
 SIGNALS = "cli/signals.py"
-WIRE = "services/wire.py"
+WIRE = "services/http1.py"
 
 WATCHED = "tests/drift/test_watched.py"
 CREATING = "tests/cli/test_approve_create.py"
@@ -114,7 +114,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "the approval of a create counts in every state",
         f"{CREATING}::test_what_stays_in_a_workflow_file_approves_nothing_in_another_state",
         CREATES,
-        'f"{each}@{word}" not in approved',
+        'f"{address}@{word}" not in approved',
         'not any(of.startswith(f"{each}@") for of in approved)',
     ),
     _tested(

@@ -24,7 +24,7 @@ from reconciler.project.sections import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.state.spooling import Spooling
 from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Permitted, Time
