@@ -13,7 +13,7 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.providers.check.bench import Check, SignInSubject, Subject
