@@ -3,9 +3,10 @@
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -60,7 +61,11 @@ class Asking:
     transport: HttpTransport
 
     async def __call__(
-        self, method: str = "GET", body: bytes | None = None, deadline_s: float = PATIENCE_S, **headers: str
+        self,
+        method: str = "GET",
+        body: bytes | None = None,
+        deadline_s: float = PATIENCE_S,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Answer:
         return await self.transport.request(
             method, f"{self.server.url}/v1", headers=headers, body=body, deadline_s=deadline_s

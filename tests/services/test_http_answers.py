@@ -264,13 +264,13 @@ async def test_after_a_cancellation_the_rest_of_the_answer_is_not_taken_for_the_
 async def test_a_request_that_would_not_be_one_is_not_sent(headers: dict[str, str]) -> None:
     async with asking(answer()) as ask:
         with pytest.raises(NotSent, match="the request is not valid"):
-            await ask(**headers)
+            await ask(headers=headers)
     assert (ask.server.requests, ask.server.connections) == ([], 0)
 
 
 async def test_a_get_says_where_it_goes_and_what_it_takes() -> None:
     async with asking(answer()) as ask:
-        await ask(authorization="Bearer t", **{"accept-encoding": "gzip"})
+        await ask(headers={"authorization": "Bearer t", "accept-encoding": "gzip"})
     first, *fields = ask.server.requests[0].lower().removesuffix("\r\n\r\n").split("\r\n")
     host = ask.server.url.removeprefix("http://")
     assert first == "get /v1 http/1.1"
@@ -332,7 +332,7 @@ async def test_a_path_is_sent_as_it_is_encoded() -> None:
 
 async def test_a_mutation_is_sent_in_one_piece_with_its_length() -> None:
     async with asking(answer()) as ask:
-        await ask("POST", b"{}", **{"content-type": "application/json"})
+        await ask("POST", b"{}", headers={"content-type": "application/json"})
         await ask("PUT")
         await ask("DELETE")
     heads = [request.partition("\r\n\r\n") for request in ask.server.requests]

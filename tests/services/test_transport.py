@@ -245,7 +245,7 @@ async def test_a_wrong_variable_of_the_encryption_is_named(
 async def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
     async with asking(answer()) as ask:
         with pytest.raises(TransportError, match="the request is not valid") as caught:
-            await ask(authorization="Bearer hunter2\n")
+            await ask(headers={"authorization": "Bearer hunter2\n"})
     assert "hunter2" not in caught.value.message
     assert ask.server.requests == []
 
