@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from reconciler.cli.chosen_manifests import ChosenManifests
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.event_loop import run
+from reconciler.cli.options import ChosenManifests
 from reconciler.core.attribution import Attribution
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Context, make_context

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import click
 
 from reconciler.cli.signals import blocking
+from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.state_url import shown_url
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.project.desired import environments_at
 from reconciler.project.files import SourceTexts
@@ -53,6 +55,19 @@ def command_line() -> CommandLine:
         return CommandLine()
     found: CommandLine = context.meta.setdefault("reconcile", CommandLine())
     return found
+
+
+def of_this_run() -> RunOptions:
+    """The options that a command which a text advises must be given, too."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return NO_OPTIONS
+    state = context.params.get("state_url") or ""
+    return RunOptions(
+        env=context.params.get("env", ""),
+        state=state if shown_url(state) == state else "",  # it may hold a password
+        sandbox=bool(context.params.get("sandbox")),
+    )
 
 
 def settings_here(

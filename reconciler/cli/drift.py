@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
@@ -130,7 +131,7 @@ def _accept(
         look(lambda project: keep_records(project, done.records))
     plan = done.shown_in(drift.plan)
     shown = replace(drift, plan=plan)
-    _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
+    _report(shown, render_acceptance(done, paths, of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 
@@ -154,7 +155,7 @@ def _only_new(drift: Drift, config: ProjectSettings) -> int:
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
-        save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
+        save = advice.command("drift", "--save-baseline").with_options(of_this_run())
         more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
         return _report(drift, more_text, more)
     plan, known = only_new(drift, baseline)

@@ -84,13 +84,13 @@ def command(
     if (out is not None) != (what[:1] == (EXPORT,)):
         raise click.UsageError("`history export RUN` and --out FOLDER go together")
     if what[:1] == (EXPORT,):
-        from reconciler.cli.cases import export_run
+        from reconciler.cli.evidence import export_run
 
         assert out is not None
         _require_one(what[:2], since, "the id of one run, or its beginning")
         return export_run(what[1], what[2:], out, chosen)
     if what[:1] == (REPLAY,):
-        from reconciler.cli.cases import replay_case
+        from reconciler.cli.evidence import replay_case
 
         _require_one(what, since, "the folder that `history export` made")
         return replay_case(Path(what[1]))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
 from reconciler.cli.signals import Interrupted
@@ -163,7 +164,7 @@ def _report(
         )
         for each in planned
     ]
-    run = options.of_this_run()
+    run = of_this_run()
     skipped = [replace(each, reason=spell(each.reason, each.advice, run)) for each in unmanaged.skipped]
     problems = advise(unmanaged.diagnostics, run)
     emit(

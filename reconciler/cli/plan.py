@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.options import moment_of, refuse_output
 from reconciler.cli.output import emit, refuse_report_to
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
@@ -144,7 +145,7 @@ def command(
     if out is not None:
         given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *chosen.paths]
         approved = shlex.split(" ".join(approvals(plan)))
-        run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(options.of_this_run())
+        run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(of_this_run())
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.command_line import settings_here
+from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking
@@ -96,7 +96,7 @@ def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     shown: Sequence[Fingerprinted] = chosen.use(
         lambda store: fingerprints(store, sources, desired.resources, desired.policies, addresses)
     )
-    advised = options.of_this_run()
+    advised = of_this_run()
     shown = [replace(each, problem=spell(each.problem, each.advice, advised)) for each in shown]
     lines = []
     for each in shown:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
@@ -65,7 +66,7 @@ def list_records(chosen: ChosenState) -> int:
     state = chosen.load()
     doubts = [*recorded_twice(find_kinds(), state.records)]
     doubts += (no_record_of(entry, (), ()) for entry in state.unclaimed)
-    page = records_page(state, doubts, options.of_this_run())
+    page = records_page(state, doubts, of_this_run())
     emit(replace(page, context=chosen.context(state)))
     return DONE
 
@@ -178,7 +179,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not chosen.sandbox and chosen.config.settings.state.lineage is None:
         text += pin_lines(place, lineage, environment)
-    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), options.of_this_run())
+    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), of_this_run())
     text += "".join(
         f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
     )
@@ -359,5 +360,5 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
         existing=False,
         pinned=False,
     )
-    emit(restored_page(done, options.of_this_run()))
+    emit(restored_page(done, of_this_run()))
     return DONE

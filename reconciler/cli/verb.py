@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from reconciler.cli.command_line import command_line
+from reconciler.cli.command_line import command_line, of_this_run
 from reconciler.cli.main import USAGE
-from reconciler.cli.options import of_this_run, refuse_contradictions
+from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import emit, report_options
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
