@@ -25,8 +25,8 @@ def notify(code: int) -> int:
 
 
 def _notify(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
+    from reconciler.notify.delivery import send_all
     from reconciler.notify.events import Run, events_of
-    from reconciler.notify.send import send_all
 
     clock, who = SystemClock(), attribution_of(config)
     platform = config.settings.platform.base_url or ""
