@@ -14,19 +14,12 @@ from reconciler.project.open import open_state
 from reconciler.project.settings import find_settings
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
-from tests.cli.harness import PATIENCE_S, Project, Ran, volume
+from tests.cli.harness import PATIENCE_S, Project, Ran
 from tests.cli.warm import run_warm
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture
 
 OLD, NEW = "sqlite:.reconcile/state.db", "sqlite:.reconcile/new.db"
-
-
-@pytest.fixture
-def applied(project: Project, app: str) -> Project:
-    project.write(volume(app))
-    project.apply()
-    return project
 
 
 def is_writable(root: Path, url: str) -> bool:
