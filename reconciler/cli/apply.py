@@ -44,8 +44,8 @@ from reconciler.project.identity import create_state
 from reconciler.project.plan import unchanged_in
 from reconciler.project.project import Project
 from reconciler.project.saved import about_targets, read_saved, run_saved
+from reconciler.reports.escape import visible
 from reconciler.reports.report import ApplyReport, PlanReport
-from reconciler.reports.visible import visible
 from reconciler.state.spooling import Spooling
 
 # A skipped step waits for one that failed, is unknown or is pending, whose code says more. An unknown outcome

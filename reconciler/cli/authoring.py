@@ -16,12 +16,12 @@ from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.explanations import Explanation
 from reconciler.kinds.manifest import ManifestKind
+from reconciler.manifests.authoring import explain as topics
 from reconciler.manifests.authoring.reference import CapabilityPage, json_schema
 from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.suggestions import pattern_help
 from reconciler.manifests.writing.write import modeline
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
 from reconciler.project.files import write_new, write_output
 from reconciler.reports import explain as pages
 from reconciler.reports.report import Page
@@ -95,7 +95,7 @@ def _title_of(data: bytes) -> Any:
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Kinds, capabilities and codes; after a kind and a dot, its fields."""
-    return topics_like(incomplete)
+    return topics.topics_like(incomplete)
 
 
 @verb("explain")
@@ -112,17 +112,17 @@ def explain(topic: str | None, codes: bool) -> int:
     if topic is not None:
         emit(_page_about(topic))
     elif codes:
-        emit(pages.codes_page(all_explanations(), _heading))
+        emit(pages.codes_page(topics.all_explanations(), _heading))
     else:
-        emit(pages.kinds_page(all_kinds(), _heading))
+        emit(pages.kinds_page(topics.all_kinds(), _heading))
     return DONE
 
 
 def _page_about(topic: str) -> Page:
     """The page of a kind, a field, a capability or a code. Raises UsageError for anything else."""
     try:
-        found = find_topic(topic)
-    except UnknownTopic as unknown:
+        found = topics.find_topic(topic)
+    except topics.UnknownTopic as unknown:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
     if isinstance(found, Explanation):
         return pages.code_page(found, _heading)

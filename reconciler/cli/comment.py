@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.command_line import places_here
+from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
@@ -73,9 +73,9 @@ def command(
     """
     found = [read_report(str(file), _read(file)) for file in files]
     job = job_of(os.environ, _event(), Given(**given, number=number or 0))
-    places = places_here()
-    places = replace(places, revision=job.commit or places.revision)
-    reports = [replace(report, places=places) for report in found]
+    links = links_here()
+    links = replace(links, revision=job.commit or links.revision)
+    reports = [replace(report, links=links) for report in found]
 
     async def work() -> Shown:
         return await show(

@@ -16,16 +16,16 @@ import click
 from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
-from reconciler.cli.command_line import ReportFile, command_line, of_this_run, places_here, texts_here
+from reconciler.cli.command_line import ReportFile, command_line, links_here, of_this_run, texts_here
 from reconciler.cli.signals import blocking
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.files import why_not_written, write_output
 from reconciler.reports.diagnostics import pointer, render
+from reconciler.reports.escape import columns_of
 from reconciler.reports.formats import Format, find_format, formats_for
-from reconciler.reports.look import PLAIN, Look
 from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
-from reconciler.reports.visible import columns_of
+from reconciler.reports.style import PLAIN, Style
 
 # As with git: less passes colours on, leaves the text on the screen, and ends by itself where all of it fits.
 _PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
@@ -156,7 +156,7 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
     it is longer than the screen.
     """
     run = of_this_run()
-    whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
+    whole = replace(report.advised(run), read_line=texts_here().line, links=links_here())
     command_line().report = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
     _write_files(whole)
@@ -183,7 +183,7 @@ def _print(report: Report, *, paged: bool = False) -> None:
         return
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
-    text = _rendered(format, replace(rest, diagnostics=(), look=look_here()))
+    text = _rendered(format, replace(rest, diagnostics=(), style=style_here()))
     echo_report(format.printable(text, output_encoding()), paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)
@@ -238,12 +238,12 @@ def _write_files(report: Report) -> None:
             _lose(f"the report is missing: {failure.message}")
 
 
-def look_here() -> Look:
+def style_here() -> Style:
     """How a report for standard output looks."""
     if not sys.stdout.isatty():
         return PLAIN
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Look(shutil.get_terminal_size().columns, colour)
+    return Style(shutil.get_terminal_size().columns, colour)
 
 
 def output_encoding() -> str:

@@ -23,7 +23,7 @@ from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
 from reconciler.reports.report import PlanReport
 from reconciler.reports.verdict import approvals
-from reconciler.services.budget import Budget
+from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
     from reconciler.rehearsal.matrix import Rehearsal

@@ -22,7 +22,8 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
 from reconciler.project.open import secret_sources
-from reconciler.project.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.sections import ProviderSection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
 from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks

@@ -18,8 +18,9 @@ from reconciler.doctor.check import Check, failed, fine, has_problems, suspiciou
 from reconciler.doctor.platform import check_capabilities, check_platform, reads_of
 from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
 from reconciler.planning.declared import Desired
-from reconciler.project.open import Options, open_platform, open_project, open_state
+from reconciler.project.open import Options, begin_work, open_platform, open_project
 from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import older_objects
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
@@ -98,7 +99,8 @@ class _Doctor:
 
     async def probe_store(self) -> Check:
         try:
-            async with open_state(self.config, self.url) as store:
+            async with open_state(self.config, Opening(self.url)) as store:
+                await begin_work(self.config, store, Opening(self.url))
                 proven = await prove(store)
         except ReconcilerError as failure:
             return failed("store", failure)
@@ -112,9 +114,8 @@ class _Doctor:
         """The state (None where it cannot be read), and all checks of it."""
         remarks: list[str] = []
         try:
-            async with open_state(
-                self.config, self.url, pinned=False, read_only=True, tell=remarks.append
-            ) as store:
+            opening = Opening(self.url, read_only=True, tell=remarks.append)
+            async with open_state(self.config, opening) as store:
                 state, found = await self._whole_state(store, remarks)
                 backups = await files_of(store).backups() if has_files(store) else None
                 holders = await store.holders(state.serials) if state is not None else {}
@@ -167,7 +168,7 @@ class _Doctor:
         options = Options(self.sandbox, self.url, read_only=True)
         try:
             async with (
-                open_state(self.config, self.url, pinned=False, read_only=True) as store,
+                open_state(self.config, Opening(self.url, read_only=True)) as store,
                 open_project(self.config, options, Reporter(), (), desired.policies, store) as project,
             ):
                 compared = fine("objects", "none is recorded")

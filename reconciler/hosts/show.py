@@ -17,11 +17,11 @@ from reconciler.hosts.job import Job
 from reconciler.hosts.known import HOSTS
 from reconciler.hosts.publish import Action, Draft, publish
 from reconciler.hosts.requests import Requests
-from reconciler.project.settings import ENVIRONMENT
+from reconciler.project.sections import ENVIRONMENT
 from reconciler.reports import verdict
+from reconciler.reports.escape import visible
 from reconciler.reports.formats.markdown import render_within
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
-from reconciler.reports.visible import visible
 from reconciler.services.transport import HttpTransport
 
 _LONGEST_MESSAGE = 2_000  # characters of a failure's text

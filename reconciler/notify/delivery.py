@@ -22,7 +22,8 @@ from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import Body, body_of
 from reconciler.notify.events import Event
 from reconciler.project.open import secret_sources
-from reconciler.project.settings import NotifySection, ProjectSettings, SecretSource
+from reconciler.project.sections import NotifySection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.services.retry import answer_in_time
 from reconciler.services.transport import Answer, HttpTransport, Transport, host_and_port, is_loopback
 

@@ -31,12 +31,11 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
 from reconciler.moves.records import carried_out
+from reconciler.planning.conflicts import Siblings, bad_records
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.declared import Desired
-from reconciler.planning.ids import bad_records
 from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
-from reconciler.planning.siblings import Siblings
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.identity import remember_platform, require_state
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import (
@@ -53,7 +52,7 @@ from reconciler.project.preconditions import (
 from reconciler.project.project import Project, read_all, settle_left
 from reconciler.project.scopes import concerned_scopes, needed_scopes, recorded_bindings
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.budget import Budget, Line, line_of
+from reconciler.services.registry import Budget, RateKey, rate_key
 from reconciler.state import files_of, has_files
 from reconciler.state.chain import state_head
 from reconciler.state.store import WHOLE_STATE, Lease, State
@@ -377,7 +376,7 @@ async def _run_under(
         )
     )
     on_executor(executor)
-    if told := project.budget.add(project.services, _lines_of(project, plan)):
+    if told := project.budget.add(project.services, _rate_keys(project, plan)):
         project.reporter.note(told)
     results = await executor.run()
     with anyio.CancelScope(shield=True):
@@ -410,11 +409,11 @@ async def _run_under(
     )
 
 
-def _lines_of(project: Project, plan: Plan) -> Iterator[Line]:
+def _rate_keys(project: Project, plan: Plan) -> Iterator[RateKey]:
     """Of the calls that are surely sent if nothing goes wrong."""
     for step in plan.steps:
         if step.mutates and step.guard is None and step.for_each is None:
-            yield line_of(project.services, step.call.service, step.call.method, step.call.path)
+            yield rate_key(project.services, step.call.service, step.call.method, step.call.path)
 
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:

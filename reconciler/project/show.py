@@ -21,7 +21,7 @@ from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
 from reconciler.project.unknown_objects import not_recorded
-from reconciler.services.providers.wire import ExtensionCosts
+from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
 

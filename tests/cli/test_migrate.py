@@ -5,8 +5,8 @@ from pathlib import Path
 import anyio
 
 from reconciler.core.clock import SystemClock
-from reconciler.project.open import open_state
 from reconciler.project.settings import find_settings
+from reconciler.project.store import Opening, open_state
 from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import Project
@@ -17,7 +17,7 @@ OLD, NEW = "sqlite:.reconcile/state.db", "sqlite:.reconcile/new.db"
 
 def loaded(root: Path, url: str) -> State:
     async def work() -> State:
-        async with open_state(find_settings(root, {}), url, read_only=True) as store:
+        async with open_state(find_settings(root, {}), Opening(url, read_only=True)) as store:
             return await store.load()
 
     return anyio.run(work)

@@ -30,7 +30,7 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event
 from tests.state.doubles import Failing, NoRoom, made, spooling

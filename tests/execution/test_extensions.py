@@ -24,7 +24,7 @@ from reconciler.project.project import Project
 from reconciler.project.records import forget
 from reconciler.project.saved import run_saved
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.providers.service import provider_client
+from reconciler.services.provider import provider_client
 from reconciler.services.transport import Answer
 from tests.execution.stage import Stage, Time, loaded, outcomes, volume
 

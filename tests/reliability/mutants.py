@@ -42,7 +42,7 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
-REFUSALS = "services/machines/service.py"
+REFUSALS = "services/platform.py"
 RULES = "state/rules.py"
 LEASES = "state/sqlite/leases.py"
 
@@ -125,8 +125,8 @@ OWN: tuple[Mutant, ...] = (
         "the client sends a lost mutation once more",
         CLIENT,
         "            outcome = unanswered(error)\n"
-        '            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
-        "            return replace(outcome, message=told)\n",
+        '            message = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
+        "            return replace(outcome, message=message)\n",
         "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
@@ -521,7 +521,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the platform's words about a secret are repeated",
-        "services/machines/service.py",
+        "services/platform.py",
         "return _without_values(outcome, call.body) if call.sensitive else outcome",
         "return outcome",
     ),

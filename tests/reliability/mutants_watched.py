@@ -15,7 +15,7 @@ DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
 RESTARTS = "execution/restarts.py"
 SIGNALS = "cli/signals.py"
-WIRE = "services/wire.py"
+WIRE = "services/http1.py"
 
 WATCHED = "tests/drift/test_watched.py"
 CREATING = "tests/cli/test_approve_create.py"

@@ -11,10 +11,10 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
 from reconciler.core.wire import many, one
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.machines.wire.volume import Snapshot, Volume
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Transport
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"
@@ -22,7 +22,7 @@ CASSETTES = Path(__file__).parents[2] / "cassettes"
 TOKEN = "token-that-no-cassette-may-hold"
 VALUE = "value-that-no-cassette-may-hold"
 
-# What exists when each call is recorded; see `reconciler.sandbox.seed`.
+# What exists when each call is recorded; see `reconciler.sandbox.catalog.plant`.
 WORLD = {
     "apps": [{"name": "shop", "org_slug": "acme", "primary_region": "ams"}],
     "clusters": [

@@ -18,7 +18,7 @@ from reconciler.providers.check import raw
 from reconciler.providers.check.evidence import Exchange, parsed, values_of
 from reconciler.providers.check.request import Draft, Request
 from reconciler.providers.check.subject import Subject
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
 from reconciler.services.signing import HEADER
 from reconciler.services.transport import Answer, Transport
 

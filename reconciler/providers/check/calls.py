@@ -15,7 +15,7 @@ from reconciler.providers.check.bench import (
     same,
 )
 from reconciler.providers.check.evidence import Exchange
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES
+from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNKNOWN = "check-there-is-no-such-resource"

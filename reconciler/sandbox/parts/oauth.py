@@ -20,12 +20,11 @@ from pydantic import Field
 
 from reconciler.core.wire import Wire
 from reconciler.sandbox.exchange import Request, Response, page, reply
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.parts.secret import holds
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
-from reconciler.services.providers.wire import OAuthToken
+from reconciler.services.machines.wire.extension import OAuthToken
 
 CODE_S = 600
 ACCESS_S = 7200

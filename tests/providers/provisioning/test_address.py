@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.steps import Plan, Read
 from reconciler.core.wire import one
-from reconciler.services.providers.wire import Extension
+from reconciler.services.machines.wire.extension import Extension
 from reconciler.services.registry import providers_of
 from tests.contexts import context
 from tests.providers.provisioning.conftest import Scene
