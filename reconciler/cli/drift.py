@@ -1,4 +1,4 @@
-"""`reconcile drift`: what changed on the platform without us, and into the manifests with what is right."""
+"""`reconcile drift`: changes on the platform without us. --accept writes them into the manifests."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -74,7 +74,7 @@ def command(
 
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
-    """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
+    """The arguments as PATHs, which exist, and ADDRESSes. Raises UsageError for neither and for both."""
     paths: list[str] = []
     addresses: dict[Address, None] = {}
     for given in arguments:
@@ -100,7 +100,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 def _report(
     drift: Drift, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
-    """Show the drift; its exit code. `note` (for people) or `more` (JSON) goes with it."""
+    """Print the drift with a `note` for people and `more` for JSON; returns the exit code."""
     plan = drift.plan
     report = DriftReport(
         plan=plan,
@@ -137,11 +137,11 @@ def _accept(
 
 
 def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
-    """`part`: the manifests given, if those are not all."""
+    """Save the drift as the baseline. `part`: the given manifests; None for all."""
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     known = save_drift(
-        drift, file, [each.address for each in declared_in_focus(part)] if part is not None else None
+        drift, file, [resource.address for resource in declared_in_focus(part)] if part is not None else None
     )
     saved_at = drift.plan.context.at.isoformat()
     saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}

@@ -1,4 +1,4 @@
-"""`reconcile import`: manifests of what runs on the platform already."""
+"""`reconcile import`: writes manifests of objects that run on the platform already."""
 
 import os
 import re
@@ -114,7 +114,7 @@ def _wanted(
     *,
     machines: bool,
 ) -> Wanted:
-    """What the command line names. Raises click.UsageError for what names nothing."""
+    """The apps, objects and ids that the command line names. Raises click.UsageError for other words."""
     if not (words or organizations or apps or clusters):
         raise click.UsageError("name what to import: apps, ids, or --org SLUG")
     bare: dict[str, list[str]] = {"app": list(map(_app, apps)), "id": [], "either": []}

@@ -133,7 +133,7 @@ class _FileName(click.ParamType[ReportFile]):
 
 
 def refuse_report_to(path: Path) -> None:
-    """Raises UsageError when --report names the file that the verb itself writes."""
+    """Raises UsageError when --report names the same file as another option of the verb."""
     if any(os.path.realpath(file.path) == os.path.realpath(path) for file in command_line().files):
         raise click.UsageError(f"--report: {path} is written by another option, too")
 
@@ -239,7 +239,7 @@ def _write_files(report: Report) -> None:
 
 
 def style_here() -> Style:
-    """How a report for standard output looks."""
+    """Width and colour of reports on standard output; PLAIN where that is not a terminal."""
     if not sys.stdout.isatty():
         return PLAIN
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

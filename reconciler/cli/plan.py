@@ -33,10 +33,9 @@ _FURTHEST = timedelta(days=3660)
 
 
 def _ahead(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """The moment that `value` names: a span from now on, or a time to come."""
+    """The time that `--at` names, within the next ten years. Raises BadParameter for any other."""
     if value is None:
         return None
-
     now = SystemClock().now()
     try:
         at = moment_of(value.removeprefix("+"), now, ahead=True)
@@ -160,7 +159,7 @@ def _read_saved(file: Path, chosen: ChosenState) -> Plan:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """What is owed and what is retained do not count as changes; work still in progress is pending."""
+    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))
