@@ -39,11 +39,11 @@ from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, PlanRefused, apply
+from reconciler.project.apply import PlanRefused, about_targets, apply, read_saved, run_saved
 from reconciler.project.identity import create_state
 from reconciler.project.plan import unchanged_in
 from reconciler.project.project import Project
-from reconciler.project.saved import about_targets, read_saved, run_saved
+from reconciler.project.run import Applied
 from reconciler.reports.escape import visible
 from reconciler.reports.report import ApplyReport, PlanReport
 from reconciler.state.spooling import Spooling

@@ -15,9 +15,9 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
 from reconciler.manifests.writing.write import build as build_text
 from reconciler.planning.graph import plan_graph, resource_graph
-from reconciler.project import validate as checks
-from reconciler.project.desired import environments_at, read_manifests
+from reconciler.project import desired as checks
 from reconciler.project.files import read_file
+from reconciler.project.manifests import environments_at, read_manifests
 from reconciler.project.settings import refuse_unknown_environment
 from reconciler.reports.report import GraphReport, Page, ValidationReport
 

@@ -153,7 +153,7 @@ def command(
 
 
 def _read_saved(file: Path, chosen: ChosenState) -> Plan:
-    from reconciler.project.saved import read_saved  # it brings all that apply needs
+    from reconciler.project.apply import read_saved  # it brings all that apply needs
 
     return read_saved(file, chosen.config.env).plan
 

@@ -21,14 +21,13 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
 from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks
-from reconciler.providers.check.bench import Check
-from reconciler.providers.check.subject import SignInSubject, Subject
+from reconciler.providers.check.bench import Check, SignInSubject, Subject
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page
 from reconciler.secrets.sources import Sources

@@ -21,7 +21,7 @@ from reconciler.core.errors import ReconcilerError, TransportError
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import Body, body_of
 from reconciler.notify.events import Event
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import NotifySection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.services.retry import answer_in_time

@@ -33,6 +33,7 @@ OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 PRECONDITIONS = "project/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
@@ -420,8 +421,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although the person said no",
         APPLY,
-        "        if not approved:\n",
-        "        if approved is None:\n",
+        "            if not approved:\n",
+        "            if approved is None:\n",
     ),
     _mutant(
         "a plan runs although something moved",
@@ -546,9 +547,9 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the lease is given back before the calls",
-        APPLY,
-        "    results = await executor.run()\n",
-        "    await project.store.release(lease)\n    results = await executor.run()\n",
+        RUN_PLAN,
+        "        results = await executor.run()\n",
+        "        await project.store.release(lease)\n        results = await executor.run()\n",
     ),
     _mutant(
         "what was spooled is never taken in",
