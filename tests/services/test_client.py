@@ -266,30 +266,11 @@ async def test_in_read_only_mode_nothing_but_get_is_sent() -> None:
 
 
 UNSAFE = [
-    "v1/apps",
-    "",
-    "/",
-    "//elsewhere.example/v1",
-    "https://elsewhere.example/v1",
-    "@elsewhere.example/v1",
-    "/v1/apps/../postgres",
-    "/v1/apps/./x",
-    "/v1/apps/%2e%2E/x",
-    "/v1/apps/a%2Fb/volumes",
-    "/v1/apps/a%5cb",
-    "/v1/apps/a%00",
-    "/v1/apps/a%0d%0ab",
-    "/v1/apps/a b",
-    "/v1/apps/a\r\nHost: x",
-    "/v1/apps/a\\b",
-    "/v1/apps/%zz",
-    "/v1/apps//volumes",
-    "/v1/apps/",
-    "/v1/apps/a#b",
-    "/v1/apps/ü",
-    "/v1/apps?a=b\n",
-    "/v1/apps?a=b&c",
-    "/v1/apps?a=b?c=d",
+    *("v1/apps", "", "/", "//elsewhere.example/v1", "https://elsewhere.example/v1", "@elsewhere.example/v1"),
+    *("/v1/apps/../postgres", "/v1/apps/./x", "/v1/apps/%2e%2E/x", "/v1/apps/a%2Fb/volumes"),
+    *("/v1/apps/a%5cb", "/v1/apps/a%00", "/v1/apps/a%0d%0ab", "/v1/apps/a b", "/v1/apps/a\r\nHost: x"),
+    *("/v1/apps/a\\b", "/v1/apps/%zz", "/v1/apps//volumes", "/v1/apps/", "/v1/apps/a#b", "/v1/apps/ü"),
+    *("/v1/apps?a=b\n", "/v1/apps?a=b&c", "/v1/apps?a=b?c=d"),
 ]
 
 

@@ -325,14 +325,7 @@ async def test_an_answer_through_a_proxy_belongs_to_its_request(
         (stalls, "no connection within"),
     ],
     ids=[
-        "refuses",
-        "asks who",
-        "closes",
-        "no HTTP",
-        "no end",
-        "more",
-        "no service",
-        "closes later",
+        *("refuses", "asks who", "closes", "no HTTP", "no end", "more", "no service", "closes later"),
         "stalls",
     ],
 )
