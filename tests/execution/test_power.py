@@ -105,9 +105,7 @@ async def test_a_stop_of_a_suspended_machine_discards_its_memory(either: Stage) 
 
 
 @pytest.mark.parametrize("word", ["started", "running"])
-async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory(
-    either: Stage, word: str
-) -> None:
+async def test_a_start_warns_of_stale_connections_and_promises_no_memory(either: Stage, word: str) -> None:
     either.switch(started_word=word)
     make_machine(either, state="suspended")
     applied = await either.apply(machine("started"))
@@ -236,9 +234,7 @@ async def test_a_refusal_because_it_is_so_already_is_success(either: Stage, powe
     ("power", "repeated"),
     [("suspended", 200), ("suspended", 412), ("started", 200), ("started", 412), ("stopped", 200)],
 )
-async def test_a_lost_answer_is_settled_by_asking_again(
-    either: Stage, repeated: int, action: str, power: str
-) -> None:
+async def test_a_lost_answer_is_asked_again(either: Stage, repeated: int, action: str, power: str) -> None:
     either.switch(suspend_repeated=repeated, start_repeated=repeated)
     make_machine(either, state="suspended" if power == "started" else "started")
     either.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
@@ -305,7 +301,7 @@ async def test_stopping_ends_the_wait_for_a_suspend_as_pending(stage: Stage) -> 
     assert outcomes(applied) == {SUSPEND: "pending"}
 
 
-async def test_a_wait_that_outlasts_the_grace_period_is_pending(
+async def test_a_wait_beyond_the_grace_period_is_pending(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "GRACE_S", 0)
