@@ -107,7 +107,7 @@ class Subject(Struct, frozen=True):
         return self.resource.span(*path) if self.resource is not None else None
 
 
-class Moves(Struct, frozen=True):
+class Decision(Struct, frozen=True):
     """What a kind says should happen to one subject: steps in order, and what they amount to.
 
     A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
@@ -218,20 +218,20 @@ class Kind(ManifestKind):
     # --- deciding ---
 
     @abstractmethod
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         """There is no object yet."""
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         """The managed fields that differ, in the order of `fields`."""
         return compare_fields(self.fields, subject)
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""
-        return Moves(Action.NOOP)
+        return Decision(Action.NOOP)
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         """The manifest is gone and the record's lifecycle says delete."""
-        return Moves(Action.RETAIN)
+        return Decision(Action.RETAIN)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         """Fields of the live object that must not move before `action`, beside the managed ones."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
-from reconciler.kinds.base import Kind, Moves, Power, Subject
+from reconciler.kinds.base import Decision, Kind, Power, Subject
 from reconciler.kinds.manifest import Field, ManifestKind
 
 
@@ -184,7 +184,7 @@ class ComesBack(ABC):
     """An object that others destroyed can be made again with its data, at the same address."""
 
     @abstractmethod
-    def again(self, subject: Subject) -> Moves | None:
+    def again(self, subject: Subject) -> Decision | None:
         """What makes it from the copy that the manifest names; None: that names no copy of this object.
 
         Only a copy that was made of the destroyed object counts: it says that a person has decided.

@@ -25,7 +25,7 @@ from reconciler.kinds.base import Subject
 DELETE_LAG_S = 60
 
 
-class Words(TypedDict, total=False):
+class StepOptions(TypedDict, total=False):
     """What else a step says and waits for; see `Step`."""
 
     after: tuple[str, ...]
@@ -34,14 +34,14 @@ class Words(TypedDict, total=False):
     if_refused: str
 
 
-class ToWhom(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """Whose call it is; see `Call`."""
 
     service: str
     sensitive: bool
 
 
-class _Parts(Words, total=False):
+class _StepFields(StepOptions, total=False):
     effect: StepEffect
     guard: Guard | None
     recovery: Recovery
@@ -60,14 +60,14 @@ def create(
     wait: Wait | None = None,
     name: str = "create",
     accepts: tuple[str, ...] = (),
-    **words: Unpack[Words],
+    **options: Unpack[StepOptions],
 ) -> Step:
     """A call that makes something, which the reply names at `id_path`: made twice, there would be two.
 
     `id_path` is None where it is not the object of the record.
     """
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
-    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **words)
+    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **options)
 
 
 def absolute(
@@ -81,11 +81,11 @@ def absolute(
     owes: Owes | None = None,
     guard: Guard | None = None,
     wait: Wait | None = None,
-    **words: Unpack[Words],
+    **options: Unpack[StepOptions],
 ) -> Step:
     """A PUT, or another call that may be sent again."""
     effect = StepEffect(applied or {}, known_id=known_id, object_path=object_path, owes=owes)
-    return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **words)
+    return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **options)
 
 
 def delete(
@@ -95,14 +95,14 @@ def delete(
     *,
     item: str | None = None,
     every_s: float = 0.0,
-    **to: Unpack[ToWhom],
+    **options: Unpack[CallOptions],
 ) -> Step:
     """The object and its record go; one that is not there any more is gone.
 
     `read`: shows the object, or `item` of its list. Where nothing does, the answer alone has to do.
     """
     effect = StepEffect(accepts=("not_found", "gone"), removes=True)
-    call = Call("DELETE", path, **to)
+    call = Call("DELETE", path, **options)
     gone = None
     if read is not None:
         there = Condition("present", any_of=(False,))
@@ -110,9 +110,11 @@ def delete(
     return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone)
 
 
-def set_each(subject: Subject, name: str, call: Call, for_each: ForEach, **words: Unpack[Words]) -> Step:
+def set_each(
+    subject: Subject, name: str, call: Call, for_each: ForEach, **options: Unpack[StepOptions]
+) -> Step:
     """One absolute call for each key of an answer."""
-    return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **words)
+    return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **options)
 
 
 def wait_only(subject: Subject, wait: Wait, name: str = "wait") -> Step:
@@ -125,5 +127,5 @@ def answer_of(subject: Subject, name: str, path: str, *, or_kept: bool = False) 
     return OutputRef(f"{subject.address}#{name}", path, or_kept)
 
 
-def _step(subject: Subject, name: str, call: Call, **parts: Unpack[_Parts]) -> Step:
+def _step(subject: Subject, name: str, call: Call, **parts: Unpack[_StepFields]) -> Step:
     return Step(f"{subject.address}#{name}", subject.address, call, **parts)

@@ -24,8 +24,8 @@ from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
 from reconciler.kinds.base import (
     REPLACED,
+    Decision,
     Kind,
-    Moves,
     Subject,
     Watched,
     compare_fields,
@@ -37,9 +37,9 @@ from reconciler.kinds.cluster.restoring import (
     ID_FORM,
     PLATFORM_ID,
     check_restore,
+    decide_restore,
     may_be_restored,
     renamed_source,
-    restore_moves,
     same_restore,
 )
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
@@ -214,10 +214,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
-            return restore_moves(subject, spec.restore)
+            return decide_restore(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
         match = {"name": body["name"], "region": body["region"]}
         step = create(
@@ -229,7 +229,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             recovery=recovery(subject, segment(body["org_slug"]), match),
             wait=ready(subject),
         )
-        return Moves(Action.CREATE, (step,), reason="no recorded cluster")
+        return Decision(Action.CREATE, (step,), reason="no recorded cluster")
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
@@ -246,10 +246,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         status = subject.live.status
         if status == "ready":
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         if status in FAILED_STATUSES:
             forget = command("state", "forget", subject.address)
             problem = error(
@@ -260,19 +260,19 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 f"run `{forget}`",
                 advice=(forget,),
             )
-            return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+            return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
         began = (made_at(subject.record) if subject.record else None) or parse_time(subject.live.created_at)
         told = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
-        return Moves(Action.NOOP, (self.settled(subject),), reason=reason + told)
+        return Decision(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, ready(subject, reply_path=None))
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         if "postgres.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
-            return Moves(
+            return Decision(
                 Action.RETAIN,
                 reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
                 advice=(forget,),
@@ -280,7 +280,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         path = path_of("/v1/postgres/", segment(subject.live.id))
         step = delete(subject, path, Read(path, one(Cluster)))
         reason = f"left the manifests with lifecycle deletion: delete; {left_after_delete(subject)}"
-        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+        return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path == "restore":

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
 from reconciler.core.model import Action, Address, StateRecord
 from reconciler.core.steps import Call, OutputRef
-from reconciler.kinds.base import Moves, Subject, path_of, segment
+from reconciler.kinds.base import Decision, Subject, path_of, segment
 from reconciler.kinds.cluster.calls import check_restore_point, ready, recovery
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
 from reconciler.kinds.manifest import is_patched, point_at_patch
@@ -93,7 +93,7 @@ def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
     return ids[0] != ids[1] and (ids[0] or id is None)
 
 
-def restore_moves(subject: Subject, restore: Restore) -> Moves:
+def decide_restore(subject: Subject, restore: Restore) -> Decision:
     source: str | OutputRef = (
         segment(restore.from_)
         if PLATFORM_ID.fullmatch(restore.from_)
@@ -116,8 +116,8 @@ def restore_moves(subject: Subject, restore: Restore) -> Moves:
     problems = tuple(check_restore_point(subject))
     reason = f"from {restore.from_} at {restore.backup_id or restore.pitr_time}"
     if has_errors(problems):
-        return Moves(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
-    return Moves(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
+        return Decision(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
+    return Decision(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
 
 
 def _organization(source: str | OutputRef) -> OutputRef | None:

@@ -44,7 +44,7 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.core.wire import one
-from reconciler.kinds.base import Kind, Moves, Subject, Watched, path_of, segment
+from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
@@ -174,12 +174,12 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         """While not all is known of its provisioning, which the same id takes up again."""
         return _is_open(subject)
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         if subject.record is not None:
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
         reason = "not provisioned yet; the provider's answer will show how many secrets it sets"
-        return Moves(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
+        return Decision(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         """Against what we sent; and what the provider shows, against what it should be since then."""
@@ -206,7 +206,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             differing.append(FieldChange(name, live, should, field.effect))
         return differing
 
-    def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         """The same order under the same id again: its answer is the same, and what may not be set is set."""
         steps = [_provision(subject), _set_secrets(subject, "provision")]
         if fields:
@@ -214,9 +214,9 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         reason = "not all of its secrets are known to be set: the same id is posted again"
         reason = "; ".join([reason, *_ignored(subject)])
         action, *also = (Action.UPDATE, Action.SET) if fields else (Action.SET,)
-        return Moves(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
+        return Decision(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if _is_open(subject):
             return self._taken_up(subject, fields)
         record, status = subject.record, subject.live.status
@@ -234,16 +234,16 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             reasons.append("its config is not known, so no secret is set")
         if steps:
             reasons += _ignored(subject)
-            return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
+            return Decision(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
             reasons.insert(0, f"still {status}" if status else "the provider does not report its status")
             steps.append(self.settled(subject))
-        return Moves(Action.NOOP, tuple(steps), reason="; ".join(reasons))
+        return Decision(Action.NOOP, tuple(steps), reason="; ".join(reasons))
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, _ready(subject))
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
         read = Read(path, one(Extension), service)
@@ -252,7 +252,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         names = sorted(self.secret_names(None, subject.record))
         if names:
             reason += f"; its secrets stay set on app {subject.address.app}: {', '.join(names)}"
-        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+        return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         return error(
@@ -405,7 +405,7 @@ def _service(subject: Subject) -> str:
     return KIND.service(subject.spec if subject.resource is not None else None, subject.record)
 
 
-def _failed(subject: Subject) -> Moves:
+def _failed(subject: Subject) -> Decision:
     status, forget = subject.live.status, command("state", "forget", subject.address)
     problem = error(
         "extension-failed",
@@ -414,7 +414,7 @@ def _failed(subject: Subject) -> Moves:
         help=f"ask its provider; if you do not need it any more, delete it there and run `{forget}`",
         advice=(forget,),
     )
-    return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+    return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
 
 
 KIND = ExtensionKind()

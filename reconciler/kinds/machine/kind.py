@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import REPLACED, Kind, Moves, Power, Subject, compare_fields, segment
+from reconciler.kinds.base import REPLACED, Decision, Kind, Power, Subject, compare_fields, segment
 from reconciler.kinds.machine.power import (
     CALLED_AT,
     COMING,
@@ -114,10 +114,10 @@ class MachineKind(KeepsPower, Importable, Kind):
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         """Nothing is recorded, and nothing shows the machine."""
         if subject.spec.power is None:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
         return unseen(subject, wanted)
 
@@ -133,21 +133,21 @@ class MachineKind(KeepsPower, Importable, Kind):
         """Without `power`, nothing is waited for either."""
         return subject.spec.model_copy(update={"power": None}) if "power" in names else subject.spec
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         want = subject.spec.power
         if want is None:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         if subject.live is None:
             return self._change_unseen(subject, fields)
         state = subject.live.state
         if fields:
             return bring(subject, fields)
         if state in AT_REST or state in RUNNING:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         reason = f"still {state}" if state else "its state is not known"
-        return Moves(Action.NOOP, (wait_only(subject, until_wanted(subject)),), reason=reason)
+        return Decision(Action.NOOP, (wait_only(subject, until_wanted(subject)),), reason=reason)
 
-    def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if fields:
             last = recorded(subject)
             sent = (
@@ -157,11 +157,11 @@ class MachineKind(KeepsPower, Importable, Kind):
         want, last = subject.spec.power, recorded(subject)
         if last == COMING[want]:
             wait = reached(subject, want, {"power": want})
-            return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
-        return Moves(Action.NOOP)
+            return Decision(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
+        return Decision(Action.NOOP)
 
-    def remove(self, subject: Subject) -> Moves:
-        return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
+    def remove(self, subject: Subject) -> Decision:
+        return Decision(Action.FORGET, reason="left the manifests; the machine is left as it is")
 
 
 KIND = MachineKind()

@@ -13,9 +13,9 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Action, Address, FieldChange, Impact
 from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait
 from reconciler.core.wire import one, parse_time
-from reconciler.kinds.base import Moves, Subject, segment
+from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import STALE
-from reconciler.kinds.steps import Words, absolute, wait_only
+from reconciler.kinds.steps import StepOptions, absolute, wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine, MachineWaited
 
 SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and than the grace after a signal
@@ -59,7 +59,7 @@ def stop_step(subject: Subject) -> Step:
     return _power_step(subject, "stop", "stopping", until_stopped(subject))
 
 
-def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **words: Unpack[Words]) -> Step:
+def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **options: Unpack[StepOptions]) -> Step:
     """`power`: what is recorded from the call on until the wait is over."""
     return absolute(
         subject,
@@ -69,7 +69,7 @@ def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **words: Un
         applied={"power": power, CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
-        **words,
+        **options,
     )
 
 
@@ -122,13 +122,13 @@ STOPPABLE = ("started", "suspended", "failed")
 _VERBS = {"started": Action.START, "suspended": Action.SUSPEND, "stopped": Action.STOP}
 
 
-def bring(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def bring(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     """Where the machine is shown, and is not as its manifest wants it."""
     moves = {"started": start, "suspended": suspend, "stopped": stop}
     return moves[subject.spec.power](subject, fields)
 
 
-def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
+def unseen(subject: Subject, change: FieldChange, known: str = "") -> Decision:
     """Where nothing shows the machine. `known`: what our own calls say of it; "" without one."""
     if change.after == "stopped" and not may_stop(subject):
         return _no_stop(subject, (change,))
@@ -136,12 +136,12 @@ def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
     why = f"; {known}" if known else ""
     reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
     if verb is Action.START:
-        return Moves(verb, (start_step(subject),), (change,), reason=reason)
+        return Decision(verb, (start_step(subject),), (change,), reason=reason)
     step = suspend_step(subject) if verb is Action.SUSPEND else stop_step(subject)
-    return Moves(verb, (step,), (change,), Impact.DOWNTIME, reason)
+    return Decision(verb, (step,), (change,), Impact.DOWNTIME, reason)
 
 
-def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def start(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power not in STARTABLE:
         return _refused(subject, fields, f"is {state}, which a start does not change")
@@ -152,10 +152,10 @@ def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         "suspended": "resumes it, or starts it cold if its snapshot is lost",
         "suspending": "may cancel that",
     }.get(state, "starts it cold")
-    return Moves(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
+    return Decision(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
 
 
-def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power != "started":
         return _refused(subject, fields, f"is {state}: only a running machine can be suspended")
@@ -168,10 +168,10 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, until_started(subject)))
     reason = f"it is {state}; a later start resumes it only if its snapshot still exists"
-    return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+    return Decision(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
-def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power not in STOPPABLE:
         return _refused(subject, fields, f"is {state}, which a stop does not change")
@@ -184,14 +184,14 @@ def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps.insert(0, wait_only(subject, until_started(subject)))
     discards = "; its snapshot is discarded" if subject.live.power == "suspended" else ""
     reason = f"it is {state}{discards}; a later start is a cold one"
-    return Moves(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+    return Decision(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
 def may_stop(subject: Subject) -> bool:
     return "machine.stop" in subject.capabilities
 
 
-def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     problem = error(
         "capability-missing",
         f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, because no call to stop "
@@ -201,10 +201,10 @@ def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         "reconcile.yaml; otherwise "
         "write `power: suspended`, or stop the machine by hand and remove `power`",
     )
-    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
+    return Decision(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
 
 
-def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Moves:
+def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Decision:
     message = f"machine `{subject.address.name}` ({subject.live.id}) {why}"
     problem: Diagnostic = error(
         "machine-power",
@@ -213,7 +213,7 @@ def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: 
         label=f"the live state is {subject.live.state}",
         help=recipe or "start it first (`power: started`), look at it on the platform, or remove `power`",
     )
-    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
+    return Decision(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
 
 
 def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:

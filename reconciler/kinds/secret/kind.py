@@ -27,8 +27,8 @@ from reconciler.core.wire import many
 from reconciler.kinds.base import (
     PENDING_VALUE,
     UNCHECKED_VALUE,
+    Decision,
     Kind,
-    Moves,
     Subject,
     compare_fields,
     path_of,
@@ -151,7 +151,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         reason = "not yet managed" if subject.record is None else "no longer set on the platform"
         if subject.fingerprint == UNCHECKED_VALUE:
             reason += ", its value was not checked"
@@ -170,9 +170,9 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             fields.append(FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY))
         return fields
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if not fields:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
             return self._set(subject, fields, "the value may change", unless_same=True)
         if subject.fingerprint == UNCHECKED_VALUE and not _overwritten(subject):
@@ -181,7 +181,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     def _set(
         self, subject: Subject, fields: Sequence[FieldChange], reason: str, *, unless_same: bool = False
-    ) -> Moves:
+    ) -> Decision:
         assert subject.resource is not None
         name = subject.platform_name()
         value = self.secret(subject.resource)
@@ -207,12 +207,12 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         staged = "; ".join((reason, *map(_told, renamed), "machines see it at their next start or update"))
         stops = any(each.before for each in renamed) and any(each.after == _NEW for each in renamed)
         impact = Impact.REPOINT if stops else Impact.ONLINE
-        return Moves(Action.SET, (step,), (*written, *renamed), impact, staged)
+        return Decision(Action.SET, (step,), (*written, *renamed), impact, staged)
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         if "secrets.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
-            return Moves(
+            return Decision(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
                 f"`{forget}`",
@@ -223,7 +223,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         path = path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))
         listing = self.listing(subject.address.app or "", subject.capabilities)
         step = delete(subject, path, listing, item=name, sensitive=True)
-        return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
+        return Decision(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
 
 
 def _read_by(value: SecretRef) -> Iterator[OutputRef]:

@@ -11,7 +11,7 @@ from reconciler.core.diagnostics import error
 from reconciler.core.model import Action, Deletion, Effect, FieldChange, Impact, weightiest_first
 from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import Moves, Subject, segment
+from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.steps import absolute, delete, wait_only
 from reconciler.kinds.volume.snapshots import (
@@ -81,9 +81,9 @@ def size_change(subject: Subject) -> FieldChange | None:
     return FieldChange("size_gb", live, max(want, known), Effect.GROW) if live < want else None
 
 
-def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     if not fields and _at_rest(subject):
-        return Moves(Action.NOOP)
+        return Decision(Action.NOOP)
     steps: list[Step] = []
     actions: list[Action] = []
     impact, reasons = Impact.ONLINE, []
@@ -119,7 +119,7 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
     steps += restarts
     action, *also = weightiest_first(actions) or (Action.NOOP,)
-    return Moves(
+    return Decision(
         action,
         tuple(steps),
         tuple(fields),
@@ -138,7 +138,7 @@ def _at_rest(subject: Subject) -> bool:
     return not owed and not subject.resource.objectives and subject.live.state not in UNSETTLED_STATES
 
 
-def remove(subject: Subject) -> Moves:
+def remove(subject: Subject) -> Decision:
     holder = holder_of(subject)
     if holder:
         problem = error(
@@ -146,11 +146,11 @@ def remove(subject: Subject) -> Moves:
             f"volume `{subject.address}` is attached to {holder} and cannot be deleted",
             help="detach it (remove the machine) first; the platform refuses until then",
         )
-        return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
+        return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
     before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
     path = volume_path(subject.address, subject.known_id())
     left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
-    return Moves(
+    return Decision(
         Action.DELETE,
         (*before, delete(subject, path, Read(path, one(Volume)))),
         impact=Impact.DATA_LOSS,

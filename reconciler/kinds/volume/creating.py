@@ -10,7 +10,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import FOUND_ID, Call, Find, OutputRef, Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import Moves, Subject
+from reconciler.kinds.base import Decision, Subject
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
 from reconciler.kinds.volume.changing import settled, volumes_read
@@ -45,7 +45,7 @@ def match_of(spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
     return match if spec.region is None else {**match, "region": spec.region}
 
 
-def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Moves:
+def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Decision:
     """`least_gb`: what the origin is known to need."""
     spec: VolumeSpec = subject.spec
     body: dict[str, Any] = {"name": subject.platform_name()}
@@ -93,7 +93,7 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
         wait=settled(subject, reply_path=""),
         if_refused=_NO_ZONE if zones_taken(subject) or (spec.count or 1) > 1 else "",
     )
-    return Moves(action, (step,), reason=reason, diagnostics=tuple(remarks))
+    return Decision(action, (step,), reason=reason, diagnostics=tuple(remarks))
 
 
 def how_again(subject: Subject) -> str:

@@ -23,8 +23,8 @@ from reconciler.core.wire import many
 from reconciler.kinds.base import (
     REPLACED,
     AtRest,
+    Decision,
     Kind,
-    Moves,
     Subject,
     Watched,
     compare_fields,
@@ -58,7 +58,7 @@ from reconciler.kinds.volume.changing import (
 from reconciler.kinds.volume.creating import (
     SHARES_ZONES,
     SHOWN,
-    create_moves,
+    decide_create,
     how_again,
     match_of,
     zones_taken,
@@ -255,14 +255,14 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         reason = why_created(subject.spec.origin)
         taken = zones_taken(subject)
         if taken:
             reason += f"; needs a zone other than {', '.join(taken)} ({SHARES_ZONES} lets it share one)"
-        return create_moves(subject, Action.CREATE, reason)
+        return decide_create(subject, Action.CREATE, reason)
 
-    def again(self, subject: Subject) -> Moves | None:
+    def again(self, subject: Subject) -> Decision | None:
         """As large as it was, which no snapshot of it exceeds, and in its region."""
         origin, gone = subject.spec.origin, subject.live
         usable = {item.id for item in listed_snapshots(subject) if item.usable}
@@ -270,7 +270,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
             return None
         reason = f"{gone.id} was destroyed; its data is restored from its snapshot {origin.snapshot_id}"
         new = replace(subject, live=None, record=None)
-        return create_moves(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
+        return decide_create(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
 
     def how_again(self, subject: Subject) -> str:
         return how_again(subject)
@@ -280,13 +280,13 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         others = [each for each in compare_fields(self.fields, subject) if each.path != "size_gb"]
         return [size, *others] if size is not None else others
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         return change(subject, fields)
 
     def settled(self, subject: Subject) -> Step:
         return wait_settled(subject)
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         return remove(subject)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
