@@ -17,7 +17,7 @@ from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
 from reconciler.project.files import read_file
 from reconciler.project.settings import ProjectSettings
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 
 _USUAL = timedelta(hours=24)  # where no rule says how long an approval counts
 _LITERAL = ("key::", "ssh-", "ecdsa-", "sk-")

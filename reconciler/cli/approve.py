@@ -31,9 +31,9 @@ from reconciler.core.plural import counted
 from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_output
 from reconciler.project.saved import refuse_other_environment
+from reconciler.reports.escape import visible
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan
-from reconciler.reports.visible import visible
 
 
 @verb("approve", *options.ON_STATE)

@@ -37,7 +37,8 @@ from reconciler.project.records import forget as forget_record
 from reconciler.project.settings import check_address
 from reconciler.project.store import require_own_place, store_of
 from reconciler.project.unknown_objects import no_record_of, not_recorded, older_objects
-from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.escape import visible
+from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
     moved_page,
@@ -48,7 +49,6 @@ from reconciler.reports.records import (
     restored_page,
 )
 from reconciler.reports.report import Page, advise
-from reconciler.reports.visible import visible
 from reconciler.state import copies, files_of, has_files, maintenance_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
