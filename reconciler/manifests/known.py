@@ -30,7 +30,7 @@ class Known:
         """The bytes of all files that were asked for."""
         return self._values.keys()
 
-    def documents(self, data: bytes, table: SpanTable) -> list[Document] | None:
+    def documents(self, file: str, data: bytes, table: SpanTable) -> list[Document] | None:
         """The documents of a file with the bytes `data`; None where `compose` has to read them."""
         if data not in self._values:
             values = line_values(data)
@@ -41,6 +41,7 @@ class Known:
         text, has_nulls = _Text(data, table), b"null" in known
         return [
             Document(
+                file,
                 value,
                 LaterSpans(text, number, False),
                 LaterSpans(text, number, True),

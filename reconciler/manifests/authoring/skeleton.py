@@ -105,7 +105,7 @@ class _Skeleton:
         own = self._given["metadata.app"] if upper == "APP" else upper
         number = _bounds(page).get("minimum", 1)
         texts = [*_choices(page)[:1], own, hyphened, *_SPECIAL_TEXTS]
-        candidates = (number, True, *texts, [hyphened], [upper], {})
+        candidates: tuple[Any, ...] = (number, True, *texts, [hyphened], [upper], {})
         return next((value for value in candidates if self._fits(_parts(page.path), value)), upper)
 
     def _fits(self, path: Path, value: Any) -> bool:
