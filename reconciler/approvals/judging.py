@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
 from reconciler.approvals.rules import LONGEST, Authority, Needed, Rule, Signers, needed
-from reconciler.approvals.ssh import plain_key, signing_key, verifies
-from reconciler.approvals.statement import NAMESPACE, Approval, parse_approval
+from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
+from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
 from reconciler.core.model import Address, Resource
-from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
+from reconciler.core.words import counted
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
 from reconciler.state.store import State

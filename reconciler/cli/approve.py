@@ -8,16 +8,18 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.approvals.signing import (
+from reconciler.approvals.statement import (
+    MOST_REASON,
+    PRINCIPAL,
     choose_key,
     given_already,
+    is_reason,
     principal_of,
     signed,
     statement_of,
     still_needed,
     summary,
 )
-from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import settings_here
@@ -27,7 +29,7 @@ from reconciler.cli.signals import blocking, confirmed
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_output
 from reconciler.project.saved import refuse_other_environment

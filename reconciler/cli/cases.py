@@ -11,7 +11,7 @@ from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED
 from reconciler.core.advice import command
 from reconciler.core.extras import require_extra
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.evidence.calls import differences
 from reconciler.evidence.case import Case, read_case, write_case
 from reconciler.evidence.manifests import manifests_of

@@ -17,7 +17,7 @@ from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
 from reconciler.drift.find import Drift, find_drift
@@ -25,9 +25,9 @@ from reconciler.drift.sharing import Environments
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.project import Project
+from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
-from reconciler.project.targets import declared_in_focus
 from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 

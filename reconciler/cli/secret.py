@@ -22,7 +22,7 @@ from reconciler.project.open import secret_sources
 from reconciler.project.secret import Fingerprinted, fingerprints, refuse_other_files, write_encrypted
 from reconciler.reports.report import Page
 from reconciler.secrets import age
-from reconciler.secrets.text import MAX_BYTES, as_value
+from reconciler.secrets.sensitive import MAX_BYTES, as_value
 
 _WORDS = {
     "same": "same",

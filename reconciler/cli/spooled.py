@@ -11,7 +11,7 @@ import click
 from reconciler.cli.options import of_this_run
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.reports.escape import visible
 from reconciler.state.spooling import Spooling
 

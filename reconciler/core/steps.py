@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.digest import Digest
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
-from reconciler.core.saved import Saved
+from reconciler.core.saved import Digest, Saved
 from reconciler.core.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -7,7 +7,7 @@ from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, ReconcilerError, named
 from reconciler.core.model import owed_work
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.execution.open_intents import sender
 from reconciler.project.identity import refuse_other_platform, refuse_other_state, state_missing

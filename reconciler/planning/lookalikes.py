@@ -12,11 +12,11 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
-from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
+from reconciler.core.words import counted, in_a_row
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
-from reconciler.planning.siblings import Siblings
+from reconciler.planning.conflicts import Siblings
 
 _MOST = 5  # ids in one message
 

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from reconciler.core.context import BASE, Origin
 from reconciler.core.diagnostics import Diagnostic, has_errors
-from reconciler.core.digest import Digest
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource, StateRecord
-from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
+from reconciler.core.saved import Digest
 from reconciler.core.steps import ManifestSet
+from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService
 from reconciler.manifests.files import STDIN, lies_in, read_files, veiled
@@ -30,8 +30,8 @@ from reconciler.planning.declared import Desired, Trusted
 from reconciler.policies.moved import MovedSpec
 from reconciler.project.files import SourceTexts
 from reconciler.project.secret_sources import own_credentials
-from reconciler.project.settings import ENVIRONMENT, ProjectSettings, refuse_unknown_environment
-from reconciler.project.targets import with_targets
+from reconciler.project.sections import ENVIRONMENT
+from reconciler.project.settings import ProjectSettings, refuse_unknown_environment
 
 if TYPE_CHECKING:
     from reconciler.manifests.meaning import Changed
@@ -81,7 +81,7 @@ def load_desired(
             Digest(partial(digest_resources, (*loaded.resources, *loaded.policies))),
         ),
     )
-    return with_targets(desired, targets)
+    return desired.with_targets(targets)
 
 
 def origin_here(config: ProjectSettings) -> Origin:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from reconciler.core.durations import in_words
 from reconciler.core.steps import Call, Method, Template
+from reconciler.core.words import in_words
 from reconciler.services.rate import BURST
 from reconciler.services.registry import Services
 

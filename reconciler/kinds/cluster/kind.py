@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
     Address,
@@ -22,6 +21,7 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
+from reconciler.core.words import since
 from reconciler.kinds.base import (
     REPLACED,
     Decision,

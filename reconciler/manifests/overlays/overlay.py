@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Address, Path, Relocation
-from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.words import did_you_mean, nearest
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
 from reconciler.manifests.overlays.merge import Merged, with_private_lines

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.core.diagnostics import Diagnostic, error, hide, warning
 from reconciler.core.model import Path
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written

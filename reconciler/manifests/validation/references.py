@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource
-from reconciler.core.nearest import nearest
+from reconciler.core.words import nearest
 
 _MOST_CYCLES = 10
 _MOST_CANDIDATES = 1_000
