@@ -12,7 +12,7 @@ import click
 
 from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.project.desired import environments_at
 from reconciler.project.files import SourceTexts
 from reconciler.project.settings import ProjectSettings, find_settings, project_root

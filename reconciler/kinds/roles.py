@@ -9,7 +9,7 @@ answer for every kind, with or without the role.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -17,7 +17,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
-from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
+from reconciler.core.diagnostics import Diagnostic, as_warning, error
+from reconciler.core.model import (
+    Action,
+    Address,
+    FieldChange,
+    Path,
+    Reference,
+    Relocation,
+    Resource,
+    StateRecord,
+)
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
 from reconciler.kinds.base import Decision, Kind, Power, Subject
 from reconciler.kinds.manifest import Field, ManifestKind
@@ -344,3 +354,31 @@ def is_remade(kind: Kind, subject: Subject) -> bool:
     """Whether a recorded object that is not there is made again, without asking."""
     resumable = kind.role(Resumable)
     return kind.remake_missing or (resumable is not None and resumable.is_open(subject))
+
+
+def missing_origins(resources: Iterable[Resource]) -> Iterator[Diagnostic]:
+    """A warning for each origin that no manifest declares: whether it is needed, only a record can say."""
+    known = {resource.address: resource for resource in resources}
+    for resource in known.values():
+        if resource.references:
+            for reference in absent_origins(resource, known):
+                yield as_warning(unknown_origin(resource, reference, {}))
+
+
+def absent_origins(resource: Resource, known: Mapping[Address, Resource]) -> Iterator[Reference]:
+    return (to for to in resource.references if to.once and to.address not in known)
+
+
+def unknown_origin(
+    resource: Resource, origin: Reference, records: Mapping[Address, StateRecord]
+) -> Diagnostic:
+    """`resource` is to be made from what no manifest declares."""
+    record = records.get(origin.address)
+    id = f", {record.id}" if record is not None else ""
+    return error(
+        "unknown-reference",
+        f"no manifest declares {origin.address}, from which {resource.address} is created",
+        resource.span(*origin.span_path),
+        help=f"correct the name, or write its platform id{id}; if {resource.address} "
+        "already exists, nothing is needed",
+    )

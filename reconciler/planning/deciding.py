@@ -10,8 +10,14 @@ from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, 
 from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds.base import PENDING_VALUE, Decision, Kind, Subject
-from reconciler.kinds.origins import absent_origins, unknown_origin
-from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
+from reconciler.kinds.roles import (
+    absent_origins,
+    holds_secrets,
+    is_remade,
+    object_of,
+    secret_names,
+    unknown_origin,
+)
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
 from reconciler.planning.answers import Unread

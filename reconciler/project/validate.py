@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.model import Address
-from reconciler.kinds.origins import missing_origins
+from reconciler.kinds.roles import missing_origins
 from reconciler.manifests.known import Known
 from reconciler.project.desired import Manifests, read_manifests
 from reconciler.project.files import SourceTexts

@@ -25,7 +25,16 @@ from yaml.events import (
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
 from reconciler.core.model import SHOWN, Path, unpack_span
-from reconciler.manifests.reading.refusals import Refusals, beginning
+from reconciler.manifests.reading.refusals import (
+    MOST_DEPTH,
+    MOST_DOCUMENT_EVENTS,
+    MOST_DOCUMENTS,
+    MOST_FILE_EVENTS,
+    MOST_PROBLEMS,
+    Refusals,
+    beginning,
+    decode,
+)
 from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
 from reconciler.manifests.reading.spans import (
     MERGE,
@@ -37,14 +46,6 @@ from reconciler.manifests.reading.spans import (
     shown_spans,
 )
 from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
-from reconciler.manifests.reading.text import (
-    MOST_DEPTH,
-    MOST_DOCUMENT_EVENTS,
-    MOST_DOCUMENTS,
-    MOST_FILE_EVENTS,
-    MOST_PROBLEMS,
-    decode,
-)
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})

@@ -15,7 +15,7 @@ from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root, read_files
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.manifests.revisions.git import Git, blob_id, file_id, find_repository, incomplete
 
 _LINK, _SUBMODULE = "120000", "160000"

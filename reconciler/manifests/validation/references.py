@@ -21,7 +21,7 @@ def unknown_references(
 ) -> Iterator[Diagnostic]:
     """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
 
-    What is needed once is left to `kinds.origins` and to the plan, which knows what was made already.
+    What is needed once is left to `roles.unknown_origin` and to the plan, which knows what was made already.
     `notes`: what else there is to say of such an address.
     """
     suggestions = 0

@@ -33,8 +33,8 @@ from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
 from reconciler.core.model import POSITION, Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
 from reconciler.manifests.reading.compose import Document, compose
+from reconciler.manifests.reading.refusals import decode
 from reconciler.manifests.reading.scalars import written
-from reconciler.manifests.reading.text import decode
 from reconciler.manifests.validation.problems import describe
 from reconciler.manifests.writing.write import quoted, scalar
 
