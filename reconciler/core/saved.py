@@ -22,10 +22,10 @@ class Saved(Struct, frozen=True):
         types = get_type_hints(cls)
         known = core_schema.typed_dict_schema(
             {
-                each.name: core_schema.typed_dict_field(
-                    handler.generate_schema(types[each.name]), required=each.required
+                field.name: core_schema.typed_dict_field(
+                    handler.generate_schema(types[field.name]), required=field.required
                 )
-                for each in fields(cls)
+                for field in fields(cls)
             }
         )
         return core_schema.no_info_after_validator_function(

@@ -419,7 +419,7 @@ class Plan(Saved, frozen=True):
     def deletes(self) -> tuple[Address, ...]:
         """What it would delete. What a call does decides, not only what its change says."""
         said = [change.address for change in self.changes if change.action is Action.DELETE]
-        sent = [each.address for each in self.steps if each.call.method == "DELETE" or each.effect.removes]
+        sent = [step.address for step in self.steps if step.call.method == "DELETE" or step.effect.removes]
         return tuple(dict.fromkeys((*said, *sent)))
 
 

@@ -258,23 +258,19 @@ class Kind(ManifestKind):
         """The live values of the fields that the manifest manages; what the record then holds of them."""
         written = subject.spec.model_fields_set
         values = {}
-        for each in self.fields:
-            if each.source == "live" and each.name in written:
-                value = getattr(subject.live, each.name, None)
-                if value is not None:
-                    values[each.name] = value
+        for declared in self.fields:
+            value = getattr(subject.live, declared.name, None) if declared.source == "live" else None
+            if value is not None and declared.name in written:
+                values[declared.name] = value
         return values
 
     def as_found(self, subject: Subject, names: Collection[str]) -> Any:
         """The spec that wants the fields `names` as they are, so that no call puts them back."""
-        recorded = subject.record.applied if subject.record is not None else {}
         found = {}
-        for each in self.fields:
-            known = (
-                getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
-            )
-            if each.name in names and known is not None:
-                found[each.name] = known
+        for declared in self.fields:
+            known = _known_value(declared, subject)
+            if declared.name in names and known is not None:
+                found[declared.name] = known
         return subject.spec.model_copy(update=found)
 
 
@@ -285,25 +281,30 @@ def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChang
     """
     spec = subject.spec
     written = spec.model_fields_set
-    recorded = subject.record.applied if subject.record is not None else {}
     differing: list[FieldChange] = []
-    for each in fields:
-        if each.name not in written:
+    for declared in fields:
+        if declared.name not in written:
             continue
-        want = getattr(spec, each.name)
-        known = getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
+        want, known = getattr(spec, declared.name), _known_value(declared, subject)
         if want is None or known is None or known == want:
             continue
-        if each.equal is not None and each.equal(want, known):
+        if declared.equal is not None and declared.equal(want, known):
             continue
         if isinstance(want, BaseModel):
             want = want.model_dump(exclude_none=True)
             if isinstance(known, Mapping):
                 if known != want:
-                    differing += nested_changes(each.name, known, want, each.effect)
+                    differing += nested_changes(declared.name, known, want, declared.effect)
                 continue
-        differing.append(FieldChange(each.name, known, want, each.effect))
+        differing.append(FieldChange(declared.name, known, want, declared.effect))
     return differing
+
+
+def _known_value(declared: Field, subject: Subject) -> Any:
+    """Return what the platform shows of a field, or else the record; None where neither tells."""
+    if declared.source == "live":
+        return getattr(subject.live, declared.name, None)
+    return subject.record.applied.get(declared.name) if subject.record is not None else None
 
 
 def value_at(live: Any, path: str) -> Any:
@@ -350,7 +351,7 @@ def nested_changes(
         if group not in _ONE_SIDED
         for item in items
     ]
-    for parts, item in sorted(found, key=lambda each: [order[each[0][0]], *each[0][1:]]):
+    for parts, item in sorted(found, key=lambda item: [order[item[0][0]], *item[0][1:]]):
         known, want = (None if value is notpresent else value for value in (item.t1, item.t2))
         yield FieldChange(joined([path, *parts]), known, want, effect)
 

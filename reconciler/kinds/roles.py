@@ -298,9 +298,7 @@ def owner_of(
         address = record.address
         if record.id != wanted.id or address == wanted.address or address.kind != wanted.address.kind:
             continue
-        both = {
-            object_of(kinds[address.kind], each.address, each.id, None, each) for each in (record, wanted)
-        }
+        both = {object_of(kinds[address.kind], one.address, one.id, None, one) for one in (record, wanted)}
         if wanted.id and len(both) == 1:
             return address
     return None
@@ -344,10 +342,8 @@ def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
     """
     if kind.role(RecordsAnswers) is not None:
         return []
-    written = spec.model_fields_set
-    return [
-        each for each in kind.fields if each.source == "live" and not each.moves and each.name not in written
-    ]
+    comparable = (field for field in kind.fields if field.source == "live" and not field.moves)
+    return [field for field in comparable if field.name not in spec.model_fields_set]
 
 
 def is_remade(kind: Kind, subject: Subject) -> bool:

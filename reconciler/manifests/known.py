@@ -66,7 +66,7 @@ class _Text:
         """Where the values, or the `keys`, of the document `number` stand."""
         if self._composed is None:
             documents = compose(self._data, "", self._table).documents
-            self._composed = [(each.spans, each.key_spans) for each in documents]
+            self._composed = [(document.spans, document.key_spans) for document in documents]
             self._data = b""
         return self._composed[number][keys]
 

@@ -73,7 +73,7 @@ def load(
     with collector_paused():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
-            files = [each for each in files if not each[0].startswith(f"{apart}/")]
+            files = [file for file in files if not file[0].startswith(f"{apart}/")]
             layers = list(read([overlay], root, None, loader.problems, ""))
         else:
             layers = []

@@ -26,11 +26,11 @@ class Giving:
             if role is not None:
                 given = Given(place, role.gives(policy.spec))
                 selected.append((frozenset(role.selects(policy.spec)), given))
-        common = Counter(trait for each, _ in selected for trait in each)
+        common = Counter(trait for needed, _ in selected for trait in needed)
         # Each under the trait that the fewest select by: a label that all policies name tells little.
         self._by_trait: dict[Trait, list[tuple[frozenset[Trait], Given]]] = defaultdict(list)
-        for each, given in selected:
-            self._by_trait[min(each, key=lambda trait: (common[trait], trait))].append((each, given))
+        for needed, given in selected:
+            self._by_trait[min(needed, key=lambda trait: (common[trait], trait))].append((needed, given))
 
     def given(self, resource: Resource) -> Sequence[Given]:
         """In the order of the policies."""

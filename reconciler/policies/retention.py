@@ -55,7 +55,7 @@ class RetentionPolicy(GivesValues, NamesResources, Policy):
     def selects(self, spec: RetentionPolicySpec) -> Collection[Trait]:
         app, labels = spec.selector.app, spec.selector.labels or {}
         in_app = [app_trait(app)] if app is not None else []
-        return [kind_trait("Volume"), *in_app, *(label_trait(*each) for each in labels.items())]
+        return [kind_trait("Volume"), *in_app, *(label_trait(*label) for label in labels.items())]
 
     def gives(self, spec: RetentionPolicySpec) -> Mapping[str, Any]:
         return spec.model_dump(exclude={"selector"}, exclude_none=True)

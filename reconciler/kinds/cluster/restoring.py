@@ -64,7 +64,7 @@ def may_be_restored(restore: Restore, record: StateRecord, alias: Callable[[Addr
     want = restore.model_dump(by_alias=True, exclude_none=True)
     if {**known, "from": ""} != {**want, "from": ""}:
         return False
-    ids = [PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    ids = [PLATFORM_ID.fullmatch(restore["from"]) is not None for restore in (known, want)]
     if any(ids):  # a name and an id may be of one cluster
         return not all(ids) or bool(known["from"] == want["from"])
     return alias(Address("PostgresCluster", known["from"]), Address("PostgresCluster", want["from"]))
@@ -87,7 +87,7 @@ def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
     known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
     if {**known, "from": ""} != {**want, "from": ""}:
         return False
-    ids = [PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    ids = [PLATFORM_ID.fullmatch(restore["from"]) is not None for restore in (known, want)]
     if want["from"] in (known["from"], id):
         return True
     return ids[0] != ids[1] and (ids[0] or id is None)

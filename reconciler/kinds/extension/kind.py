@@ -165,7 +165,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return {**super().managed(subject), "provider": subject.spec.provider, "secrets": "unknown"}
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
-        shown = (each.name for each in self.fields if each.source == "live")
+        shown = (field.name for field in self.fields if field.source == "live")
         return ("id", "present", *shown)
 
     # --- deciding ---
@@ -366,8 +366,8 @@ def _set_secrets(
 
 def _named(keys: Sequence[str] | None) -> str:
     """The pattern of the keys that the manifest names, where `*` stands for anything; "" for any."""
-    each = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
-    return "" if keys is None else "|".join(each) or "(?!)"
+    patterns = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
+    return "" if keys is None else "|".join(patterns) or "(?!)"
 
 
 def _ignored(subject: Subject) -> list[str]:

@@ -205,7 +205,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
         staged = "; ".join((reason, *map(_told, renamed), "machines see it at their next start or update"))
-        stops = any(each.before for each in renamed) and any(each.after == _NEW for each in renamed)
+        stops = any(change.before for change in renamed) and any(change.after == _NEW for change in renamed)
         impact = Impact.REPOINT if stops else Impact.ONLINE
         return Decision(Action.SET, (step,), (*written, *renamed), impact, staged)
 

@@ -277,7 +277,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         size = size_change(subject)
-        others = [each for each in compare_fields(self.fields, subject) if each.path != "size_gb"]
+        others = [change for change in compare_fields(self.fields, subject) if change.path != "size_gb"]
         return [size, *others] if size is not None else others
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:

@@ -193,4 +193,4 @@ def _with(value: Any, path: Path, new: Any) -> Any:
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
     size = len(path)
-    return {each: value for each, value in found.items() if each[:size] != path}
+    return {other: value for other, value in found.items() if other[:size] != path}

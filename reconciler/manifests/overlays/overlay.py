@@ -179,9 +179,9 @@ class Overlays:
         merged = Merged(document)
         name = str(address)
         patches = [*self._exact.get(name, ())]
-        patches += (each for each in self._globs if each[1].glob and each[1].glob.fullmatch(name))
+        patches += (entry for entry in self._globs if entry[1].glob and entry[1].glob.fullmatch(name))
         gone: Patch | None = None
-        for number, patch in sorted(patches, key=lambda each: each[0]):
+        for number, patch in sorted(patches, key=lambda numbered: numbered[0]):
             self._matched.add(number)
             if gone is not None:
                 if gone.glob is not None and patch.glob is None and patch.change is not None:
@@ -337,8 +337,8 @@ def _nearest(patch: Patch, known: Sequence[str]) -> str:
     if patch.glob is None:
         return did_you_mean(patch.target, known)
     parts = patch.target.split("/")
-    alike = [each.split("/") for each in known if each.count("/") == len(parts) - 1]
-    meant = [_part(part, {each[at] for each in alike}) for at, part in enumerate(parts)]
+    alike = [address.split("/") for address in known if address.count("/") == len(parts) - 1]
+    meant = [_part(part, {address[at] for address in alike}) for at, part in enumerate(parts)]
     found = _glob("/".join(meant))
     better = meant != parts and any(map(found.fullmatch, known))
     return f"did you mean `{'/'.join(meant)}`?" if better else ""

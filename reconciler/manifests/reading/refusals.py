@@ -174,7 +174,7 @@ class Refusals:
         help = "remove one of the two"
         if path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
             help += ", or write `---` before a second manifest"
-        hidden = may_be_a_value(path) or any(stands_alone(each, self.lines) for each in (first, second))
+        hidden = may_be_a_value(path) or any(stands_alone(key, self.lines) for key in (first, second))
         return error(
             "duplicate-key",
             "a key is given twice" if hidden else f"the key `{path[-1]}` is given twice",

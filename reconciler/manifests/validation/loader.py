@@ -105,7 +105,7 @@ class Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        return [each for each in composed.documents if not self.is_passed_over(each.value)]
+        return [document for document in composed.documents if not self.is_passed_over(document.value)]
 
     def is_passed_over(self, value: Any) -> bool:
         return is_of_sops(value) and not holds_patches(value, self.kinds)
@@ -388,7 +388,7 @@ class Loader:
             self.resources = {
                 address: item for address, item in self.resources.items() if address not in gone
             }
-            self.effective = [each for each in self.effective if each.address not in gone]
+            self.effective = [item for item in self.effective if item.address not in gone]
 
     def _may_be_declared(self, address: Address) -> bool:
         return not self.complete or address._replace(ordinal=0) in self.claimed

@@ -114,7 +114,7 @@ def _shared(
     """The tokens of one document that an alias repeats somewhere else."""
     shared = {}
     for place, names in reach.items():
-        name = next((each for each in names if each in uses), None)
+        name = next((anchor for anchor in names if anchor in uses), None)
         if name is not None and not found[place].obstacle:
             shared[place] = replace(
                 found[place], obstacle=f"is read a second time, as `*{name}`", see=uses[name]
@@ -216,7 +216,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
     new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
     again = compose(new, file)
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
-    if not again.complete or repr([each.value for each in again.documents]) != repr(wanted):
+    if not again.complete or repr([document.value for document in again.documents]) != repr(wanted):
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     # The value stands elsewhere now, among the same lines: what could be shown of it still can.
     spans = [
@@ -244,7 +244,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
     others = spec.model_dump(by_alias=True, exclude_unset=True)
     if {**given, field: None} != {**others, field: None}:
         return _unsound(edit)
-    broken = [each for each in kind.check(spec, resource.span) if each.severity is Severity.ERROR]
+    broken = [problem for problem in kind.check(spec, resource.span) if problem.severity is Severity.ERROR]
     if broken:
         return cannot_accept(
             f"`{resource.address}`: {broken[0].message}", span, broken[0].help, broken[0].advice

@@ -157,5 +157,6 @@ def build(manifests: Sequence["Effective"]) -> str:
 
     What an alias brought is written out at each place.
     """
-    documents = [Commented(each.value, {(): [f"from {', '.join(each.files)}"]}) for each in manifests]
-    return write(documents, follows=True)
+    comments = ({(): [f"from {', '.join(manifest.files)}"]} for manifest in manifests)
+    documents = map(Commented, (manifest.value for manifest in manifests), comments)
+    return write([*documents], follows=True)
