@@ -32,16 +32,7 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
-from reconciler.kinds.cluster.calls import FAILED_STATUSES, backups_read, left_after_delete, ready, recovery
-from reconciler.kinds.cluster.restoring import (
-    ID_FORM,
-    PLATFORM_ID,
-    check_restore,
-    decide_restore,
-    may_be_restored,
-    renamed_source,
-    same_restore,
-)
+from reconciler.kinds.cluster import calls, restoring
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import (
@@ -76,7 +67,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     adoptable = True
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
-    id_form = ID_FORM
+    id_form = restoring.ID_FORM
     capabilities: ClassVar = {
         "postgres.list": "Lists the clusters of an organization: for `import`, to find a create whose "
         "reply was lost, and to report one that looks the same as yours (`lookalike`).",
@@ -86,7 +77,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     }
     list_capability = "postgres.list"
     watched = (
-        Watched("status", "cluster-failed", "its status is {after}", FAILED_STATUSES, "ready"),
+        Watched("status", "cluster-failed", "its status is {after}", calls.FAILED_STATUSES, "ready"),
         Watched("organization.slug", "organization-changed", "it is in organization {after}, not {before}"),
         Watched("replicas", "replicas-changed", "the number of its replicas is {after}, not {before}"),
         REPLACED,
@@ -117,7 +108,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- while loading ---
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
-        if spec.restore is not None and not PLATFORM_ID.fullmatch(spec.restore.from_):
+        if spec.restore is not None and not restoring.PLATFORM_ID.fullmatch(spec.restore.from_):
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
@@ -133,7 +124,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return
-        yield from check_restore(spec, span)
+        yield from restoring.check_restore(spec, span)
 
     def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
         return f"org/{spec.org_slug or '-'}"
@@ -148,7 +139,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return {"name": spec.name or address.name}
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"backups": backups_read(id)} if "postgres.backups" in capabilities else {}
+        return {"backups": calls.backups_read(id)} if "postgres.backups" in capabilities else {}
 
     def origin_reads(self, subject: Subject) -> Sequence[Read]:
         """The backups of the cluster to restore from, where its id is known."""
@@ -156,15 +147,15 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         if restore is None or "postgres.backups" not in subject.capabilities:
             return ()
         id = subject.referred.get(Address(self.name, restore.from_))
-        if id is None and PLATFORM_ID.fullmatch(restore.from_):
+        if id is None and restoring.PLATFORM_ID.fullmatch(restore.from_):
             id = restore.from_
-        return [backups_read(id)] if id else ()
+        return [calls.backups_read(id)] if id else ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
         """The backups of a cluster that is to be deleted: plans say what is left then."""
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
-        return [backups_read(subject.live.id)] if able and there and subject.to_delete else []
+        return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []
 
     # --- importing ---
 
@@ -191,7 +182,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         known = {"org_slug": org_slug, **spec}
         unknown = [name for name in ("org_slug", "plan", "region") if not known.get(name)]
         refused = f"a manifest cannot contain its {', '.join(unknown)}" if unknown else ""
-        if live.status in FAILED_STATUSES:
+        if live.status in calls.FAILED_STATUSES:
             refused = f"its status is {live.status}"
         return Declared(org_slug, live.name, known, comments, refused, apart=f"region {live.region}")
 
@@ -206,18 +197,18 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         """
         if spec.restore is None:
             return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
-        return may_be_restored(spec.restore, record, alias)
+        return restoring.may_be_restored(spec.restore, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A cluster that was restored from a renamed one names it."""
-        return renamed_source(record, moved)
+        return restoring.renamed_source(record, moved)
 
     # --- deciding ---
 
     def create(self, subject: Subject) -> Decision:
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
-            return decide_restore(subject, spec.restore)
+            return restoring.decide_restore(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
         match = {"name": body["name"], "region": body["region"]}
         step = create(
@@ -226,8 +217,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             id_path="data.id",
             object_path="data",
             applied=body,
-            recovery=recovery(subject, segment(body["org_slug"]), match),
-            wait=ready(subject),
+            recovery=calls.recovery(subject, segment(body["org_slug"]), match),
+            wait=calls.ready(subject),
         )
         return Decision(Action.CREATE, (step,), reason="no recorded cluster")
 
@@ -242,7 +233,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if not same_restore(record, want):
+            if not restoring.same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
@@ -250,7 +241,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         status = subject.live.status
         if status == "ready":
             return Decision(Action.NOOP)
-        if status in FAILED_STATUSES:
+        if status in calls.FAILED_STATUSES:
             forget = command("state", "forget", subject.address)
             problem = error(
                 "cluster-failed",
@@ -267,7 +258,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Decision(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
-        return wait_only(subject, ready(subject, reply_path=None))
+        return wait_only(subject, calls.ready(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Decision:
         if "postgres.delete" not in subject.capabilities:
@@ -279,7 +270,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             )
         path = path_of("/v1/postgres/", segment(subject.live.id))
         step = delete(subject, path, Read(path, one(Cluster)))
-        reason = f"left the manifests with lifecycle deletion: delete; {left_after_delete(subject)}"
+        reason = f"left the manifests with lifecycle deletion: delete; {calls.left_after_delete(subject)}"
         return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:

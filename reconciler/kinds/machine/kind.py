@@ -12,18 +12,7 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
 from reconciler.kinds.base import REPLACED, Decision, Kind, Power, Subject, compare_fields, segment
-from reconciler.kinds.machine.power import (
-    CALLED_AT,
-    COMING,
-    STARTABLE,
-    STOPPABLE,
-    bring,
-    machine_path,
-    reached,
-    recorded,
-    unseen,
-    until_wanted,
-)
+from reconciler.kinds.machine import power
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Declared, Importable, KeepsPower, declared_fields
@@ -36,9 +25,9 @@ AT_REST = ("suspended", "stopped", "created")
 
 def _undo(change: FieldChange) -> Action:
     if change.before == "started":
-        return Action.START if change.after in STARTABLE else Action.REFUSED
+        return Action.START if change.after in power.STARTABLE else Action.REFUSED
     if change.before == "stopped":
-        return Action.STOP if change.after in STOPPABLE else Action.REFUSED
+        return Action.STOP if change.after in power.STOPPABLE else Action.REFUSED
     return Action.SUSPEND if change.after == "started" else Action.REFUSED
 
 
@@ -89,10 +78,10 @@ class MachineKind(KeepsPower, Importable, Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         if "machine.get" not in capabilities or id is None:
             return None
-        return Read(machine_path(address, id), one(Machine))
+        return Read(power.machine_path(address, id), one(Machine))
 
     def known_from(self, record: StateRecord) -> str:
-        when = record.applied.get(CALLED_AT)
+        when = record.applied.get(power.CALLED_AT)
         return f"our last call (in the apply of {when})" if when else "our last call"
 
     # --- importing ---
@@ -119,13 +108,13 @@ class MachineKind(KeepsPower, Importable, Kind):
         if subject.spec.power is None:
             return Decision(Action.NOOP)
         wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
-        return unseen(subject, wanted)
+        return power.unseen(subject, wanted)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         if subject.live is not None:
             return compare_fields(self.fields, subject)
         want = subject.spec.power
-        if want is None or recorded(subject) in (want, COMING[want]):
+        if want is None or power.recorded(subject) in (want, power.COMING[want]):
             return ()
         return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
 
@@ -141,22 +130,22 @@ class MachineKind(KeepsPower, Importable, Kind):
             return self._change_unseen(subject, fields)
         state = subject.live.state
         if fields:
-            return bring(subject, fields)
+            return power.bring(subject, fields)
         if state in AT_REST or state in RUNNING:
             return Decision(Action.NOOP)
         reason = f"still {state}" if state else "its state is not known"
-        return Decision(Action.NOOP, (wait_only(subject, until_wanted(subject)),), reason=reason)
+        return Decision(Action.NOOP, (wait_only(subject, power.until_wanted(subject)),), reason=reason)
 
     def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if fields:
-            last = recorded(subject)
+            last = power.recorded(subject)
             sent = (
                 f"the last call that succeeded left it {last}" if last else "the last call's answer was lost"
             )
-            return unseen(subject, fields[0], sent)
-        want, last = subject.spec.power, recorded(subject)
-        if last == COMING[want]:
-            wait = reached(subject, want, {"power": want})
+            return power.unseen(subject, fields[0], sent)
+        want, last = subject.spec.power, power.recorded(subject)
+        if last == power.COMING[want]:
+            wait = power.reached(subject, want, {"power": want})
             return Decision(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
         return Decision(Action.NOOP)
 

@@ -14,15 +14,7 @@ from reconciler.core.wire import many, one
 from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.steps import absolute, delete, wait_only
-from reconciler.kinds.volume.snapshots import (
-    await_snapshot,
-    left_after_delete,
-    listed_snapshots,
-    snapshot_before,
-    snapshot_due,
-    snapshot_step,
-    volume_path,
-)
+from reconciler.kinds.volume import snapshots
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
@@ -33,7 +25,7 @@ def volumes_read(app: str) -> Read:
 
 def settled(subject: Subject, reply_path: str | None) -> Wait:
     return Wait(
-        Read(volume_path(subject.address, subject.known_id()), one(Volume)),
+        Read(snapshots.volume_path(subject.address, subject.known_id()), one(Volume)),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -41,13 +33,13 @@ def settled(subject: Subject, reply_path: str | None) -> Wait:
 
 
 def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
-    path = volume_path(subject.address, subject.known_id())
+    path = snapshots.volume_path(subject.address, subject.known_id())
     return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
 
 
 def extend_step(subject: Subject, grow: FieldChange) -> Step:
-    path = volume_path(subject.address, subject.known_id())
-    extend = volume_path(subject.address, subject.known_id(), "/extend")
+    path = snapshots.volume_path(subject.address, subject.known_id())
+    extend = snapshots.volume_path(subject.address, subject.known_id(), "/extend")
     because = f"extended from {grow.before} to {grow.after} GB"
     return absolute(
         subject,
@@ -92,13 +84,13 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         reasons.append(f"still {subject.live.state}")
     in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
     grow = next((field for field in fields if field.effect is Effect.GROW), None)
-    stale = snapshot_due(subject)
+    stale = snapshots.why_due(subject)
     if stale is not None:
-        running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
+        running = [item.id for item in snapshots.listed(subject) if item.progress == "running"]
         reasons.append(f"{stale}, but one is being taken" if running else stale)
-        steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
+        steps.append(snapshots.await_one(subject, running[-1]) if running else snapshots.take(subject))
     elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
-        steps.append(snapshot_before(subject))
+        steps.append(snapshots.take_before(subject))
     if any(step.mutates for step in steps):
         actions.append(Action.SNAPSHOT)
     if in_place:
@@ -147,14 +139,14 @@ def remove(subject: Subject) -> Decision:
             help="detach it (remove the machine) first; the platform refuses until then",
         )
         return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
-    before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
-    path = volume_path(subject.address, subject.known_id())
+    before = [snapshots.take_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+    path = snapshots.volume_path(subject.address, subject.known_id())
     left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
     return Decision(
         Action.DELETE,
         (*before, delete(subject, path, Read(path, one(Volume)))),
         impact=Impact.DATA_LOSS,
-        reason=f"{left}; {left_after_delete(subject)}",
+        reason=f"{left}; {snapshots.left_after_delete(subject)}",
         also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
     )
 

@@ -13,15 +13,8 @@ from reconciler.core.wire import many, one
 from reconciler.kinds.base import Decision, Subject
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
+from reconciler.kinds.volume import origins, snapshots
 from reconciler.kinds.volume.changing import settled, volumes_read
-from reconciler.kinds.volume.origins import size_not_given, size_of_source
-from reconciler.kinds.volume.snapshots import (
-    described,
-    lifetime,
-    listed_snapshots,
-    newest_usable,
-    volume_path,
-)
 from reconciler.kinds.volume.spec import VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 
@@ -67,12 +60,12 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
             body.setdefault("size_gb", OutputRef(source, "size_gb"))
         else:
             body |= origin.model_dump(exclude_none=True)
-            known_gb = least_gb or size_of_source(origin, subject) or 0
+            known_gb = least_gb or origins.size_of_source(origin, subject) or 0
             if known_gb > (spec.wanted_size_gb or 0) and known_gb <= (spec.largest_size_gb or known_gb):
                 body["size_gb"] = applied["size_gb"] = known_gb
             elif "size_gb" not in body:
                 body["size_gb"] = DEFAULT_SIZE_GB
-                remarks.append(size_not_given(subject, DEFAULT_SIZE_GB))
+                remarks.append(origins.size_not_given(subject, DEFAULT_SIZE_GB))
     match = match_of(spec, subject.address)
     listing = volumes_read(subject.address.app or "")
     # What the platform chose where nobody said anything: drift names what moves of it.
@@ -88,7 +81,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
             listing,
             match,
             unattached=("attached_machine_id", "attached_alloc_id"),
-            one=Read(volume_path(subject.address, FOUND_ID), one(Volume)),
+            one=Read(snapshots.volume_path(subject.address, FOUND_ID), one(Volume)),
         ),
         wait=settled(subject, reply_path=""),
         if_refused=_NO_ZONE if zones_taken(subject) or (spec.count or 1) > 1 else "",
@@ -97,12 +90,14 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
 
 
 def how_again(subject: Subject) -> str:
-    newest = newest_usable(subject)
+    newest = snapshots.newest_usable(subject)
     if subject.resource is None:
         read = many(Snapshot) in subject.extra
         none = "no usable snapshot is listed; " if read else "its snapshots cannot be read; "
         from_it = f"a new Volume manifest with `from: {{snapshot_id: {newest.id}}}`" if newest else ""
-        return f"its newest snapshot is {described(newest)}: {from_it} restores it; " if newest else none
+        if newest is None:
+            return none
+        return f"its newest snapshot is {snapshots.described(newest)}: {from_it} restores it; "
     first = _not_its_own(subject)
     if newest is None:
         return first
@@ -111,7 +106,7 @@ def how_again(subject: Subject) -> str:
     if spec.region is None:
         lines.append(f"`region: {subject.live.region}`")
     instead = " instead of its origin" if spec.origin is not None else ""
-    made = f" (created {lifetime(newest)})" if newest.created_at else ""
+    made = f" (created {snapshots.lifetime(newest)})" if newest.created_at else ""
     others = "; remove it again before you increase `count`" if spec.count is not None else ""
     return (
         f"{first}to restore its newest snapshot{made} at this address, write "
@@ -127,7 +122,7 @@ def _not_its_own(subject: Subject) -> str:
     id = origin.snapshot_id
     if many(Snapshot) not in subject.extra:
         return f"whether `{id}` is a snapshot of {gone} is not known: its snapshots cannot be read; "
-    named = next((item for item in listed_snapshots(subject) if item.id == id), None)
+    named = next((item for item in snapshots.listed(subject) if item.id == id), None)
     if named is None:
         return f"`{id}` is not a snapshot of {gone}; "
     return "" if named.usable else f"snapshot `{id}` of {gone} is {named.progress}; "

@@ -22,30 +22,30 @@ def volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
     return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
 
 
-def snapshot_due(subject: Subject) -> str | None:
+def why_due(subject: Subject) -> str | None:
     """Why `snapshot_max_age_h` is missed, else None. A new volume has that long for its first one."""
     assert subject.resource is not None
     limit_h = subject.resource.objectives.get("snapshot_max_age_h")
     if limit_h is None:
         return None
-    due_at = snapshot_due_at(subject, limit_h)
-    if due_at is not None and subject.now <= due_at:
+    due = due_at(subject, limit_h)
+    if due is not None and subject.now <= due:
         return None
     return f"no usable snapshot from the last {limit_h} h"
 
 
-def snapshot_due_at(subject: Subject, limit_h: int) -> datetime | None:
+def due_at(subject: Subject, limit_h: int) -> datetime | None:
     """When the newest one is `limit_h` old; None where nobody tells their age.
 
     Where there is none, when the volume itself is, or a day old: the platform takes one each day.
     """
-    newest, made_at = newest_snapshot(subject), parse_time(subject.live.created_at)
+    newest, made_at = newest_at(subject), parse_time(subject.live.created_at)
     if newest is None and made_at is not None:
         return made_at + timedelta(hours=min(limit_h, 24))
     return newest + timedelta(hours=limit_h) if newest is not None else None
 
 
-def newest_snapshot(subject: Subject) -> datetime | None:
+def newest_at(subject: Subject) -> datetime | None:
     """When the newest usable one of the listed snapshots was made; None: there is none, or nobody says."""
     newest = newest_usable(subject)
     return parse_time(newest.created_at) if newest is not None else None
@@ -53,7 +53,7 @@ def newest_snapshot(subject: Subject) -> datetime | None:
 
 def newest_usable(subject: Subject) -> Snapshot | None:
     """The newest one of the listed snapshots that a volume can be made from; None: there is none."""
-    usable = [item for item in listed_snapshots(subject) if item.usable]
+    usable = [item for item in listed(subject) if item.usable]
     return max(usable, key=lambda item: parse_time(item.created_at) or _YEAR_ONE, default=None)
 
 
@@ -82,32 +82,32 @@ def lifetime(snapshot: Snapshot) -> str:
     return f"{snapshot.created_at}{f', kept until {until:%Y-%m-%dT%H:%M:%SZ}' if until else ''}"
 
 
-def snapshots_read(subject: Subject) -> Read:
+def list_read(subject: Subject) -> Read:
     return Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot))
 
 
-def listed_snapshots(subject: Subject) -> Sequence[Any]:
+def listed(subject: Subject) -> Sequence[Any]:
     """The snapshots that `extra_reads` or `hints` asked for, if one did."""
     return subject.extra.get(many(Snapshot), ())
 
 
-def snapshot_before(subject: Subject) -> Step:
+def take_before(subject: Subject) -> Step:
     """The snapshot that the dangerous call waits for: the one already taken for it, or else a new one.
 
     One that is unfinished without a status is not waited for: it may have failed. If it is really
-    running, the platform refuses another one, and `snapshot_step` then waits for it.
+    running, the platform refuses another one, and `take` then waits for it.
     """
     taken = subject.record.applied.get("snapshot") if subject.record is not None else None
-    for item in listed_snapshots(subject):
+    for item in listed(subject):
         if item.id != taken or item.progress not in ("usable", "running"):
             continue
         made_at = parse_time(item.created_at)
         if made_at is None or subject.now - made_at <= SNAPSHOT_SERVES:
-            return await_snapshot(subject, item.id)
-    return snapshot_step(subject)
+            return await_one(subject, item.id)
+    return take(subject)
 
 
-def await_snapshot(subject: Subject, id: str) -> Step:
+def await_one(subject: Subject, id: str) -> Step:
     return wait_only(subject, _usable(subject, id), "wait-snapshot")
 
 
@@ -120,7 +120,7 @@ def _usable(subject: Subject, item: str | OutputRef) -> Wait:
     )
 
 
-def snapshot_step(subject: Subject) -> Step:
+def take(subject: Subject) -> Step:
     """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
     id = answer_of(subject, "snapshot", "Msg.backup.graph_id")
     wait = _usable(subject, id)

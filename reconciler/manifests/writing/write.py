@@ -157,6 +157,8 @@ def build(manifests: Sequence["Effective"]) -> str:
 
     What an alias brought is written out at each place.
     """
-    comments = ({(): [f"from {', '.join(manifest.files)}"]} for manifest in manifests)
-    documents = map(Commented, (manifest.value for manifest in manifests), comments)
-    return write([*documents], follows=True)
+    documents = []
+    for manifest in manifests:
+        comments: dict[Path, Sequence[str]] = {(): [f"from {', '.join(manifest.files)}"]}
+        documents.append(Commented(manifest.value, comments))
+    return write(documents, follows=True)
