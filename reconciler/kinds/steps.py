@@ -1,4 +1,8 @@
-"""The steps that kinds plan, one constructor for each way that a call can go."""
+"""The steps that kinds plan: one constructor for every way in which a call can be made safe to send.
+
+`create` makes a second object if it is sent twice, so its recovery finds the first; `absolute` and `delete`
+may be sent again; `wait_only` sends nothing.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
@@ -26,7 +30,7 @@ DELETE_LAG_S = 60
 
 
 class StepOptions(TypedDict, total=False):
-    """What else a step says and waits for; see `Step`."""
+    """Further fields of a `Step`: its order, and texts for people."""
 
     after: tuple[str, ...]
     lane: str
@@ -35,7 +39,7 @@ class StepOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """Whose call it is; see `Call`."""
+    """Further fields of a `Call`."""
 
     service: str
     sensitive: bool
@@ -62,9 +66,12 @@ def create(
     accepts: tuple[str, ...] = (),
     **options: Unpack[StepOptions],
 ) -> Step:
-    """A call that makes something, which the reply names at `id_path`: made twice, there would be two.
+    """Return a call that creates an object: sent twice, there would be two.
 
-    `id_path` is None where it is not the object of the record.
+    `id_path`: the dotted path of the id in the reply, such as "id"; None if the new object is not the
+    record's own. `object_path`: that of the object, whose fields later steps may use; "" for the whole
+    reply, None for nothing. `applied`: what the record then holds. `recovery`: how a lost reply is settled.
+    `accepts`: refusals that mean success.
     """
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
     return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **options)
@@ -83,7 +90,10 @@ def absolute(
     wait: Wait | None = None,
     **options: Unpack[StepOptions],
 ) -> Step:
-    """A PUT, or another call that may be sent again."""
+    """Return a PUT, or another call that sets absolute values: it may be sent again.
+
+    `known_id`: the id of an object that no reply names. `owes`: the work that the reply may demand.
+    """
     effect = StepEffect(applied or {}, known_id=known_id, object_path=object_path, owes=owes)
     return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **options)
 
@@ -97,9 +107,10 @@ def delete(
     every_s: float = 0.0,
     **options: Unpack[CallOptions],
 ) -> Step:
-    """The object and its record go; one that is not there any more is gone.
+    """Return the call that deletes the object, and its record with it. A 404 or 410 counts as done.
 
-    `read`: shows the object, or `item` of its list. Where nothing does, the answer alone has to do.
+    `read`: shows the object, or `item` of its list, and is repeated until it is gone. Without one, the
+    answer to the call has to do.
     """
     effect = StepEffect(accepts=("not_found", "gone"), removes=True)
     call = Call("DELETE", path, **options)
@@ -113,17 +124,20 @@ def delete(
 def set_each(
     subject: Subject, name: str, call: Call, for_each: ForEach, **options: Unpack[StepOptions]
 ) -> Step:
-    """One absolute call for each key of an answer."""
+    """Return one absolute call for every key of an answer."""
     return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **options)
 
 
 def wait_only(subject: Subject, wait: Wait, name: str = "wait") -> Step:
-    """No call: what was begun earlier is waited for."""
+    """Return a step that sends nothing and waits for an earlier call to take effect."""
     return _step(subject, name, Call("GET", wait.read.path, service=wait.read.service), wait=wait)
 
 
 def answer_of(subject: Subject, name: str, path: str, *, or_kept: bool = False) -> OutputRef:
-    """What the reply to the subject's step `name` holds at the dotted `path`."""
+    """Return a reference to the value at the dotted `path` in the reply to the subject's step `name`.
+
+    `or_kept`: a reply without the value leaves the record's.
+    """
     return OutputRef(f"{subject.address}#{name}", path, or_kept)
 
 

@@ -61,7 +61,7 @@ class RetentionPolicy(GivesValues, NamesResources, Policy):
         return spec.model_dump(exclude={"selector"}, exclude_none=True)
 
     def follow(self, spec: RetentionPolicySpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
-        """The apps of this environment that the volumes of the selected app are in."""
+        """Yield the apps of this environment that hold the volumes of the selected app."""
         for app in sorted(moved.apps.get(("Volume", spec.selector.app or ""), ())):
             yield ("spec", "selector", "app"), app
 

@@ -46,7 +46,7 @@ from reconciler.kinds.roles import (
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster
 
-# What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
+# Values of a cluster whose create does not give them. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
 
 
@@ -135,14 +135,14 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Read(f"/v1/postgres/{segment(id)}", one(Cluster)) if id else None
 
     def match(self, spec: PostgresClusterSpec, address: Address) -> Mapping[str, Any]:
-        """By its name alone: one of another region or plan is not to get a namesake without a word."""
+        """Clusters match by name alone: one with the name in another region or plan must not go unnoticed."""
         return {"name": spec.name or address.name}
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
         return {"backups": calls.backups_read(id)} if "postgres.backups" in capabilities else {}
 
     def origin_reads(self, subject: Subject) -> Sequence[Read]:
-        """The backups of the cluster to restore from, where its id is known."""
+        """Return the GET of the backups of the cluster to restore from, where its id is known."""
         restore = subject.spec.restore
         if restore is None or "postgres.backups" not in subject.capabilities:
             return ()
@@ -152,7 +152,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return [calls.backups_read(id)] if id else ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """The backups of a cluster that is to be deleted: plans say what is left then."""
+        """Return the GET of the backups of a cluster that is to be deleted: plans say what remains."""
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
         return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []
@@ -191,16 +191,16 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def fits(
         self, spec: PostgresClusterSpec, record: StateRecord, alias: Callable[[Address, Address], bool]
     ) -> bool:
-        """A cluster of another organization, or that is to be restored from elsewhere, is another one.
+        """A cluster of another organization, or with another source to restore from, is another one.
 
-        Only what we created ourselves has a recorded organization, and only what we restored an origin.
+        Only clusters that we created have a recorded organization, and only those that we restored a source.
         """
         if spec.restore is None:
             return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
         return restoring.may_be_restored(spec.restore, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-        """A cluster that was restored from a renamed one names it."""
+        """A cluster that was restored from a renamed one names it by its new name."""
         return restoring.renamed_source(record, moved)
 
     # --- deciding ---

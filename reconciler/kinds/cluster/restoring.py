@@ -1,4 +1,4 @@
-"""A cluster that is restored from another one: what a manifest may say, what a record knows, and the call.
+"""Clusters that are restored from another one: the field `restore` of manifests, its record, and the call.
 
 Source: platform API, 4.1; platform notes, "Postgres".
 """
@@ -21,11 +21,11 @@ from reconciler.kinds.steps import create
 ID_FORM = r"[a-z0-9]{16}"
 PLATFORM_ID = re.compile(ID_FORM)
 
-_SOURCE_ID = "restored_from"  # the field of a record: the platform id of what it was restored from
+_SOURCE_ID = "restored_from"  # the field of a record: the platform id of the restore's source
 
 
 def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-    """What is wrong with a manifest that has the field `restore`."""
+    """Yield the problems of a manifest that has the field `restore`."""
     written = spec.model_fields_set  # fields with an invalid value too
     for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):
         problem = error(
@@ -55,7 +55,7 @@ def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -
 
 
 def may_be_restored(restore: Restore, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-    """Whether the cluster of `record` may have been made by `restore`, as far as is known."""
+    """Whether the cluster of `record` may have been created by `restore`, as far as is known."""
     if restore.from_ == record.id:
         return False  # its own origin
     known = record.applied.get("restore")
@@ -71,7 +71,7 @@ def may_be_restored(restore: Restore, record: StateRecord, alias: Callable[[Addr
 
 
 def renamed_source(record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-    """`record.applied`, in which a restored cluster names what it was restored from, after `moved`."""
+    """Return `record.applied` after `moved`: a restored cluster names its source by the new address."""
     origin = record.applied.get("restore") or {}
     after = moved.get(Address("PostgresCluster", origin["from"])) if origin else None
     if after is None:
@@ -80,9 +80,9 @@ def renamed_source(record: StateRecord, moved: Mapping[Address, Address]) -> Map
 
 
 def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
-    """Whether `want` is the restore that made the recorded cluster: a name and an id may be of one source.
+    """Whether `want` is the restore that created the recorded cluster.
 
-    Where nothing tells the id of the source that went by its name, an id is not known to be another one.
+    A name and an id may be of one source. Where the id of a named source is not known, any id may be its id.
     """
     known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
     if {**known, "from": ""} != {**want, "from": ""}:
@@ -94,6 +94,7 @@ def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
 
 
 def decide_restore(subject: Subject, restore: Restore) -> Decision:
+    """Decide to create the cluster from a backup or past moment of another one."""
     source: str | OutputRef = (
         segment(restore.from_)
         if PLATFORM_ID.fullmatch(restore.from_)
@@ -121,5 +122,5 @@ def decide_restore(subject: Subject, restore: Restore) -> Decision:
 
 
 def _organization(source: str | OutputRef) -> OutputRef | None:
-    """The slug that a restored cluster's organization will have: its source's, where that is a manifest."""
+    """Return the slug of a restored cluster's organization: that of its source, if a manifest declares it."""
     return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None

@@ -1,7 +1,7 @@
 """The power of machines: started, suspended or stopped. Nothing else of a machine is managed.
 
 The documented API shows no machine. With capability `machine.get` its live state is compared; without
-it, that is unknown, and a call is planned when the record does not hold that it was done.
+it, the state is unknown, and a call is planned unless the record holds that it was done.
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
@@ -32,7 +32,7 @@ def _undo(change: FieldChange) -> Action:
 
 
 def _is_so(want: str, live: str) -> bool:
-    """A machine that has never run is as good as stopped: nothing of it is in memory."""
+    """A machine that has never run counts as stopped: nothing of it is in memory."""
     return live == want or (want, live) == ("stopped", "created")
 
 
@@ -92,7 +92,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return Read(f"/v1/apps/{segment(place)}/machines", many(Machine))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """The power is not written: a person who wants it kept says so."""
+        """The power is not written: it is managed only if a person asks for it."""
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
             return Declared(place, live.name, refused="a Machine manifest cannot contain its id")
@@ -119,7 +119,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
 
     def as_found(self, subject: Subject, names: Collection[str]) -> Any:
-        """Without `power`, nothing is waited for either."""
+        """Without `power`, no wait is planned either."""
         return subject.spec.model_copy(update={"power": None}) if "power" in names else subject.spec
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:

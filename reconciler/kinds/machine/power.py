@@ -1,4 +1,4 @@
-"""Which call brings a machine to the power that is wanted, or what refuses it, and what is waited for.
+"""The calls that bring a machine to the wanted power, the rules that refuse them, and the waits after them.
 
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
@@ -26,13 +26,14 @@ _RULES = (
     "and updated since 2024-06-20 20:00 UTC"
 )
 
-CALLED_AT = "power_at"  # the field of a record: when the apply began that sent the last call
+CALLED_AT = "power_at"  # the field of a record: the start of the apply that sent the last call
 
-# By what is wanted, what the record holds until it is reached.
+# The recorded power, by the wanted one, until that is reached.
 COMING = {"suspended": "suspending", "stopped": "stopping", "started": "starting"}
 
 
 def recorded(subject: Subject) -> Any:
+    """Return the power that the record holds, such as "suspending"; None without a record."""
     return subject.record.applied.get("power") if subject.record is not None else None
 
 
@@ -60,7 +61,7 @@ def stop_step(subject: Subject) -> Step:
 
 
 def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **options: Unpack[StepOptions]) -> Step:
-    """`power`: what is recorded from the call on until the wait is over."""
+    """Return the call `verb`. `power` is recorded from the call on until its wait is over."""
     return absolute(
         subject,
         verb,
@@ -74,7 +75,7 @@ def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **options: 
 
 
 def until_wanted(subject: Subject) -> Wait:
-    """Until the machine has the power that its manifest wants."""
+    """Wait until the machine has the power that its manifest wants."""
     waits = {"suspended": until_suspended, "stopped": until_stopped, "started": until_started}
     return waits[subject.spec.power](subject)
 
@@ -90,7 +91,10 @@ def until_stopped(subject: Subject) -> Wait:
 
 
 def reached(subject: Subject, state: str, applied: dict[str, Any] | None = None) -> Wait:
-    """The platform's own wait, in slices: it answers 408 when a slice is over, and is asked again."""
+    """Use the platform's own wait, in slices: it answers 408 at the end of a slice, and is asked again.
+
+    `applied`: the record's fields once the state is reached.
+    """
     slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
     path = f"{machine_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
     return Wait(
@@ -106,6 +110,7 @@ def until_started(subject: Subject) -> Wait:
 
 
 def until(subject: Subject, *states: str, fails: tuple[str, ...] = ("destroying", "destroyed")) -> Wait:
+    """Wait until reads of the machine (capability `machine.get`) show one of `states`."""
     read = Read(machine_path(subject.address, subject.spec.id), one(Machine))
     return Wait(read, Condition("state", any_of=states, fails=fails), subject.lifecycle.timeout_s)
 
@@ -123,13 +128,13 @@ _VERBS = {"started": Action.START, "suspended": Action.SUSPEND, "stopped": Actio
 
 
 def bring(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
-    """Where the machine is shown, and is not as its manifest wants it."""
+    """Decide about a machine whose live state is not the wanted one."""
     moves = {"started": start, "suspended": suspend, "stopped": stop}
     return moves[subject.spec.power](subject, fields)
 
 
 def unseen(subject: Subject, change: FieldChange, known: str = "") -> Decision:
-    """Where nothing shows the machine. `known`: what our own calls say of it; "" without one."""
+    """Decide about a machine of unknown state. `known`: the result of our last call; "" without one."""
     if change.after == "stopped" and not may_stop(subject):
         return _no_stop(subject, (change,))
     verb = _VERBS[change.after]
@@ -217,9 +222,9 @@ def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: 
 
 
 def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
-    """Each rule that forbids to suspend the machine, and what to do about it. What is not told breaks none.
+    """Yield the rules that forbid to suspend the machine, with what to do about them.
 
-    Source: platform API, 3.3 and 8.
+    A value that the platform does not show breaks no rule. Source: platform API, 3.3 and 8.
     """
     guest = live.config.guest if live.config is not None else None
     init = live.config.init if live.config is not None else None

@@ -1,4 +1,4 @@
-"""What becomes of a volume that is there: changed in place, extended, snapshotted, deleted.
+"""Decisions about an existing volume: changed in place, extended, snapshotted, deleted.
 
 Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
 """
@@ -24,6 +24,7 @@ def volumes_read(app: str) -> Read:
 
 
 def settled(subject: Subject, reply_path: str | None) -> Wait:
+    """Wait until the volume is `created`. `reply_path`: where the reply to the call holds the volume."""
     return Wait(
         Read(snapshots.volume_path(subject.address, subject.known_id()), one(Volume)),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
@@ -38,6 +39,7 @@ def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
 
 
 def extend_step(subject: Subject, grow: FieldChange) -> Step:
+    """Return the call that extends the volume; its reply may demand a restart of the machine."""
     path = snapshots.volume_path(subject.address, subject.known_id())
     extend = snapshots.volume_path(subject.address, subject.known_id(), "/extend")
     because = f"extended from {grow.before} to {grow.after} GB"
@@ -57,11 +59,12 @@ UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extendi
 
 
 def wait_settled(subject: Subject) -> Step:
-    """No call: what is under way is waited for."""
+    """Return a step without a call that waits for the running operation."""
     return wait_only(subject, settled(subject, reply_path=None))
 
 
 def size_change(subject: Subject) -> FieldChange | None:
+    """Return the difference in size (GB); a size above the wanted one is refused. None: no difference."""
     want, live = subject.spec.wanted_size_gb, subject.live.size_gb
     if want is None or live is None:
         return None
@@ -74,6 +77,7 @@ def size_change(subject: Subject) -> FieldChange | None:
 
 
 def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Decide in this order: wait, snapshot, update in place, extend, restart."""
     if not fields and _at_rest(subject):
         return Decision(Action.NOOP)
     steps: list[Step] = []
@@ -124,13 +128,14 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
 
 
 def _at_rest(subject: Subject) -> bool:
-    """Whether nothing is under way, owed or wanted beside the fields: so it is for most volumes."""
+    """Whether no operation runs, nothing is owed and no objective is set, as for most volumes."""
     assert subject.resource is not None
     owed = subject.record is not None and subject.record.obligations
     return not owed and not subject.resource.objectives and subject.live.state not in UNSETTLED_STATES
 
 
 def remove(subject: Subject) -> Decision:
+    """Decide to delete the volume, after a snapshot; refused while it is attached."""
     holder = holder_of(subject)
     if holder:
         problem = error(
@@ -152,4 +157,5 @@ def remove(subject: Subject) -> Decision:
 
 
 def holder_of(subject: Subject) -> str:
+    """Return the id of the machine or allocation that the volume is attached to; "" for none."""
     return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""

@@ -26,20 +26,21 @@ _NO_ZONE = (
     f"{SHARES_ZONES}"
 )
 
-# What create takes that the platform never returns, or that nobody can change afterwards.
+# Fields of the create body; the platform never returns those of the second tuple.
 _CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
 _SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
-SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")  # by every answer
+# Fields that every answer shows.
+SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")
 
 
 def match_of(spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
-    """What a volume is recognised by: its name, and its region where the manifest says one."""
+    """Return the fields that recognise a volume: its name, and its region where the manifest gives one."""
     match = {"name": spec.name or address.name}
     return match if spec.region is None else {**match, "region": spec.region}
 
 
 def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Decision:
-    """`least_gb`: what the origin is known to need."""
+    """Decide to create the volume. `least_gb`: the size that its origin needs, 0 if unknown."""
     spec: VolumeSpec = subject.spec
     body: dict[str, Any] = {"name": subject.platform_name()}
     for name in (*_CREATE_FIELDS, *_SENT_ONLY_FIELDS):
@@ -50,7 +51,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
     if spec.wanted_size_gb is not None:
         body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
     origin = spec.origin
-    applied["origin"] = None  # known to be none, unlike that of a volume that was adopted
+    applied["origin"] = None  # known to have none; the origin of an adopted volume is unknown
     remarks: list[Diagnostic] = []
     if origin is not None:
         applied["origin"] = origin.model_dump(exclude_none=True)
@@ -68,7 +69,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
                 remarks.append(origins.size_not_given(subject, DEFAULT_SIZE_GB))
     match = match_of(spec, subject.address)
     listing = volumes_read(subject.address.app or "")
-    # What the platform chose where nobody said anything: drift names what moves of it.
+    # Values that the platform chooses are recorded, so that drift can name those that move.
     chosen = [name for name in (*SHOWN, "fstype", "created_at") if name not in body]
     applied |= {name: answer_of(subject, "create", name, or_kept=True) for name in chosen}
     step = create(
@@ -90,6 +91,7 @@ def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: in
 
 
 def how_again(subject: Subject) -> str:
+    """Return how to restore a destroyed volume from its newest snapshot; ends with "; "."""
     newest = snapshots.newest_usable(subject)
     if subject.resource is None:
         read = many(Snapshot) in subject.extra
@@ -115,7 +117,7 @@ def how_again(subject: Subject) -> str:
 
 
 def _not_its_own(subject: Subject) -> str:
-    """Why the data does not come back from the snapshot that the manifest names, if it names one."""
+    """Return why the snapshot that the manifest names, if any, does not restore this volume's data."""
     origin, gone = subject.spec.origin, subject.live.id
     if origin is None or origin.snapshot_id is None:
         return ""
@@ -129,8 +131,8 @@ def _not_its_own(subject: Subject) -> str:
 
 
 def zones_taken(subject: Subject) -> list[str]:
-    """The zones in which the list shows a volume of this name, where the new one may share none."""
+    """Return the zones that the new volume may not share: those of listed volumes with its name."""
     if subject.spec.require_unique_zone is False:
         return []
-    named = subject.beside.matching(match_of(subject.spec, subject.address))
+    named = subject.neighbours.matching(match_of(subject.spec, subject.address))
     return sorted({item.zone for item in named if item.present and item.zone})

@@ -31,7 +31,7 @@ from reconciler.kinds.base import (
 )
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
-    loose_reads,
+    detached_reads,
     machine_reads,
     restart_steps,
 )
@@ -54,12 +54,12 @@ _ONCE = "nothing happens: it is used only when the volume is created"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
 
-# What a volume has when its create says nothing else, and keeps for its life. Source: platform API, 4.2.
+# Values of a volume whose create does not give them; they never change. Source: platform API, 4.2.
 _FIXED_DEFAULTS = {"encrypted": True, "fstype": "ext4"}
 
 
 def _known_fstype(want: str, live: str) -> bool:
-    """An empty type is what mutation replies and unmounted volumes show: not known."""
+    """Replies to mutations and unmounted volumes show an empty type, which means: not known."""
     return live == "" or live == want
 
 
@@ -137,9 +137,10 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return {"snapshots": Read(snapshots.volume_path(address, id, "/snapshots"), many(Snapshot))}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots, where an objective or a snapshot that we took before depends on them.
+        """Return the GETs of snapshots and machine, where the decision depends on them.
 
-        And the machine, where an owed restart depends on it.
+        The snapshots matter to an objective, and to a snapshot that an earlier run took before its call; the
+        machine matters to an owed restart.
         """
         if subject.live is None or not subject.live.present:
             return ()
@@ -152,10 +153,10 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
             return reads
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
         grows = want_gb is not None and live_gb is not None and want_gb > live_gb
-        return (*reads, *machine_reads(subject, grows=grows), *loose_reads(subject))
+        return (*reads, *machine_reads(subject, grows=grows), *detached_reads(subject))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
+        """Return the GET of snapshots of a volume that goes or was destroyed: only they hold its data."""
         if subject.live is None or not subject.live.present:
             return [snapshots.list_read(subject)]
         goes = subject.to_delete and not changing.holder_of(subject)
@@ -166,7 +167,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return [snapshots.list_read(subject)] if wished else []
 
     def missed(self, subject: Subject) -> Sequence[FieldChange]:
-        """A snapshot that is being made is as good as one: nothing more can be done."""
+        """A running snapshot counts as one: nothing more can be done."""
         assert subject.resource is not None
         if snapshots.why_due(subject) is None or any(
             item.progress == "running" for item in snapshots.listed(subject)
@@ -186,7 +187,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
 
     def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
-        """Its size, which the platform may enlarge, and its data. Answers to mutations show no blocks."""
+        """Its size, which the platform may enlarge, and its data. Replies to mutations show no blocks."""
         blocks, size, free = (fields.get(name) for name in ("blocks", "block_size", "blocks_free"))
         if not blocks or not size or free is None:
             return {}
@@ -196,7 +197,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return creating.match_of(spec, address)
 
     def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-        """A volume that is to be made from other data is another one, where it is known what ours is from."""
+        """A volume of another origin is another one, where the origin of ours is known."""
         return origins.may_be_from(spec.origin, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
@@ -216,7 +217,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return changing.volumes_read(place)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """Also the defaults that somebody can change: what is not written is not watched."""
+        """Changeable defaults are written, too: a field that is not written is not watched."""
         names, defaults = (*creating.SHOWN, "fstype"), {**_FIXED_DEFAULTS, **given}
         spec, comments = declared_fields(VolumeSpec, names, live, defaults)
         if live.state in changing.UNSETTLED_STATES:
@@ -235,7 +236,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return creating.decide_create(subject, Action.CREATE, reason)
 
     def again(self, subject: Subject) -> Decision | None:
-        """As large as it was, which no snapshot of it exceeds, and in its region."""
+        """The new volume is as large as the old one, which no snapshot of it exceeds, and in its region."""
         origin, gone = subject.spec.origin, subject.live
         usable = {item.id for item in snapshots.listed(subject) if item.usable}
         if origin is None or origin.snapshot_id not in usable:

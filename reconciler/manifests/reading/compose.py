@@ -12,16 +12,6 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 from msgspec.structs import replace
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    StreamEndEvent,
-)
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
 from reconciler.core.model import SHOWN, Path, unpack_span
@@ -198,7 +188,7 @@ class _Composer:
         self.refusals = Refusals(text, file)
         self.file = file
         self.table = table
-        self.next_event: Callable[[], Event] = _LOADER(text).get_event
+        self.next_event: Callable[[], yaml.Event] = _LOADER(text).get_event
         self.problems: list[Diagnostic] = []
         self.events_left = MOST_FILE_EVENTS
         self.documents_left = MOST_DOCUMENTS
@@ -208,12 +198,12 @@ class _Composer:
         while True:
             event = self.next_event()
             kind = type(event)
-            if kind is DocumentStartEvent:
+            if kind is yaml.DocumentStartEvent:
                 self.documents_left -= 1
                 if self.documents_left < 0:
                     raise _Stop(self.refusals.too_many_documents(event))
                 return True
-            if kind is StreamEndEvent:
+            if kind is yaml.StreamEndEvent:
                 return False
 
     def document(self) -> Document | None:
@@ -281,17 +271,17 @@ class _Builder:
         """Add what `event` says. Return whether it ends the document."""
         self._count += 1
         kind = event.__class__
-        if kind is MappingEndEvent or kind is SequenceEndEvent:
+        if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._close(event.end_mark)
         else:
             start = event.start_mark
             position = ((start.line + 1) << 40) | ((start.column + 1) << 20)  # as `model.pack_span`
-            if kind is ScalarEvent:
+            if kind is yaml.ScalarEvent:
                 self._scalar(event, position)
-            elif kind is AliasEvent:
+            elif kind is yaml.AliasEvent:
                 self._alias(event, position | (event.end_mark.column + 1))
             else:
-                self._open(event, position | (start.column + 2), {} if kind is MappingStartEvent else [])
+                self._open(event, position | (start.column + 2), {} if kind is yaml.MappingStartEvent else [])
         if self._frame is None:
             return True
         if self._count >= self._budget:
@@ -360,7 +350,7 @@ class _Builder:
             raise _Stop(self._refusals.too_deep(position))
         node = self._place(values, position)
         flow_slot = len(self.placed.positions) - 1 if event.flow_style else -1
-        is_mapping = event.__class__ is MappingStartEvent
+        is_mapping = event.__class__ is yaml.MappingStartEvent
         self._frame = _Frame(node, values, is_mapping, event.anchor, flow_slot, self.size)
         self._frames.append(self._frame)
         if event.anchor is not None:

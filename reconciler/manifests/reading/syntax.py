@@ -5,13 +5,6 @@ from collections.abc import Callable, Sequence
 
 import yaml
 from msgspec import Struct
-from yaml.error import MarkedYAMLError
-from yaml.tokens import (
-    FlowMappingEndToken,
-    FlowMappingStartToken,
-    FlowSequenceEndToken,
-    FlowSequenceStartToken,
-)
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.suggestions import lookalike
@@ -129,14 +122,14 @@ _TAG = re.compile(r"!\S*")
 _OPENED = {"[": "list", "{": "mapping"}
 _CLOSED_BY = {"list": "]", "mapping": "}"}
 _ESCAPED = {"'": "''", '"': '\\"'}
-_FLOW_STARTS = (FlowSequenceStartToken, FlowMappingStartToken)
-_FLOW_ENDS = (FlowSequenceEndToken, FlowMappingEndToken)
+_FLOW_STARTS = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+_FLOW_ENDS = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
 _PAIR = re.compile(r"[A-Za-z_]\w*\s*([:=])\s*\S")
 _LONGEST_KEY = 1024  # characters. Source: YAML 1.1, 4.5.1
 _RENDER_FIRST = "templates are not rendered here: do that first"
 
 
-def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
+def explain(problem: yaml.MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
     """The first syntax error of a file; what follows it cannot be read."""
     mark = problem.problem_mark or problem.context_mark
     what = str(problem.problem or problem)
@@ -221,7 +214,7 @@ def _innermost_open(lines: Sequence[str]) -> tuple[int, int] | None:
                 opened.append((token.start_mark.line, token.start_mark.column))
             elif isinstance(token, _FLOW_ENDS) and opened:
                 opened.pop()
-    except MarkedYAMLError:
+    except yaml.MarkedYAMLError:
         pass
     return opened[-1] if opened else None
 

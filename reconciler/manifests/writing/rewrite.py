@@ -17,16 +17,6 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
-from yaml.events import (
-    AliasEvent,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
@@ -44,8 +34,8 @@ Scalar = str | int | float | bool
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ANCHOR = re.compile(r"&\S+[ \t]+")
 _LINE_BREAK = re.compile("\r\n|\r|\n")
-_OPENING = (MappingStartEvent, SequenceStartEvent)
-_CLOSING = (MappingEndEvent, SequenceEndEvent)
+_OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class Token(Struct, frozen=True):
@@ -73,15 +63,15 @@ def find_tokens(text: str, places: Collection[Place]) -> Mapping[Place, Token]:
     event: Any
     for event in yaml.parse(text, Loader=_LOADER):
         kind = type(event)
-        if kind is DocumentStartEvent:
+        if kind is yaml.DocumentStartEvent:
             reach, anchored, uses = {}, {}, {}
-        elif kind is DocumentEndEvent:
+        elif kind is yaml.DocumentEndEvent:
             found |= _shared(found, reach, uses)
         elif kind in _CLOSING:
             inside.pop()
-        elif kind in (AliasEvent, ScalarEvent, *_OPENING):
+        elif kind in (yaml.AliasEvent, yaml.ScalarEvent, *_OPENING):
             place = (event.start_mark.line + 1, event.start_mark.column + 1)
-            if kind is AliasEvent:
+            if kind is yaml.AliasEvent:
                 uses.setdefault(event.anchor, place)
             elif event.anchor is not None:
                 anchored[event.anchor] = place
@@ -97,9 +87,9 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
     start = starts[event.start_mark.line] + event.start_mark.column
     end = starts[event.end_mark.line] + event.end_mark.column
     kind = type(event)
-    if kind is AliasEvent:
+    if kind is yaml.AliasEvent:
         return Token(start, end, "", f"comes from the anchor `&{event.anchor}`", anchored.get(event.anchor))
-    if kind is not ScalarEvent:
+    if kind is not yaml.ScalarEvent:
         return Token(start, end, "", "is not a single one")
     if event.start_mark.line != event.end_mark.line:
         return Token(start, end, "", "spans several lines")
