@@ -89,7 +89,7 @@ def recorded_twice(
             key = object_of(kinds[address.kind], address, record.id, None, record)
         owner = owners.setdefault(key, address) if record.id else address
         if owner is not address and (in_focus(owner) or in_focus(address)):
-            forget = tuple(command("state", "forget", each) for each in (owner, address))
+            forget = tuple(command("state", "forget", claimant) for claimant in (owner, address))
             yield error(
                 "recorded-twice",
                 f"{record.id} is recorded as `{owner}` and as `{address}`",
@@ -153,12 +153,13 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         )
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(
-        f"; `{each.path}` changed: {_as_text(each.before)} -> {_as_text(each.after)}" for each in moved
+        f"; `{change.path}` changed: {_as_text(change.before)} -> {_as_text(change.after)}"
+        for change in moved
     )
     if keeps:
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
         advice = accepting(kind, record, moved) if moved else ()
-        reason += "".join(f"; `{each}` records what is there" for each in advice)
+        reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Decision(Action.RETAIN, reason=reason, advice=advice)
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
@@ -189,7 +190,7 @@ def _adopt(kind: Kind, subject: Subject) -> Decision:
     reason = f"{found}; {decision.reason}" if decision.reason else found
     if decision.action is Action.REFUSED:
         note = f"no record holds it: `{subject.address}` {found}"
-        told = tuple(replace(each, notes=(*each.notes, note)) for each in decision.diagnostics)
+        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in decision.diagnostics)
         return replace(decision, reason=reason, diagnostics=told)
     also = () if decision.action is Action.NOOP else (decision.action, *decision.also)
     return replace(decision, action=Action.ADOPT, also=also, reason=reason)

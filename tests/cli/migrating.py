@@ -13,8 +13,8 @@ from typing import Any
 
 from reconciler.cli.main import run
 from reconciler.state.places.postgres.store import PostgresStore
-from reconciler.state.sqlite import files, upkeep
-from reconciler.state.sqlite.holding import Holding
+from reconciler.state.places.sqlite import files
+from reconciler.state.places.sqlite.store import SqliteStore
 
 _steps = count(1)
 
@@ -43,13 +43,13 @@ def deadly(owner: Any, name: str, last: int) -> None:
 
 def main() -> None:
     for owner, name in [
-        (upkeep, "export"),
-        (Holding, "take"),
-        (upkeep, "import_"),
-        (upkeep, "retire"),
-        (upkeep, "revive"),
-        (Holding, "release"),
-        (files, "_create"),
+        (SqliteStore, "export"),
+        (SqliteStore, "lease"),
+        (SqliteStore, "import_"),
+        (SqliteStore, "retire"),
+        (SqliteStore, "revive"),
+        (SqliteStore, "release"),
+        (files, "create_state"),
         (PostgresStore, "export"),
         (PostgresStore, "import_"),
         (PostgresStore, "revive"),

@@ -13,7 +13,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.project.open import begin_work
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, open_state
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import PATIENCE_S, Project, Ran, volume
 from tests.cli.warm import run_warm

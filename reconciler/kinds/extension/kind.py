@@ -51,7 +51,12 @@ from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSec
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
+from reconciler.services.machines.wire.extension import (
+    FAILED_STATUSES,
+    GONE_STATUSES,
+    SETTLED_STATUSES,
+    Extension,
+)
 
 KEPT_KEY = "config."
 # Variables that make an app run other programs, load other code, or trust and call other hosts.
@@ -207,7 +212,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return differing
 
     def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
-        """Post the same order under the same id again: it has the same answer, and missing secrets are set."""
+        """Post the same order under the same id again. The answer is the same: missing secrets are set."""
         steps = [_provision(subject), _set_secrets(subject, "provision")]
         if fields:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
