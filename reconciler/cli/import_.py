@@ -79,11 +79,11 @@ def command(
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found = chosen.config
     folder = out or default_folder(found)
-    read, loaded, elsewhere = declared(found, folder)
+    read, loaded, other_environments = declared(found, folder)
 
     async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
+            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, other_environments)
         planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)

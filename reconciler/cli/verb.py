@@ -38,8 +38,7 @@ def verb(
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
-    the formats of -o; None for a verb without -o. `notifies`: its end is reported to the receivers in `notify`
-    of reconcile.yaml.
+    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings hear of its end.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
