@@ -7,7 +7,7 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, open_state
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import Project
 from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture

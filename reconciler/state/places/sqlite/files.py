@@ -1,15 +1,15 @@
-"""The files of a SQLite state: `state.db`, and beside it `state.db.key` and `state.db.lock`.
+"""The files of a SQLite state: `state.db`, and next to it `state.db.key`, `state.db.lock`, `state.db.seen`.
 
 New files appear complete or not at all, readable by their owner only; SQLite gives
 its `-wal` and `-shm` the permissions of the database.
 """
 
-import errno
+import hashlib
 import os
 import sqlite3
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
 from reconciler.state.encryption.envelope import is_envelope
-from reconciler.state.sqlite import checks, database
+from reconciler.state.places.sqlite import database
 
 KEY_BYTES = 32
 
@@ -28,13 +28,13 @@ def state_exists(path: Path) -> bool:
     """Raises StoreError when only the rest of a state is there: it holds commits that must not be lost."""
     if path.exists():
         return True
-    wal = _beside(path, "-wal")
+    wal = beside(path, "-wal")
     if wal.exists():
         raise StoreError(
             f"the state {path} is missing, but {wal} with its newest changes still exists",
             help=f"put {path.name} back, or remove {wal.name} to start without a state",
         )
-    backups = _beside(path, ".backups")
+    backups = beside(path, ".backups")
     if any(backups.glob("*.db")):
         raise StoreError(
             f"the state {path} is missing, but its backups in {backups} still exist",
@@ -47,62 +47,45 @@ def state_exists(path: Path) -> bool:
 
 def traces_of(path: Path) -> list[Path]:
     """What an older state has left beside it."""
-    left = [key_path(path), spool_path(path), checks.seen_path(path)]
+    left = [key_path(path), spool_path(path), seen_path(path)]
     return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
 
 
-def create_state(path: Path, fill: Callable[[sqlite3.Connection], None], *, replace: bool = False) -> None:
+def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     """Create the directory (0700) and a state that `fill` makes of an empty database.
 
-    Does nothing when another process was faster; with `replace`, takes the place of the state that is there.
+    Does nothing when another process was faster.
     """
 
     def fill_file(new: Path) -> None:
         with closing(database.connect(new)) as connection:
             fill(connection)
-            # All of it must be in the one file that gets the name: closing would not tell if it is not.
-            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-        if mode != "delete":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        sync(new)
 
     make_private(path.parent)
-    _create(path, fill_file, replace=replace)
-
-
-def key_path(path: Path) -> Path:
-    return _beside(path, ".key")
-
-
-def spool_path(path: Path) -> Path:
-    return _beside(path, ".spool")
-
-
-def lock_path(path: Path) -> Path:
-    """Resolved, so that two spellings of one state's path exclude each other."""
-    return _beside(path.resolve(), ".lock")
+    _create(path, fill_file)
 
 
 def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
-    """The key in `path`; None when there is none. Raises StoreError when it is not 32 bytes.
+    """The fingerprint key of the state at `path`; None when there is none.
 
-    `sealed`: it may be that of an encrypted state, too.
+    `sealed`: it may be that of an encrypted state, too. Raises StoreError when it is not a key of 32 bytes.
     """
+    file = key_path(path)
     try:
-        key = path.read_bytes()
+        key = file.read_bytes()
     except FileNotFoundError:
         return None
     if is_envelope(key):
         if sealed:
             return key
         raise StoreError(
-            f"{path.with_suffix('')} is the backup of an encrypted state, which cannot be used in a file",
+            f"{path} is the backup of an encrypted state, which cannot be used in a file",
             help=f"`{_RESTORE}` brings it to a shared place without a state",
             advice=(_RESTORE,),
         )
     if len(key) != KEY_BYTES:
         raise StoreError(
-            f"{path} does not contain a fingerprint key of {KEY_BYTES} bytes",
+            f"{file} does not contain a fingerprint key of {KEY_BYTES} bytes",
             help=f"`{_RESTORE}` restores it from a backup",
             advice=(_RESTORE,),
         )
@@ -110,39 +93,53 @@ def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
 
 
 def create_key(path: Path, key: bytes) -> bytes:
-    """The key in `path`: `key`, unless another process was faster."""
+    """The key of the state at `path`: `key`, unless another process was faster."""
 
     def fill(new: Path) -> None:
-        with new.open("wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
+        new.write_bytes(key)
 
-    _create(path, fill)
+    _create(key_path(path), fill)
     return read_key(path, sealed=True) or key
 
 
-def _create(path: Path, fill: Callable[[Path], None], *, replace: bool = False) -> None:
+def key_digest(key: bytes | None) -> bytes:
+    """What the root of the state says of its key, which is not in the same file; b"" for none."""
+    return hashlib.sha256(key).digest() if key else b""
+
+
+def _create(path: Path, fill: Callable[[Path], None]) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
     try:
         fill(new)
-        if replace:
-            for old in (_beside(path, "-wal"), _beside(path, "-shm")):  # SQLite would replay an old WAL
-                old.unlink(missing_ok=True)
-            new.replace(path)
-        else:
+        sync(new)
+        with suppress(FileExistsError):
             # A link, not a rename: it never replaces what another process has created meanwhile.
             path.hardlink_to(new)
         sync_directory(path.parent)
-    except FileExistsError:
-        return
     finally:
-        for leftover in (new, _beside(new, "-wal"), _beside(new, "-shm"), _beside(new, "-journal")):
+        for leftover in (new, beside(new, "-journal")):
             leftover.unlink(missing_ok=True)
 
 
+def key_path(path: Path) -> Path:
+    return beside(path, ".key")
+
+
+def seen_path(path: Path) -> Path:
+    return beside(path, ".seen")
+
+
+def spool_path(path: Path) -> Path:
+    return beside(path, ".spool")
+
+
+def lock_path(path: Path) -> Path:
+    """Resolved, so that two spellings of one state's path exclude each other."""
+    return beside(path.resolve(), ".lock")
+
+
 @lru_cache(maxsize=64)
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

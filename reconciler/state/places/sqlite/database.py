@@ -3,13 +3,14 @@
 import errno
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from reconciler.core.advice import Command
-from reconciler.core.errors import StateMoved, StoreError
+from reconciler.core.errors import StoreError
+from reconciler.state.log.damage import Damaged
 
 # How long a writer waits for another process's transaction, which lasts one commit.
 _BUSY_TIMEOUT_S = 30
@@ -81,35 +82,11 @@ def transaction(
         raise
 
 
-def check_pages(connection: sqlite3.Connection, large: Iterable[str], small: Iterable[str]) -> None:
-    """Raises Damaged when the pages of a table are: a flipped bit in one can hide rows from every query.
-
-    `small` ones are compared with their indexes too.
-    """
-    checks = [(table, "quick_check") for table in large] + [(table, "integrity_check") for table in small]
-    for table, check in checks:
-        for (problem,) in connection.execute(f"PRAGMA {check}({table})"):
-            if problem != "ok":
-                raise Damaged(f"table {table} is not what was written")
-
-
 def check_all_pages(connection: sqlite3.Connection) -> None:
-    """Raises Damaged when any page is: slower than `check_pages`, and of everything."""
+    """Raises Damaged when any page is: a flipped bit in one can hide rows from every query."""
     for (problem,) in connection.execute("PRAGMA integrity_check(1)"):
         if problem != "ok":
             raise Damaged(str(problem))
-
-
-class Damaged(Exception):
-    """Says which row is not what was written; `explained` adds the file and the way out."""
-
-
-class Moved(Exception):
-    """The state is at `to` now; `explained` adds the file."""
-
-    def __init__(self, to: str) -> None:
-        super().__init__(to)
-        self.to = to
 
 
 WayOut = Callable[[], tuple[str, Command] | None]  # what to do, and the command that stands in it
@@ -125,8 +102,6 @@ def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
         yield
     except Damaged as error:
         raise _damaged(path, str(error), way_out()) from error
-    except Moved as moved:
-        raise StateMoved(path, moved.to) from moved
     except UnicodeDecodeError as error:
         # SQLite's own message, or a column, repeats what a flipped bit made of the text.
         raise _damaged(path, "it contains bytes that are not text", way_out()) from error

@@ -1,27 +1,20 @@
 """Copies of the state in `<state>.backups/`: complete and verified, or absent; the newest few are kept."""
 
-import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.core.advice import command
+from reconciler.core.advice import Command, command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.sqlite import checks, files, heads, journal, older, records, schema
-from reconciler.state.sqlite.database import (
-    Damaged,
-    check_all_pages,
-    connect_read_only,
-    connect_without_a_trace,
-    explained,
-)
+from reconciler.state.places.sqlite import files, older, schema, seen, whole
+from reconciler.state.places.sqlite.database import connect_read_only, explained
 from reconciler.state.store import Backups
 
 KEPT = 5
@@ -29,7 +22,7 @@ _AT = "%Y%m%dT%H%M%SZ"
 
 
 class Backup(Struct, frozen=True):
-    """A file, with its key beside it. `at`: when it was made; `version`: its transaction."""
+    """A file. `at`: when it was made; `version`: its newest change."""
 
     path: Path
     at: datetime
@@ -70,15 +63,33 @@ def known(path: Path) -> Backups:
     return Backups(good.at if good is not None else None, tuple(found))
 
 
+def way_out(path: Path) -> tuple[str, Command]:
+    """What to do about damage: the newest good backup, and the command in the text that restores it."""
+    backup = newest_good(path)
+    if backup is None:
+        bring = command("state", "restore", "FILE")
+        return (
+            "no good backup was found beside it: keep the file; if you have a backup elsewhere, run "
+            f"`{bring}`",
+            bring,
+        )
+    bring = command("state", "restore")
+    made = f"{backup.at:%Y-%m-%d %H:%M:%S} UTC"
+    text = (
+        f"the newest good backup is from {made}; `{bring}` restores it,"
+        " and adds everything that the damaged file still contains"
+    )
+    return text, bring
+
+
 def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path | None = None) -> Path:
     """Copy what `connection` holds to `target`, which must not exist, or among the kept ones.
 
     Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
     """
-    current = checks.read(connection)
     if target is None:
         folder(path).mkdir(mode=0o700, exist_ok=True)
-        target = folder(path) / f"{at:{_AT}}-{current.version:08d}.db"
+        target = folder(path) / f"{at:{_AT}}-{seen.of(connection).version:08d}.db"
         if target.exists():
             verify(target)
             return target  # nothing happened since
@@ -89,7 +100,7 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
 
 
 def _copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """All of it, verified, or nothing; with the key of the state at `path` beside it."""
+    """All of it, verified, or nothing; next to it the key of the state at `path`."""
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
@@ -100,26 +111,12 @@ def _copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands for itself
         verify(new)
         sync(new)
-        key = files.read_key(files.key_path(path))
-        if key is not None:
-            files.create_key(files.key_path(target), key)
+        if (key := files.read_key(path, sealed=True)) is not None:
+            files.create_key(target, key)
         target.hardlink_to(new)
         sync_directory(target.parent)
     finally:
         new.unlink()
-
-
-def make_before_migration(connection: sqlite3.Connection, path: Path, at: datetime, version: int) -> Path:
-    """Copy the state as its older `version` has it, for a program that knows no other. It is never pruned.
-
-    Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
-    """
-    folder(path).mkdir(mode=0o700, exist_ok=True)
-    target = folder(path) / f"version-{version}-{at:{_AT}}.db"
-    with suppress(FileExistsError):  # another process made it at the same moment
-        if not target.exists():
-            _copy(connection, path, target)
-    return target
 
 
 def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
@@ -130,53 +127,20 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     version = schema.require(connection, path)
     if version == schema.VERSION:
         return ""
-    copy = make_before_migration(connection, path, at, version)
+    folder(path).mkdir(mode=0o700, exist_ok=True)
+    copy = folder(path) / f"version-{version}-{at:{_AT}}.db"  # which is never pruned
+    with suppress(FileExistsError):  # another process made it at the same moment
+        if not copy.exists():
+            _copy(connection, path, copy)
     older.migrate(connection)
-    _let_it_shrink(connection)
+    with suppress(sqlite3.OperationalError):  # where there is no room, its pages are used again
+        connection.execute("VACUUM")
     return (
         f"the state {path} was migrated from version {version} to {schema.VERSION}; "
         f"a copy of version {version} is {copy}: to go back to an older program, put it and {copy.name}.key "
         f"in the place of {path.name} and {path.name}.key, and remove {path.name}.seen: what was recorded "
         "since is unknown to it"
     )
-
-
-def _let_it_shrink(connection: sqlite3.Connection) -> None:
-    """Let a file that an older program made give back the space of what is packed (`archive.extend`).
-
-    All of it is written anew, once; where there is no room for that, the space is used for newer rows.
-    """
-    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
-    if not mode:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        with suppress(sqlite3.OperationalError):
-            connection.execute("VACUUM")
-
-
-def migrated_copy(path: Path, tell: Callable[[str], None]) -> sqlite3.Connection:
-    """A connection to the state at `path`, or to a copy in memory that has the newest version.
-
-    No file changes; `tell` gets a line about what remains to be done. Raises StoreError or sqlite3.Error.
-    """
-    connection = connect_without_a_trace(path)
-    try:
-        version = schema.require(connection, path)
-        if version == schema.VERSION:
-            return connection
-        apply, migrate = command("apply"), command("state", "migrate")
-        tell(
-            f"the state has version {version}, of an older program: `{apply}` or `{migrate}` brings it to "
-            f"version {schema.VERSION}"
-        )
-        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.backup(copy)
-    except BaseException:
-        connection.close()
-        raise
-    connection.close()
-    older.migrate(copy)
-    verify_all(copy)
-    return copy
 
 
 def prune(path: Path) -> None:
@@ -188,33 +152,28 @@ def prune(path: Path) -> None:
 
 def verify(file: Path) -> None:
     """Read all of a backup. Raises Damaged, StoreError or sqlite3.Error when it is not good."""
+    with reading(file) as connection:
+        whole.verify(connection)
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
     with closing(connect_read_only(file)) as connection:
         if schema.require(connection, file) == schema.VERSION:
-            verify_all(connection, whole=False)
+            yield connection
             return
-        # Of an older version: what it becomes is verified, beside the file.
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            connection.backup(copy)
-            older.migrate(copy)
-            verify_all(copy)
+        with closing(migrated_copy(connection)) as copy:
+            yield copy
 
 
-def verify_all(connection: sqlite3.Connection, *, whole: bool = True) -> checks.Checks:
-    """Read everything in a state of the newest version. Raises Damaged naming what was not written so.
-
-    Not `whole`: see `journal.verify`.
-    """
-    check_all_pages(connection)
+def migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A connection to a copy in memory that has the newest version. Raises as `older.migrate` does."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
-        current = checks.read(connection)
-        checks.verify_tables(connection, current)
-        ends = heads.read(connection, current)
-        records.verify(connection, heads.count(ends))
-        journal.verify(connection, current, ends, whole=whole)
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged("a row contains data that was never written there") from error
-    return current
-
-
-def key_digest(key: bytes) -> str:
-    return hashlib.sha256(key).hexdigest()
+        connection.backup(copy)
+        older.migrate(copy)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
