@@ -13,11 +13,9 @@ from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import emit, report_options
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
-from reconciler.core.clock import SystemClock
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
-from reconciler.project.attribution import attribution_of
 from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible_lines
 from reconciler.reports.report import Failure, Report
@@ -129,8 +127,10 @@ def _notify(code: int) -> None:
 
 def _send(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
     from reconciler.cli.event_loop import run  # few projects have receivers
+    from reconciler.core.clock import SystemClock
     from reconciler.notify.delivery import send_all
     from reconciler.notify.events import Run, events_of
+    from reconciler.project.attribution import attribution_of
 
     clock, who = SystemClock(), attribution_of(config)
     platform = config.settings.platform.base_url or ""
