@@ -17,7 +17,6 @@ from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
-from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit, emit_part
 from reconciler.cli.signals import Interrupted, confirmed
 from reconciler.cli.verb import (
@@ -53,7 +52,7 @@ from reconciler.state.spooling import Spooling
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": PENDING, "done": DONE}
 
 
-@verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", then=notify)
+@verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", notifies=True)
 @click.option(
     "--plan",
     "plan_file",

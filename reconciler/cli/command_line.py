@@ -100,8 +100,8 @@ def settings_here(
     if ref is None or untrusted is not None:
         config.refuse_unknown_environment()
     if not manifests_only:
-        elsewhere = ref is not None and untrusted is None
-        config.refuse_forgotten_environment(partial(environments_at, config, ref) if elsewhere else None)
+        at_revision = ref is not None and untrusted is None
+        config.refuse_forgotten_environment(partial(environments_at, config, ref) if at_revision else None)
     command_line().settings = config
     return config.in_sandbox() if sandbox else config
 
