@@ -305,7 +305,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a machine is restarted although nothing is owed",
-        "execution/restarts.py",
+        JUDGING,
         "return found if is_due else {}",
         "return found or {run.plan.steps[0].address: ()}",
     ),
@@ -378,18 +378,18 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "one restart is done for one of its volumes only",
         RECORDER,
-        "put = self._settled(put[0], self.served[step.if_owed.machine])",
+        "put = self._settled(put[0], self.restarts[step.if_owed.machine])",
         "put = [replace(put[0], obligations=())]",
     ),
     _mutant(
         "a restart goes to the machine that the plan saw, and settles what another one owes",
-        "execution/restarts.py",
-        " and each.attached_machine_id == machine",
+        JUDGING,
+        " and item.attached_machine_id == machine",
         "",
     ),
     _mutant(
         "a restart settles only what its plan has listed",
-        "execution/restarts.py",
+        JUDGING,
         "    for record in owing:\n",
         "    steps = [each for each in run.plan.steps if each.if_owed or each.effect.owes]\n"
         "    seen = [item for read in run.observed for item in run.observed[read].objects]\n"

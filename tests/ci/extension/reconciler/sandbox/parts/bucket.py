@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.sandbox.routing import Routes
+
 from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Request, Response, reply
 from reconciler.sandbox.part import Date, Item, Name, Part, Seed, moment_or_now
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, World
 from reconciler.services.machines.wire import bucket as wires
 
