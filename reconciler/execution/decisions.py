@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased

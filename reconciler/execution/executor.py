@@ -8,10 +8,10 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.durations import since
 from reconciler.core.errors import ReconcilerError, StoreError, Unauthorized
 from reconciler.core.model import READY_AFTER, made_at, took_s
 from reconciler.core.steps import Result, Step, UnlessRecorded
+from reconciler.core.words import since
 from reconciler.execution.for_each import send_for_each
 from reconciler.execution.judging import settled_by_restart
 from reconciler.execution.outputs import dig

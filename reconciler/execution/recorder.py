@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import (
     BAD_ANSWER,

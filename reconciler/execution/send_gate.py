@@ -18,8 +18,8 @@ from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
 from reconciler.core.steps import Call
+from reconciler.core.words import counted
 from reconciler.execution.waiting import OUTAGE_S, Waited
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
