@@ -125,7 +125,7 @@ class Item(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def key(self) -> tuple[str, ...] | None:
-        """What no other item of its part may have too; None while the sandbox is to choose an id."""
+        """The value that is unique in its part; None while the sandbox is to choose an id."""
         id = getattr(self, "id", None)
         return None if id is None else (id,)
 

@@ -48,12 +48,12 @@ def test_each_resource_is_asked_for_once_a_day(played: Played) -> None:
     assert played.send() == []
     for _ in range(2):
         played.platform.advance(DAY_S)
-        assert [verified(each) for each in played.send()] == [
+        assert [verified(item) for item in played.send()] == [
             "http://127.0.0.1:1/store/costs/db%2F1",
             "http://127.0.0.1:1/store/costs/db-2",
         ]
-    assert len({each.url for each in played.sent}) == 4  # a nonce of its own each time
-    assert {each.method for each in played.sent} == {"GET"}
+    assert len({found.url for found in played.sent}) == 4  # a nonce of its own each time
+    assert {message.method for message in played.sent} == {"GET"}
 
 
 def test_a_change_of_the_provider_does_not_put_the_day_off(played: Played) -> None:
@@ -76,14 +76,14 @@ def test_the_answer_is_shown(played: Played) -> None:
 def test_a_path_without_a_place_for_the_id_is_asked_once_for_all(played: Played) -> None:
     played.platform.ok("POST", "/_sandbox/providers", {"name": "store", "costs_path": "/costs"})
     played.platform.advance(DAY_S)
-    assert [verified(each) for each in played.send()] == ["http://127.0.0.1:1/store/costs"]
+    assert [verified(item) for item in played.send()] == ["http://127.0.0.1:1/store/costs"]
 
 
 def test_resources_are_known_from_webhooks_and_gone_when_they_are_deleted(played: Played) -> None:
     for body in (told("resource.created", {"id": "db-3"}), told("resource.deleted", {"id": "db-2"})):
         assert played.platform.call("POST", "/webhooks/store", body, headers_for(body)).status == 200
     played.platform.advance(DAY_S)
-    assert [each["about"] for each in played.deliveries()] == ["db/1", "db-3"]
+    assert [delivery["about"] for delivery in played.deliveries()] == ["db/1", "db-3"]
 
 
 def test_a_provider_without_costs_or_resources_is_not_asked() -> None:

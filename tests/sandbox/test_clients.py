@@ -31,7 +31,7 @@ def test_an_app_is_shown_with_its_organization(machine: Platform) -> None:
     machine.ok("POST", "/_sandbox/apps", {"name": "till", "org_slug": "acme"})
     app = machine.ok("GET", "/v1/apps/shop")
     assert (app["name"], app["organization"]["slug"], app["machine_count"]) == ("shop", "personal", 1)
-    assert [each["name"] for each in machine.ok("GET", "/v1/apps?org_slug=acme")["apps"]] == ["till"]
+    assert [item["name"] for item in machine.ok("GET", "/v1/apps?org_slug=acme")["apps"]] == ["till"]
     assert machine.call("GET", "/v1/apps/nobody").status == 404
 
 
@@ -39,7 +39,7 @@ def test_several_secrets_are_set_and_unset_in_one_call(platform: Platform) -> No
     platform.ok("POST", SECRETS, {"values": {"A": "1", "B": "2"}})
     answer = platform.ok("POST", SECRETS, {"values": {"A": None, "C": "3", "NEVER": None}})
     assert answer["version"] == 2
-    assert [each["name"] for each in answer["secrets"]] == ["B", "C"]
+    assert [secret["name"] for secret in answer["secrets"]] == ["B", "C"]
     assert platform.ok("GET", f"{SECRETS}/C")["name"] == "C"
     assert platform.call("POST", SECRETS, {"values": {"D": "4", "E": 5}}).status == 422
     assert platform.call("GET", f"{SECRETS}/D").status == 404

@@ -159,9 +159,9 @@ def test_the_list_shows_deleted_clusters_on_request_only(platform: Platform) -> 
     platform.advance(60)
     listed = platform.ok("GET", "/v1/postgres?org_slug=personal")["data"]
     everything = platform.ok("GET", "/v1/postgres?include_deleted=true")["data"]
-    assert [each["id"] for each in listed] == [kept]
+    assert [shown["id"] for shown in listed] == [kept]
     assert "endpoints" not in listed[0]
-    assert {each["id"]: each.get("deleted_at") for each in everything} == {
+    assert {cluster["id"]: cluster.get("deleted_at") for cluster in everything} == {
         gone: "2026-03-01T12:01:00Z",
         kept: None,
     }

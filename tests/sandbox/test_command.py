@@ -157,7 +157,7 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, na
     assert f"{name} is not the database of a sandbox" in told
     assert "Traceback" not in told
     assert file.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert [item.name for item in tmp_path.iterdir()] == [name]
 
 
 def test_the_world_of_one_sandbox_is_the_seed_of_the_next(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_stale_list_misses_what_came_after_the_fault(platform: Platform) -> No
     old = platform.volume()["id"]
     platform.fault(method="GET", path="/v1/apps/*/volumes", action="stale_list")
     new = platform.volume()["id"]
-    lists = [[each["id"] for each in platform.ok("GET", VOLUMES)] for _ in range(2)]
+    lists = [[volume["id"] for volume in platform.ok("GET", VOLUMES)] for _ in range(2)]
     assert lists == [[old], [old, new]]
 
 
@@ -260,7 +260,7 @@ def test_an_organization_can_be_registered_without_an_app(platform: Platform) ->
     assert platform.ok("POST", "/_sandbox/apps", {"org_slug": "acme"}) == {"org_slug": "acme"}
     assert platform.call("POST", "/_sandbox/apps", {}).status == 422
     schemas = application(platform.sandbox).openapi()["components"]["schemas"]
-    assert [each["required"] for each in schemas["AppRegistration"]["anyOf"]] == [["name"], ["org_slug"]]
+    assert [item["required"] for item in schemas["AppRegistration"]["anyOf"]] == [["name"], ["org_slug"]]
     assert "required" not in schemas["AppRegistration"]
     assert schemas["AppRegistered"]["required"] == ["org_slug"]
 
@@ -277,8 +277,8 @@ def test_the_log_shows_bodies_when_asked_and_no_value_of_a_secret(platform: Plat
     platform.ok("POST", "/v1/apps/shop/secrets/A", {"value": "hunter2"})
     platform.ok("POST", "/v1/apps/shop/secrets", {"values": {"B": "hunter2", "A": None}})
     platform.ok("GET", "/v1/apps/shop/volumes")
-    assert all("body" not in each for each in platform.log())
-    bodies = [each["body"] for each in platform.ok("GET", "/_sandbox/log?bodies=1")]
+    assert all("body" not in entry for entry in platform.log())
+    bodies = [body["body"] for body in platform.ok("GET", "/_sandbox/log?bodies=1")]
     assert bodies == [
         {"name": "data", "size_gb": 4},
         {"value": "(sensitive)"},

@@ -313,8 +313,8 @@ def differing(found: Any, expected: Any, at: str = "") -> list[str]:
     if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
         return [
             problem
-            for number, each in enumerate(expected)
-            for problem in differing(found[number], each, f"{at}[{number}]")
+            for number, item in enumerate(expected)
+            for problem in differing(found[number], item, f"{at}[{number}]")
         ]
     same = found == expected and type(found) is type(expected)
     return [] if same else [f"{at}: {found!r}"]
@@ -339,9 +339,9 @@ def test_a_cassette_replayed_gives_the_same_status_and_shape(cassette: Path) -> 
 def shape(value: Any) -> Any:
     """The types in a JSON value; a time is told from other text."""
     if isinstance(value, dict):
-        return {name: shape(each) for name, each in value.items() if name != "value"}
+        return {name: shape(item) for name, item in value.items() if name != "value"}
     if isinstance(value, list):
-        return [shape(each) for each in value]
+        return [shape(found) for found in value]
     if isinstance(value, str) and parse_time(value):
         return "time"
     return type(value).__name__

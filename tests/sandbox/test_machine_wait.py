@@ -230,5 +230,5 @@ async def test_a_wait_counts_once_against_the_rate_limit_however_long_it_lasts(p
         assert not waiting.done()
         others = [await begun(client, "state=suspended&timeout=1") for _ in range(3)]
         await advance(client, 60)
-        statuses = [(await each).status_code for each in (waiting, *others)]
+        statuses = [(await item).status_code for item in (waiting, *others)]
     assert statuses == [408, 408, 408, 429]

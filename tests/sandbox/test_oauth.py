@@ -347,7 +347,7 @@ def test_a_client_may_authenticate_by_http_basic(platform: Platform) -> None:
 def test_the_token_endpoint_takes_forms_with_each_field_once(platform: Platform) -> None:
     as_json = platform.call("POST", "/oauth/token", {"grant_type": "refresh_token"}, {})
     twice = platform.call("POST", "/oauth/token", b"grant_type=a&grant_type=b", FORM)
-    assert [refusal(each) for each in (as_json, twice)] == [(400, "invalid_request")] * 2
+    assert [refusal(item) for item in (as_json, twice)] == [(400, "invalid_request")] * 2
 
 
 def test_a_refresh_token_is_used_once_and_replaces_the_tokens(platform: Platform) -> None:

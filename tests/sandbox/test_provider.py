@@ -124,7 +124,7 @@ def test_a_seed_is_planted_once_though_it_holds_no_app(tmp_path: Path) -> None:
     seed = {"providers": [STORE], "resources": [{"provider": "store", "id": "db-1", "status": "ready"}]}
     for status in ("ready", "sleeping"):
         platform = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [each["status"] for each in platform.world()["resources"]] == [status]
+        assert [resource["status"] for resource in platform.world()["resources"]] == [status]
         platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "sleeping"})
         platform.sandbox.close()
 

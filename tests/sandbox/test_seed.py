@@ -45,7 +45,12 @@ def test_what_is_unfinished_or_failed_stays_so(platform: Platform) -> None:
         elif number == 2:
             platform.advance(5)
     world, copy = copied(platform, 45)
-    assert [each["status"] for each in world["snapshots"]] == ["failed", "created", "running", "waiting"]
+    assert [snapshot["status"] for snapshot in world["snapshots"]] == [
+        "failed",
+        "created",
+        "running",
+        "waiting",
+    ]
     assert copy == world
 
 
@@ -64,7 +69,7 @@ def test_backups_versions_and_instances_are_carried(platform: Platform) -> None:
     id = world["clusters"][0]["id"]
     assert again.ok("GET", f"/v1/postgres/{id}/backups") == platform.ok("GET", f"/v1/postgres/{id}/backups")
     assert again.ok("POST", "/v1/apps/shop/secrets/A", {"value": "z"})["version"] == 3
-    instances = [each.ok("GET", f"{MACHINES}/m1")["instance_id"] for each in (platform, again)]
+    instances = [item.ok("GET", f"{MACHINES}/m1")["instance_id"] for item in (platform, again)]
     assert instances[0] == instances[1]
     again.sandbox.close()
 
@@ -112,7 +117,7 @@ def test_the_world_of_any_history_is_the_seed_of_the_same_world(history: list[st
             platform.advance(deed)
             passed_s += deed
             continue
-        volumes = [each["id"] for each in platform.ok("GET", VOLUMES)] or ["vol_none"]
+        volumes = [volume["id"] for volume in platform.ok("GET", VOLUMES)] or ["vol_none"]
         method, target, body = json.loads(json.dumps(DEEDS[deed]).replace("VOLUME", volumes[-1]))
         platform.call(method, target, body)
     world, copy = copied(platform, passed_s)
@@ -234,7 +239,7 @@ def test_a_volume_without_a_zone_gets_one_that_no_other_of_its_name_has() -> Non
     first.sandbox.close()
     named = [{"app": "shop", "name": "data"} for _ in range(3)]
     seeded = planted({"volumes": [*named, {"app": "shop", "name": "data", "zone": zone}]})
-    zones = [each["zone"] for each in seeded.ok("GET", VOLUMES)]
+    zones = [volume["zone"] for volume in seeded.ok("GET", VOLUMES)]
     assert zone in zones
     assert len(set(zones)) == 4
     assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 200
@@ -264,7 +269,7 @@ def test_a_seed_without_apps_is_planted_once(tmp_path: Path) -> None:
     seed = {"clusters": [{"id": "orders0000000000"}]}
     for _ in range(2):
         seeded = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [each["id"] for each in seeded.world()["clusters"]] == ["orders0000000000"]
+        assert [cluster["id"] for cluster in seeded.world()["clusters"]] == ["orders0000000000"]
         if not seeded.log():
             seeded.ok("PATCH", "/_sandbox/world/clusters/orders0000000000", {"disk_size_gb": 20})
         assert seeded.world()["clusters"][0]["disk_size_gb"] == 20

@@ -174,7 +174,7 @@ def test_a_deleted_volume_is_listed_for_a_day_or_for_good(
     platform.switch(deleted_volume=setting)
     id = platform.volume()["id"]
     platform.ok("DELETE", f"{VOLUMES}/{id}")
-    assert [each["state"] for each in platform.ok("GET", VOLUMES)] == [setting]
+    assert [volume["state"] for volume in platform.ok("GET", VOLUMES)] == [setting]
     assert platform.call("DELETE", f"{VOLUMES}/{id}").status == 410
     platform.advance(25 * 3600)
     assert len(platform.ok("GET", VOLUMES)) == listed

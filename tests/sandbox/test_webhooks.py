@@ -66,12 +66,12 @@ def test_what_providers_tell_is_seen_in_the_world(platform: Platform) -> None:
     (slept,) = resources(platform)
     assert slept == made | {"status": "sleeping"}
     sent(platform, told("resource.deleted", {"id": "db-1"}))
-    assert [each["status"] for each in resources(platform)] == ["deleted"]
+    assert [resource["status"] for resource in resources(platform)] == ["deleted"]
 
 
 def test_a_resource_made_elsewhere_is_known_from_its_first_report(platform: Platform) -> None:
     sent(platform, told("resource.updated", {"id": "db-9", "plan": "large"}))
-    assert [(each["id"], each["plan"]) for each in resources(platform)] == [("db-9", "large")]
+    assert [(resource["id"], resource["plan"]) for resource in resources(platform)] == [("db-9", "large")]
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_the_same_body_counts_once_and_another_providers_counts_too(platform: Pl
     platform.ok("POST", "/_sandbox/providers", {**STORE, "name": "other"})
     created, deleted = told("resource.created"), told("resource.deleted")
     assert [sent(platform, body).status for body in (created, deleted, created)] == [200, 200, 200]
-    assert [each["status"] for each in resources(platform)] == ["deleted"]
+    assert [resource["status"] for resource in resources(platform)] == ["deleted"]
     assert [entry["effect"] for entry in platform.log()] == [True, True, False]
     platform.call("POST", "/webhooks/other", created, headers_for(created))
-    assert [each["provider"] for each in resources(platform)] == ["store", "other"]
+    assert [item["provider"] for item in resources(platform)] == ["store", "other"]
 
 
 def test_a_report_that_was_overtaken_changes_nothing(platform: Platform) -> None:
     sent(platform, told("resource.deleted", {"id": "db-1"}))
     assert sent(platform, told("resource.updated", at=NOON - 1)).status == 200
-    assert [each["status"] for each in resources(platform)] == ["deleted"]
+    assert [resource["status"] for resource in resources(platform)] == ["deleted"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,9 @@ def test_a_taken_webhook_is_known_after_a_killed_process(tmp_path: Path) -> None
         process.kill()
     with served(**options) as (_, client):
         client.post(INTAKE, content=created, headers=headers_for(created)).raise_for_status()
-        assert [each["status"] for each in client.get("/_sandbox/world").json()["resources"]] == ["deleted"]
+        assert [resource["status"] for resource in client.get("/_sandbox/world").json()["resources"]] == [
+            "deleted"
+        ]
 
 
 def test_over_http_a_repeated_header_and_too_large_a_body_are_refused(
@@ -266,4 +268,4 @@ def test_over_http_a_slow_body_is_cut_off(
         slow.sendall(f"POST {INTAKE} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 10\r\n\r\n{{".encode())
         answer = b"".join(iter(lambda: slow.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert [(each["path"], each["status"]) for each in reconcile_sandbox.log()] == [(INTAKE, 408)]
+    assert [(entry["path"], entry["status"]) for entry in reconcile_sandbox.log()] == [(INTAKE, 408)]

@@ -36,10 +36,10 @@ async def expect_refusal(bench: Bench, request: Request) -> None:
 
 
 async def _usual_refusal(bench: Bench) -> Words | None:
-    """How a GET without a signature is refused.
+    """The words of the refusal of a GET without a signature.
 
-    None when two such refusals are not alike, so that words cannot be compared, or when it is not refused at
-    all, which a check of its own finds.
+    None when two such refusals differ, so that words cannot be compared, or when it is not refused at all:
+    another check finds that.
     """
     if bench.shared.refusals is None:
         own = Bench(bench.shared)

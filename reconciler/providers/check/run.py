@@ -73,6 +73,7 @@ class Report:
     left: list[str] = field(default_factory=list)
 
     def count(self, outcome: Outcome) -> int:
+        """How many results have this outcome."""
         return sum(result.outcome == outcome for result in self.results)
 
     @property

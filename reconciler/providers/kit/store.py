@@ -96,14 +96,17 @@ class Store:
             raise
 
     def close(self) -> None:
+        """Close the database, and give the worker's leases back."""
         self._disconnect()
         (self._workers / self.worker).unlink(missing_ok=True)
         os.close(self._own)
 
     def rows(self, query: str, *values: Any) -> Sequence[sqlite3.Row]:
+        """All rows of a query."""
         return self._open.execute(query, values).fetchall()
 
     def row(self, query: str, *values: Any) -> sqlite3.Row | None:
+        """The first row of a query; None when there is none."""
         found: sqlite3.Row | None = self._open.execute(query, values).fetchone()
         return found
 
@@ -136,10 +139,11 @@ class Store:
             raise
 
     def claim(self, table: str, digest: str, now: float) -> bool:
-        """Remember `digest` in `table` (nonces or events); False: it was there. One INSERT, so one winner."""
+        """Record `digest` in `table` (nonces, events); False when it was there. One INSERT: one winner."""
         return self.change(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", digest, now) == 1  # noqa: S608
 
     def forget_before(self, table: str, moment: float) -> None:
+        """Delete the digests of `table` that were seen before `moment`."""
         self.change(f"DELETE FROM {table} WHERE seen_at < ?", moment)  # noqa: S608 - our own names
 
     def take(self, name: str) -> bool:
@@ -152,6 +156,7 @@ class Store:
         return True
 
     def release(self, name: str) -> None:
+        """Give the lease `name` back, if this worker has it."""
         self.change("DELETE FROM leases WHERE name = ? AND holder = ?", name, self.worker)
 
     @property
@@ -202,7 +207,7 @@ class Store:
             execute(f"PRAGMA user_version = {VERSION}")
 
     def _read_key(self) -> bytes:
-        """The key beside the store; made with the store, and never again: configurations depend on it."""
+        """The key next to the store; made with the store, and never again: configurations depend on it."""
         file = self._path.with_name(f"{self._path.name}.key")
         known = self.row("SELECT value FROM meta WHERE name = 'key'")
         if known is None and not file.exists():
@@ -228,7 +233,7 @@ class Store:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the project's own `.reconcile`; raises StoreError for another one, which is more likely a slip."""
+    """Make the project's own `.reconcile`. Raises StoreError for another folder, which is probably a typo."""
     needed = folder.parent if folder.name == ".reconcile" else folder
     if not needed.is_dir():
         raise StoreError(f"the directory {needed} does not exist", help="create it, or name another file")

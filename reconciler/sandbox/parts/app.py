@@ -44,6 +44,7 @@ class AppRegistered(Wire):
 
 @route("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,), extended=True)
 def get(world: World, request: Request, app_name: str) -> Response:
+    """One app with its organization."""
     return reply(_read_wire(world, required_app(world, app_name)))
 
 
@@ -129,15 +130,18 @@ def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_organization(world: World, slug: str) -> None:
+    """Make the organization exist."""
     if not world.has_organization(slug):
         world.put(Organization(slug))
 
 
 def organization_wire(slug: str) -> dict[str, str]:
+    """The organization as apps and clusters show it."""
     return {"name": "Personal" if slug == PERSONAL else slug, "slug": slug}
 
 
 def wire(app: App) -> dict[str, Any]:
+    """The app as the control verb shows it."""
     return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}
 
 
@@ -153,6 +157,8 @@ def _read_wire(world: World, app: App) -> dict[str, Any]:
 
 
 class AppItem(Item):
+    """An app in a seed."""
+
     name: Name
     org_slug: Name | None = None
     primary_region: Text | None = None

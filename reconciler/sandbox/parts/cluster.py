@@ -89,6 +89,7 @@ route = Routes("cluster")
     example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
 )
 def create(world: World, request: Request) -> Response:
+    """Begin to provision a cluster; fields that are left out get defaults (switch cluster_defaults)."""
     body = request.object()
     org_slug = body.get("org_slug")
     if not isinstance(org_slug, str):
@@ -118,6 +119,7 @@ def create(world: World, request: Request) -> Response:
 
 @route("GET", "/v1/postgres/{id}", "Get a cluster", wires.ClusterReply)
 def get(world: World, request: Request, id: str) -> Response:
+    """A cluster in any state (switch deleted_cluster_get). Source: platform API, 4.1."""
     cluster = _required(world, id)
     if cluster.state == "deleted" and world.switches["deleted_cluster_get"] == 404:
         raise Refusal(404, "Cluster not found")
@@ -134,6 +136,7 @@ def get(world: World, request: Request, id: str) -> Response:
     gives={"id": "/data/id"},
 )
 def restore(world: World, request: Request, postgres_cluster_id: str) -> Response:
+    """Begin to provision a copy of the cluster, from a backup or as of a moment (switch restore_target)."""
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
         raise Refusal(404, "Cluster not found")
@@ -170,6 +173,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
 )
 def list_all(world: World, request: Request) -> Response:
+    """Clusters that the token may touch; deleted ones with `include_deleted`."""
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
         raise Refusal(404, "Organization not found")
@@ -192,6 +196,7 @@ def list_all(world: World, request: Request) -> Response:
 
 @route("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,), extended=True)
 def delete(world: World, request: Request, id: str) -> Response:
+    """Begin to delete a cluster. 410 when that has begun before."""
     cluster = _required(world, id)
     if cluster.state in _GONE:
         raise Refusal(
@@ -210,10 +215,12 @@ def delete(world: World, request: Request, id: str) -> Response:
     gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
 )
 def list_backups(world: World, request: Request, id: str) -> Response:
+    """The backups of a cluster, oldest first."""
     return reply({"data": _required(world, id).backups})
 
 
 def wire(world: World, cluster: Cluster) -> dict[str, Any]:
+    """The cluster as reads show it. Endpoints appear when it is ready."""
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
     return {
@@ -351,15 +358,21 @@ Plan = Annotated[str, one_of(*PLANS)]
 
 
 class OrganizationItem(Item):
+    """The organization of a cluster in a seed; it exists from then on."""
+
     slug: Name
     name: str | None = None
 
 
 class AttachedAppItem(Item):
+    """An app that a cluster is attached to."""
+
     name: Name
 
 
 class BackupItem(Item):
+    """A backup of a cluster in a seed."""
+
     id: Text
     type: Annotated[str, one_of("full", "incr", "diff")] = "full"
     status: Text = "completed"
@@ -369,6 +382,8 @@ class BackupItem(Item):
 
 
 class ClusterItem(Item):
+    """A cluster in a seed: what the world shows of it."""
+
     id: Name | None = None
     name: Text | None = None
     organization: OrganizationItem | None = None

@@ -21,6 +21,7 @@ route = Routes("machine_lease")
 
 @route("GET", _LEASE, "Get the lease of a machine", wires.MachineLease, extended=True)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """The lease of the machine. 404 when none holds."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     if not _is_held(world, machine):
         raise Refusal(404, "no lease found", "not_found")
@@ -59,6 +60,7 @@ def take(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     "DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,), extended=True
 )
 def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """End the lease; 409 for another client than its holder."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     check(world, request, machine)
     if machine.lease_nonce:

@@ -30,6 +30,7 @@ route = Routes("machine_power")
 
 @route("POST", _MACHINE + "/suspend", "Suspend a machine", wires.MachineAccepted, errors=(409, 412))
 def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Begin to save the memory of a machine that runs (switches suspend_repeated, suspend_refusal)."""
     machine = _free(world, request, app_name, machine_id)
     if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
         return _accepted()
@@ -85,7 +86,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
 
 @route("POST", _MACHINE + "/start", "Start or resume a machine", wires.MachineStarted, errors=(409, 412))
 def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
+    """Resume, or start cold without a saved memory; a start during `suspending` cancels that."""
     machine = _free(world, request, app_name, machine_id)
     answer = {
         "previous_state": shown_state(world, machine),
@@ -111,6 +112,7 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
     example={"signal": "SIGTERM", "timeout": 30},
 )
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Begin to stop a machine; its memory is lost. A second stop changes nothing."""
     machine = _free(world, request, app_name, machine_id)
     request.read(wires.MachineStop)
     return _stop(world, machine)
@@ -125,11 +127,12 @@ def stop(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     extended=True,
 )
 def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Begin to boot a machine that runs again, with an empty memory (switch restart_repeated)."""
     return _restart(world, _free(world, request, app_name, machine_id))
 
 
 def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
-    """The machine, which nobody else holds. Raises Refusal 404, 409."""
+    """The machine, unless another client has its lease. Raises Refusal 404, 409."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     machine_lease.check(world, request, machine)
     return machine
@@ -168,13 +171,13 @@ def _migrate(world: World, machine: Machine) -> Response:
 
 
 def _maintain(world: World, machine: Machine) -> Response:
-    """The host is maintained: memory is not kept, though the machine stays there."""
+    """Maintain the host: the machine stays there, but loses its memory."""
     _lose_memory(world, machine, "restarting")
     return _accepted()
 
 
 def _crash(world: World, machine: Machine) -> Response:
-    """Its program ends by itself, and nobody starts it again."""
+    """End the program of the machine; it is not started again."""
     _require(machine, (*RUNNING, "starting"), "crash")
     machine.memory_kept = False
     world.enter(machine, "failed")
@@ -209,7 +212,7 @@ BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
 
 
 def _broken_rule(machine: Machine) -> str:
-    """Which rule forbids to suspend it, "" for none. A year-1 `updated_at` breaks none: it is not known.
+    """The rule that forbids to suspend it, "" for none. A year-1 `updated_at` is not known and breaks none.
 
     Source: platform API, 3.3 and 8.
     """

@@ -61,6 +61,7 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
     gives={"snapshot_id": "/Msg/backup/graph_id"},
 )
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """Begin an on-demand snapshot. 412 while another is being taken. Source: platform API, 4.2 rule 3."""
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise precondition("volume is being destroyed")
@@ -77,7 +78,7 @@ def create(world: World, request: Request, app_name: str, volume_id: str) -> Res
 def unfinished(world: World, volume: Volume) -> Snapshot | None:
     """The one that is being taken, if any: the platform takes one at a time."""
     snapshots = world.children(Snapshot, volume.id)
-    return next((each for each in snapshots if each.state in ("waiting", "running")), None)
+    return next((snapshot for snapshot in snapshots if snapshot.state in ("waiting", "running")), None)
 
 
 def schedule(world: World, volume: Volume, at: float) -> Snapshot:
@@ -160,8 +161,8 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
 
 
 def _list_paths(world: World) -> Iterator[str]:
-    for each in world.all(Volume):
-        yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
+    for volume in world.all(Volume):
+        yield f"/v1/apps/{quote(volume.app, safe='')}/volumes/{volume.id}/snapshots"
 
 
 # Source: platform notes, "Snapshots".
@@ -267,7 +268,7 @@ def _end_day(world: World, day: Day, at: float) -> None:
 
 
 def _skipped_days(world: World, volume: Volume, at: float) -> int:
-    """How many days of a long jump of the clock leave no trace, because their snapshots expire in it."""
+    """How many days of a long jump of the clock leave no trace: their snapshots expire within it."""
     return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
 
 

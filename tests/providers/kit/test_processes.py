@@ -227,7 +227,7 @@ def test_what_it_cannot_start_with_is_said_in_one_sentence(
         }
         ran = subprocess.run(
             [sys.executable, "-m", "reconciler", "provider", "serve", "databases"]
-            + [each.replace("{taken}", port) for each in arguments],
+            + [argument.replace("{taken}", port) for argument in arguments],
             cwd=tmp_path,
             env=env,
             capture_output=True,
