@@ -88,10 +88,9 @@ def test_resources_are_known_from_webhooks_and_gone_when_they_are_deleted(played
 
 def test_a_provider_without_costs_or_resources_is_not_asked() -> None:
     free = {name: value for name, value in STORE.items() if name != "costs_path"}
-    platform = Platform(seed={"providers": [free, STORE | {"name": "empty"}], "resources": RESOURCES})
-    platform.advance(DAY_S)
-    assert platform.ok("GET", "/_sandbox/deliveries") == []
-    platform.sandbox.close()
+    with Platform(seed={"providers": [free, STORE | {"name": "empty"}], "resources": RESOURCES}) as platform:
+        platform.advance(DAY_S)
+        assert platform.ok("GET", "/_sandbox/deliveries") == []
 
 
 def test_a_long_jump_of_the_clock_asks_once_and_what_is_unanswered_is_not_asked_again(
@@ -106,17 +105,16 @@ def test_a_long_jump_of_the_clock_asks_once_and_what_is_unanswered_is_not_asked_
 
 
 def test_a_fast_clock_asks_no_more_often_than_every_ten_real_seconds() -> None:
-    platform = Platform(seed=SEED, clock="x86400")
-    played = Played(platform)
-    wall = NOON
-    platform.sandbox.world.wall = lambda: wall
-    asked = []
-    for _ in range(40):
-        wall += 1
-        platform.advance(DAY_S)
-        asked += [wall] * len(played.send())
-    assert sorted(set(asked)) == [NOON + 1 + number * LEAST_S for number in range(4)]
-    platform.sandbox.close()
+    with Platform(seed=SEED, clock="x86400") as platform:
+        played = Played(platform)
+        wall = NOON
+        platform.sandbox.world.wall = lambda: wall
+        asked = []
+        for _ in range(40):
+            wall += 1
+            platform.advance(DAY_S)
+            asked += [wall] * len(played.send())
+        assert sorted(set(asked)) == [NOON + 1 + number * LEAST_S for number in range(4)]
 
 
 def test_a_killed_process_goes_on_with_the_same_day(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ SECRETS = "/v1/apps/shop/secrets"
 
 @pytest.fixture
 def machine(platform: Platform) -> Platform:
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    platform.machine()
     return platform
 
 
@@ -81,8 +81,7 @@ def test_machines_say_that_their_host_is_well(machine: Platform) -> None:
 
 @pytest.mark.parametrize(("profile", "word"), [("documented", "running"), ("extended", "started")])
 def test_each_profile_has_its_word_for_a_machine_that_runs(profile: str, word: str) -> None:
-    platform = Platform(profile=profile)
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
-    assert platform.ok("GET", f"{M1}/wait?state=started")["state"] == word
-    assert platform.ok("GET", "/_sandbox/switches")["started_word"]["default"] == word
-    platform.sandbox.close()
+    with Platform(profile=profile) as platform:
+        platform.machine()
+        assert platform.ok("GET", f"{M1}/wait?state=started")["state"] == word
+        assert platform.ok("GET", "/_sandbox/switches")["started_word"]["default"] == word

@@ -91,7 +91,7 @@ def test_a_crash_is_an_event_with_an_error(played: Played) -> None:
 
 def test_the_word_for_a_running_machine_is_the_platforms(played: Played) -> None:
     played.platform.switch(started_word="running")
-    played.platform.ok("POST", "/_sandbox/machines/m1/restart")
+    played.platform.by_hand("restart")
     played.platform.advance(60)
     assert words(played.send()) == ["restarting", "starting", "running"]
 
@@ -173,10 +173,9 @@ def test_what_is_waiting_is_never_forgotten(played: Played, monkeypatch: pytest.
 
 
 def test_what_was_taken_is_stored_at_once(tmp_path: Path) -> None:
-    platform = Platform(tmp_path / "world.db", seed=SEED, apps=())
-    platform.ok("POST", SUSPEND)
-    Played(platform).send()
-    platform.sandbox.close()
+    with Platform(tmp_path / "world.db", seed=SEED, apps=()) as platform:
+        platform.ok("POST", SUSPEND)
+        Played(platform).send()
     again = Played(Platform(tmp_path / "world.db", apps=()))
     assert again.send() == []
     assert [item["state"] for item in again.deliveries()] == ["delivered"]

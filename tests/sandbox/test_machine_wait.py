@@ -198,9 +198,8 @@ def test_the_sandbox_ends_though_somebody_waits() -> None:
 
 @pytest.mark.parametrize(("profile", "extended"), [("documented", False), ("extended", True)])
 def test_the_description_has_the_operations_of_the_profile(profile: str, extended: bool) -> None:
-    platform = Platform(profile=profile)
-    description = application(platform.sandbox).openapi()
-    platform.sandbox.close()
+    with Platform(profile=profile) as platform:
+        description = application(platform.sandbox).openapi()
     machines = "/v1/apps/{app_name}/machines"
     operations = {
         (method, path.removeprefix(machines))

@@ -176,13 +176,12 @@ def test_the_tolerance_is_counted_by_the_real_clock_whatever_the_sandboxs_says(p
 
 def test_bodies_are_forgotten_when_their_time_is_over() -> None:
     now = NOON
-    platform = Platform(seed={"providers": [STORE]})
-    platform.sandbox.world.wall = lambda: now
-    for number in range(3):
-        now = NOON + number * (signing.KEEP_S + 1)
-        sent(platform, told("resource.updated", {"id": f"db-{number}"}, at=now))
-    assert [kind for kind, _ in _stored(platform)].count("webhook") == 1
-    platform.sandbox.close()
+    with Platform(seed={"providers": [STORE]}) as platform:
+        platform.sandbox.world.wall = lambda: now
+        for number in range(3):
+            now = NOON + number * (signing.KEEP_S + 1)
+            sent(platform, told("resource.updated", {"id": f"db-{number}"}, at=now))
+        assert [kind for kind, _ in _stored(platform)].count("webhook") == 1
 
 
 def _stored(platform: Platform) -> Sequence[tuple[str, str]]:
@@ -225,9 +224,8 @@ def test_webhooks_take_part_in_faults(platform: Platform) -> None:
 
 
 def test_strict_mode_holds_webhooks_to_nothing_more() -> None:
-    platform = Platform(seed={"providers": [STORE]}, strict=True)
-    assert sent(platform, told("resource.created", note=None)).status == 200
-    platform.sandbox.close()
+    with Platform(seed={"providers": [STORE]}, strict=True) as platform:
+        assert sent(platform, told("resource.created", note=None)).status == 200
 
 
 def test_a_taken_webhook_is_known_after_a_killed_process(tmp_path: Path) -> None:
