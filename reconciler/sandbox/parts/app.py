@@ -42,19 +42,18 @@ class AppRegistered(Wire):
     primary_region: str = ""
 
 
-@route("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,), extended=True)
+@route.extended("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,))
 def get(world: World, request: Request, app_name: str) -> Response:
     """One app with its organization."""
     return reply(_read_wire(world, required_app(world, app_name)))
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/apps",
     "List apps",
     wires.AppList,
     errors=(403,),
-    extended=True,
     query={"org_slug": {"type": "string"}},
     gives={"app_name": "/apps/0/name"},
 )

@@ -162,13 +162,12 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     return _provision(world, cluster, status=world.switches["restore_status"])
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/postgres",
     "List clusters",
     wires.ClusterList,
     errors=(404, 422),
-    extended=True,
     query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
     gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
 )
@@ -194,7 +193,7 @@ def list_all(world: World, request: Request) -> Response:
     )
 
 
-@route("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,), extended=True)
+@route.extended("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,))
 def delete(world: World, request: Request, id: str) -> Response:
     """Begin to delete a cluster. 410 when that has begun before."""
     cluster = _required(world, id)
@@ -206,12 +205,11 @@ def delete(world: World, request: Request, id: str) -> Response:
     return Response(202)
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/postgres/{id}/backups",
     "List the backups of a cluster",
     wires.ClusterBackupList,
-    extended=True,
     gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
 )
 def list_backups(world: World, request: Request, id: str) -> Response:

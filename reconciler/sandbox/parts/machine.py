@@ -180,13 +180,13 @@ _MACHINES = "/v1/apps/{app_name}/machines"
 route = Routes("machine")
 
 
-@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
+@route.extended("GET", _MACHINES, "List machines", list[wires.Machine], gives={"machine_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
     """The machines of the app, destroyed ones, too."""
     return reply([wire(world, machine) for machine in listed_in_app(world, Machine, app_name)])
 
 
-@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
+@route.extended("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     """One machine of the app."""
     return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))

@@ -69,12 +69,11 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     return reply(answer, world.switches["secret_status"])
 
 
-@route(
+@route.extended(
     "POST",
     _SECRETS,
     "Set and unset several secrets",
     wires.SecretsReply,
-    extended=True,
     body=wires.SecretsSet,
     gives={"secret_name": "/secrets/0/name"},
     example={"values": {"A": "correct horse battery", "B": None}},
@@ -96,21 +95,19 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
     return reply({"Version": version, "version": version, "secrets": listed})
 
 
-@route("GET", _SECRET, "Get a secret, without its value", wires.Secret, extended=True)
+@route.extended("GET", _SECRET, "Get a secret, without its value", wires.Secret)
 def get(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     """A secret without its value."""
     return reply(_listed(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}")))
 
 
-@route(
-    "GET", _SECRETS, "List secrets", wires.SecretList, extended=True, gives={"secret_name": "/secrets/0/name"}
-)
+@route.extended("GET", _SECRETS, "List secrets", wires.SecretList, gives={"secret_name": "/secrets/0/name"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
     """The secrets of the app, without their values."""
     return reply({"secrets": [_listed(secret) for secret in listed_in_app(world, Secret, app_name)]})
 
 
-@route("DELETE", _SECRET, "Delete a secret", wires.SecretReply, extended=True)
+@route.extended("DELETE", _SECRET, "Delete a secret", wires.SecretReply)
 def delete(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     """Unset a secret; the version of the app grows."""
     app = required_app(world, app_name)
