@@ -1,4 +1,9 @@
-"""From a request and the world to an answer: the one core that both fronts call."""
+"""From a request and the world to an answer: the one core that both fronts call.
+
+In this order: states that are due end, a fault may take the request, the token and the organization are
+checked, then the rate limit, and the handler answers. Changes and the log are stored before the answer is
+given. Control verbs skip faults, token, rate limit and log.
+"""
 
 import json
 import random

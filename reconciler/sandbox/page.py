@@ -1,4 +1,8 @@
-"""The page at `/`: the world, the last requests and the clock, for a person. It needs no script."""
+"""The page at `/`: the world, the last requests and the clock, for a person. It needs no script.
+
+A section of the page is a part of the world, by the `columns` of its seed. Values are escaped by the
+template.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,8 @@
-"""The pytest fixtures `reconcile_sandbox`, an emulated platform over real HTTP, fresh for each test, and
-`reconcile_replay`, which plays again what `reconcile history export` wrote.
+"""The pytest fixtures `reconcile_sandbox` and `reconcile_replay`.
 
-Registered as a plugin by this package; nothing of it is imported before a test asks for it.
+The first is an emulated platform over real HTTP, fresh for a test; its mark says how it is started. The
+second plays a run again that `reconcile history export` wrote. Registered as a plugin by this package; the
+sandbox is imported only when a test asks for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Open points of the platform, which may behave one way or the other: named switches with defaults.
 
+The document does not decide them, so a client must be right under every setting. The manual has the same
+texts, and a test compares them.
+
 Source: platform notes, the points marked [?], and the variants that they list.
 """
 

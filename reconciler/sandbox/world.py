@@ -116,6 +116,9 @@ Transitions = Mapping[tuple[str, str], Transition]  # by kind and state
 class World:
     """Things by class and id. Handlers change them through `put`, `enter` and `remove` alone.
 
+    Only these three note a change, and only noted changes are stored. A handler that refuses must not have
+    changed anything.
+
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
     `watcher` is called with each new state: the thing, the state before, and since when.

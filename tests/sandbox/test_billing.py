@@ -1,8 +1,6 @@
 """The daily question after costs: signed, once a day of the sandbox, and bounded on a fast clock."""
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,8 @@ from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent
 from tests.sandbox.platform import NOON, Platform
-from tests.sandbox.receiver import receiving
 from tests.sandbox.test_events import SECRET
-from tests.sandbox.test_http import served
-from tests.sandbox.test_webhooks import headers_for, told
+from tests.sandbox.test_webhooks import headers_for, report
 
 STORE = {
     "name": "store",
@@ -80,7 +76,7 @@ def test_a_path_without_a_place_for_the_id_is_asked_once_for_all(played: Played)
 
 
 def test_resources_are_known_from_webhooks_and_gone_when_they_are_deleted(played: Played) -> None:
-    for body in (told("resource.created", {"id": "db-3"}), told("resource.deleted", {"id": "db-2"})):
+    for body in (report("resource.created", {"id": "db-3"}), report("resource.deleted", {"id": "db-2"})):
         assert played.platform.call("POST", "/webhooks/store", body, headers_for(body)).status == 200
     played.platform.advance(DAY_S)
     assert [delivery["about"] for delivery in played.deliveries()] == ["db/1", "db-3"]
@@ -115,18 +111,3 @@ def test_a_fast_clock_asks_no_more_often_than_every_ten_real_seconds() -> None:
             platform.advance(DAY_S)
             asked += [wall] * len(played.send())
         assert sorted(set(asked)) == [NOON + 1 + number * LEAST_S for number in range(4)]
-
-
-def test_a_killed_process_goes_on_with_the_same_day(tmp_path: Path) -> None:
-    with receiving() as receiver:
-        seed = {**SEED, "providers": [STORE | {"base_url": receiver.url, "costs_path": "/costs"}]}
-        options: dict[str, Any] = {"db": str(tmp_path / "world.db"), "seed": seed}
-        with served(**options) as (process, client):
-            client.post("/_sandbox/clock", json={"advance_s": DAY_S / 2}).raise_for_status()
-            process.kill()
-        with served(**options) as (_, client):
-            assert client.get("/_sandbox/deliveries").json() == []
-            client.post("/_sandbox/clock", json={"advance_s": DAY_S / 2}).raise_for_status()
-            (asked,) = receiver.wait_for(1)
-    assert asked.url.startswith(f"{receiver.url}/costs?timestamp=")
-    assert json.loads(receiver.answer) == {"total": "1.50"}

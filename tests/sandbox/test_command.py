@@ -155,16 +155,6 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, na
     assert [item.name for item in tmp_path.iterdir()] == [name]
 
 
-def test_the_world_of_one_sandbox_is_the_seed_of_the_next(tmp_path: Path) -> None:
-    seed = tmp_path / "seed.json"
-    with started("--seed", str(WORLD)) as client:
-        seed.write_text(client.get("/_sandbox/world").text)
-        first = client.get("/v1/apps/shop/volumes").json()
-    with started("--seed", str(seed)) as client:
-        second = client.get("/v1/apps/shop/volumes").json()
-    assert first == second
-
-
 def test_the_seed_of_the_manual_is_the_one_tested() -> None:
     manual = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text()
     body = WORLD.read_text().partition("\n")[2]

@@ -186,18 +186,6 @@ def test_parameters_have_examples_that_lead_somewhere(client: httpx.Client) -> N
     assert id in [volume["id"] for volume in client.get(VOLUMES).json()]
 
 
-def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path) -> None:
-    db = str(tmp_path / "world.db")
-    with served(db=db) as (process, client):
-        ids = [client.post(VOLUMES, json={"name": f"data{n}"}).json()["id"] for n in range(20)]
-        process.kill()
-        process.wait(END_S)
-    assert running_at(Path(db)) is None
-    with served(db=db) as (_, client):
-        assert [volume["id"] for volume in client.get(VOLUMES).json()] == ids
-        assert len(client.get("/_sandbox/log").json()) == 21
-
-
 def test_a_second_process_finds_the_url_of_the_first(tmp_path: Path) -> None:
     db = tmp_path / "world.db"
     assert running_at(db) is None

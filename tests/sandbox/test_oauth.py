@@ -7,15 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
-import httpx
 import pytest
 
 from reconciler.sandbox.exchange import Response
 from tests.sandbox.platform import NOON, Platform
-from tests.sandbox.test_http import served
 
 CALLBACK = "https://store.example/sign-in/callback?from=platform"
 VERIFIER = "correct-horse-battery-staple-correct-horse-battery"
@@ -398,28 +395,3 @@ def test_sign_in_takes_part_in_faults(platform: Platform) -> None:
     assert refusal(exchanged(platform, code)) == (400, "invalid_grant")
     platform.fault(action="status", status=503, path="/oauth/*")
     assert platform.call("GET", wished()).status == 503
-
-
-def test_tokens_and_codes_survive_a_killed_process(tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "db": str(tmp_path / "world.db"),
-        "seed": {"providers": [PROVIDER], "users": [ANN]},
-    }
-    form = {"client_id": "store-client", "client_secret": "a long secret", "redirect_uri": CALLBACK}
-
-    def picked(client: httpx.Client) -> str:
-        back = client.post(wished(), data={"user": "ann"}).headers["location"]
-        return parse_qs(urlsplit(back).query)["code"][0]
-
-    with served(**options) as (process, client):
-        redeemed = form | {"grant_type": "authorization_code", "code": picked(client)}
-        token = client.post("/oauth/token", data=redeemed).json()["access_token"]
-        kept = form | {"grant_type": "authorization_code", "code": picked(client)}
-        process.kill()
-    with served(**options) as (_, client):
-        info = client.get("/oauth/token/info", headers={"authorization": f"Bearer {token}"})
-        assert info.json()["user_id"] == "ann"
-        assert client.post("/oauth/token", data=kept).status_code == 200
-        assert client.post("/oauth/token", data=redeemed).json()["error"] == "invalid_grant"
-        info = client.get("/oauth/token/info", headers={"authorization": f"Bearer {token}"})
-        assert info.status_code == 401

@@ -110,24 +110,6 @@ def test_what_cannot_be_is_refused_by_name(
     assert platform.world() == before
 
 
-def test_the_world_of_one_sandbox_is_the_seed_of_the_next(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/providers", STORE)
-    platform.ok("POST", "/_sandbox/users", ANN)
-    platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "deleted"})
-    world = platform.world()
-    with Platform(seed=world, apps=()) as copy:
-        assert copy.world() == world
-
-
-def test_a_seed_is_planted_once_though_it_holds_no_app(tmp_path: Path) -> None:
-    seed = {"providers": [STORE], "resources": [{"provider": "store", "id": "db-1", "status": "ready"}]}
-    for status in ("ready", "sleeping"):
-        platform = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [resource["status"] for resource in platform.world()["resources"]] == [status]
-        platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "sleeping"})
-        platform.sandbox.close()
-
-
 def test_a_seed_that_cannot_be_is_refused() -> None:
     with pytest.raises(StoreError, match="provider is not registered"):
         Platform(seed={"resources": [{"provider": "store", "id": "db-1"}]})

@@ -102,6 +102,13 @@ DEEDS: dict[str, tuple[str, str, Any]] = {
     "deploy": ("POST", "/_sandbox/machines/m1/deploy", None),
     "migrate": ("POST", "/_sandbox/machines/m1/migrate", None),
     "lose": ("POST", "/_sandbox/machines/m1/lose_snapshot", None),
+    "provider": (
+        "POST",
+        "/_sandbox/providers",
+        {"name": "store", "encoding": "base64", "costs_path": "/costs"},
+    ),
+    "user": ("POST", "/_sandbox/users", {"id": "ann", "organizations": [{"id": "acme", "role": "admin"}]}),
+    "resource": ("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "ready"}),
     "failing": ("POST", "/_sandbox/switches", {"snapshot_outcome": "failed", "cluster_outcome": "error"}),
 }
 PASSING = st.sampled_from([1, 5, 20, 200, 3700, 90_000])

@@ -1,4 +1,4 @@
-"""A run's results as text, JSON and JUnit."""
+"""A run's results as text, JSON and JUnit. Secrets and signatures are masked in all of them."""
 
 from io import BytesIO
 from textwrap import indent

@@ -1,4 +1,8 @@
-"""One conformance run: the checks in their order; in the end, its resources are deleted."""
+"""One conformance run: the checks in their order; in the end, its resources are deleted.
+
+A failed check does not end the run. Resources are deleted when the run is cut off, too; the report names
+those that could not be deleted.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ _DEADLINE_S = 10.0
 
 
 class SignInFailed(Exception):
-    """The platform gave no usable answer. The text holds nothing secret."""
+    """The platform gave no usable answer. The text is shown to the person, and holds nothing secret."""
 
 
 class OAuth:

@@ -3,6 +3,10 @@
 Only one worker at a time works on a resource: it holds the lease of that name. The start of a work (`making`,
 `removing`) is written down first, so that another worker or the next start continues it. Answers of functions
 are not stored; a function is called again instead: see `functions`.
+
+Phases: `making` until the first success, then `made`; `failed` when the first attempt failed, and the order
+may change; `removing` until nothing is left. A call is answered 202 when it takes longer than `answer_s`; its
+work continues, and later calls find the result.
 """
 
 import hmac

@@ -1,5 +1,9 @@
 """Signing in with the platform's account, and the page of a resource that it opens.
 
+`start` sends the browser to the platform, which sends it back to `finish` with a code. The kit exchanges the
+code, checks that the person belongs to the organization of the resource, and opens a session; `page` shows
+the resource to that session, and `end` closes it.
+
 A `state` is used once, ends after ten minutes, and belongs to the browser that started (a cookie of its own
 for each attempt, so that two tabs do not disturb each other). A session is made new at every sign-in, is for
 the one organization that was checked then, and ends with the platform's token. Cookies and states are stored

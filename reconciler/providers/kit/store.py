@@ -22,7 +22,10 @@ _APPLICATION_ID = 0x52637076  # "Rcpv"
 _BUSY_TIMEOUT_MS = 10_000
 _KEY_BYTES = 32
 
-# Entry n takes a database from version n to n + 1; entries are only ever added.
+# Entry n takes a database from version n to n + 1; entries are only ever added. Times are UNIX seconds.
+# `nonces` and `events`: digests that were seen. `resources`: orders and their phase. `leases`: which worker
+# does what. `sign_ins`: attempts that are under way. `sessions`: signed-in browsers. `people`: everybody who
+# ordered or signed in. `outbox`: webhooks that are sent, waiting or given up.
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -68,7 +71,10 @@ VERSION = len(_MIGRATIONS)
 
 
 class Store:
-    """One worker's connection. Raises StoreError when the file is not a provider's, or a newer program's."""
+    """One worker's connection. Raises StoreError when the file is not a provider's, or a newer program's.
+
+    Queries are synchronous: they take microseconds, and a transaction must not be cut by another task.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -169,6 +175,7 @@ class Store:
             self._connection.close()
 
     def _lives(self, holder: str) -> bool:
+        """Whether the worker runs: it holds a lock on its own file, which the kernel frees when it dies."""
         file = self._workers / holder
         try:
             descriptor = os.open(file, os.O_RDWR)
@@ -185,6 +192,7 @@ class Store:
             os.close(descriptor)
 
     def _migrate(self) -> None:
+        """Bring the file to `VERSION`. Raises StoreError for a foreign file, or a newer program's."""
         execute = self._open.execute
         execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         (application,) = execute("PRAGMA application_id").fetchone()

@@ -32,7 +32,11 @@ _log = structlog.get_logger("reconciler.provider")
 
 
 class Outbox:
-    """`transport`: to the webhook's host; None when the provider sends no webhooks."""
+    """The lines to send, and their sending. `transport`: to the webhook's host; None without webhooks.
+
+    A line that the platform refuses is sent again after 5 s, then after twice as long, up to 15 minutes, with
+    jitter; after `give_up_s` it is given up, and the page of its resource says so.
+    """
 
     def __init__(
         self,

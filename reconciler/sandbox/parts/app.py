@@ -1,6 +1,10 @@
 """Apps and the organizations that own them: registered by control verbs, read over endpoints of their own.
 
-The endpoints are those that clients written by others call first. Source: platform notes.
+The endpoints are those that clients written by others call first. An app exists as soon as something of it
+does: a seed registers it with its volumes, secrets and machines. Its lists may answer 404 for a while (switch
+new_app_404_s). An organization exists as soon as an app, a cluster or a user names it.
+
+Source: platform notes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

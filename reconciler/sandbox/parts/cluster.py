@@ -1,5 +1,10 @@
 """Postgres clusters: create, restore, provisioning, and the extended list, delete and backups.
 
+A cluster is `creating`, then `initializing`, then `ready` or failed (switch cluster_outcome). It has
+endpoints and a first full backup once it is ready. Names are not unique in an organization unless a switch
+says so, and only the id identifies a cluster. A restore always makes a new cluster, from one backup or as of
+a moment inside the recovery window. A delete is accepted at once and done a minute later.
+
 Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 """
 
@@ -272,6 +277,7 @@ def _finish_deleting(world: World, cluster: Cluster, at: float) -> None:
 
 
 def _provision(world: World, cluster: Cluster, *, status: int = 201) -> Response:
+    """Begin to provision a cluster. Raises Refusal 422 for a taken name (cluster_name_collision)."""
     if world.switches["cluster_name_collision"] == "refuse" and any(
         (other.name, other.org_slug) == (cluster.name, cluster.org_slug) and other.state not in _GONE
         for other in world.all(Cluster)
@@ -305,6 +311,10 @@ def _plan(body: Mapping[str, Any]) -> str:
 
 
 def _inside_window(world: World, source: Cluster, text: str) -> float:
+    """The moment in `text`, in seconds. Raises Refusal 422 without a UTC offset or outside of the window.
+
+    The window begins when the cluster became ready, at most `pitr_window_days` ago, and ends now.
+    """
     moment = parse_time(text) if _OFFSET.fullmatch(text) else None
     if moment is None:
         raise Refusal(422, "pitr_time must be an RFC 3339 timestamp with an explicit UTC offset")

@@ -1,5 +1,9 @@
 """Machines: their fields, their volumes and their reads. Their power is in `machine_power`.
 
+Machines are registered by control verbs and by seeds; the API only reads them and changes their power. The
+sandbox knows which space of a volume the machine uses: space that an extend added waits for the next cold
+start. Nothing in the API shows that; `GET /_sandbox/world` does, for tests.
+
 Source: platform API, 2.6; platform notes, "Machines".
 """
 

@@ -1,5 +1,10 @@
 """Suspend, resume, stop and restart of machines, and waiting for it.
 
+Calls are accepted at once; the state that they ask for comes later, by a transition. A suspended machine with
+a saved memory resumes; every other start is cold: it boots, and uses all space of its volumes. A stop, a
+deploy, a migration or maintenance loses the memory. Only a machine that runs, has no swap and no schedule, at
+most 2 GB of memory and a recent configuration can be suspended.
+
 Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 """
 

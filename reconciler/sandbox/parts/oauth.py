@@ -1,7 +1,11 @@
 """Sign-in: OAuth 2.0 with authorization codes. Codes and tokens are stored as SHA-256 only.
 
 The sandbox does not check passwords: the person who opens the page picks a user. Everything else holds as on
-the platform. Times are by the world's clock.
+the platform. Times are by the world's clock. A code lasts ten minutes and is used once; a second use revokes
+every token of that sign-in. A refresh token is used once, too, and ends the tokens that came with it. An
+error goes back to the provider by a redirect only if the client and its address are certain; otherwise the
+person sees a page.
+
 Source: platform API, 2.10 and 5.3; RFC 6749; RFC 7636 (S256 alone).
 """
 
@@ -301,7 +305,10 @@ def _signed_in(world: World, wish: _Wish, user: User, status: int) -> Response:
 
 
 def _client(world: World, request: Request, form: Mapping[str, str]) -> Provider:
-    """The client that the request proves to come from, by HTTP Basic or in the form, but not both ways."""
+    """The client that the request authenticates, by HTTP Basic or in the form, but not in both ways.
+
+    Raises _Problem: 401 for an unknown client or a wrong secret, 400 for two ways.
+    """
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     by_header = scheme.lower() == "basic"
     if by_header and "client_secret" in form:
@@ -377,6 +384,7 @@ def _revoke(world: World, credential: Credential) -> None:
 
 
 def _issue(world: World, use: str, source: Credential, lasts_s: float) -> str:
+    """A new token in the family of `source`, for so many seconds of the world. Only its digest is stored."""
     value = secrets.token_urlsafe(32)
     issued = Credential(
         _digest(value),

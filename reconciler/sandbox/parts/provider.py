@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import refused
-from reconciler.sandbox.part import Item, Name, Part, Seed, Text
+from reconciler.sandbox.part import DateOrUnknown, Item, Name, Part, Seed, Text, moment_or_now
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
@@ -187,7 +187,7 @@ class ResourceItem(Reported):
     """A resource as a person reports it, or as the world shows it."""
 
     provider: Text
-    updated_at: str | None = None
+    updated_at: DateOrUnknown | None = None
 
     def key(self) -> tuple[str, ...]:
         return (self.provider, self.id)
@@ -235,7 +235,9 @@ def register_resource(world: World, item: ResourceItem) -> Resource:
     provider = world.find(Provider, item.provider)
     if provider is None:
         raise refused("provider", "is not registered")
-    return report(world, provider, item)
+    resource = report(world, provider, item)
+    resource.updated_at = moment_or_now(world, item.updated_at)
+    return resource
 
 
 def report(world: World, provider: Provider, said: Reported, reported_at: int | None = None) -> Resource:

@@ -1,5 +1,8 @@
 """Secrets of apps. A value is used to compute its fingerprint and its digest, and then dropped.
 
+The platform answers a digest, which may or may not stay the same for an equal value (switch secret_digest).
+The fingerprint is the sandbox's own, so that tests can tell whether a value arrived.
+
 A fingerprint is a keyed digest: without the key, nobody can look up a common value from it. Its text
 `hmac-sha256:KEY:MAC` (hex) carries its key, because a world is the seed of the next one. The MAC is of the
 value's SHA-256 in hex, so that bare digests of older sandboxes can be turned into it.

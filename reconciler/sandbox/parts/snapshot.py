@@ -1,7 +1,12 @@
 """Snapshots of volumes: the list, the on-demand snapshot, and the end of every day of a volume's life.
 
-A day ends with the automatic snapshot, and growth by others. Source: platform API, 2.2
-(`auto_backup_enabled`), 2.3, 2.4 and 4.2; platform notes, "Snapshots" and "Volumes".
+A snapshot is waiting for 2 s, when no list shows it, then running for 10 s, when it is listed with size 0 and
+the date of year 1, then created or failed. A volume has one unfinished snapshot at a time. A finished one is
+removed after the retention that the volume had when it was requested. A day of a volume ends with the
+automatic snapshot, and with growth by others (switch auto_extend_gb).
+
+Source: platform API, 2.2 (`auto_backup_enabled`), 2.3, 2.4 and 4.2; platform notes, "Snapshots" and
+"Volumes".
 """
 
 import hashlib

@@ -1,5 +1,12 @@
 """Volumes: create (also from a snapshot or as a fork), read, update, extend, delete.
 
+A volume is in one hardware zone of its region. With `require_unique_zone` (the default), no two volumes of
+one name in an app share a zone, so their number is limited by the zones of the region. A volume only grows,
+and only in state `created`; a machine may have to restart before it uses the new space. A volume that a
+machine holds is not deleted. A deleted one stays listed for a day, and its snapshots outlive it.
+
+Replies to mutations show zeros for blocks and no file system; reads show both.
+
 Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 """
 
@@ -302,7 +309,7 @@ def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
 
 
 def _hold_back(world: World, volume: Volume) -> None:
-    """Remember how the volume looks now, for reads that lag behind a change."""
+    """Store the present size and state, for reads that lag behind a change (switch read_lag_s)."""
     lag_s = world.switches["read_lag_s"]
     if lag_s:
         volume.shown_size_gb, volume.shown_state = volume.size_gb, volume.state
@@ -353,7 +360,7 @@ def _check_placement(world: World, region: str) -> None:
 
 
 def free_zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
-    """The first hardware zone of the region that holds the fewest volumes of this name.
+    """The hardware zone of the region with the fewest volumes of this name; the first of several.
 
     Raises Refusal when `unique` and every zone (switch zones_per_region) holds one.
     """
