@@ -1,4 +1,4 @@
-"""What makes a function a verb: its options, and its end: messages on stderr, reports and exit codes."""
+"""Makes a function a verb: adds the shared options, and turns its end into messages and an exit code."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
-from reconciler.cli.command_line import command_line
+from reconciler.cli.command_line import command_line, of_this_run
 from reconciler.cli.main import USAGE
-from reconciler.cli.options import of_this_run, refuse_contradictions
+from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import emit, report_options
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
+from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible_lines
-from reconciler.reports.report import Failure
+from reconciler.reports.report import Failure, Report
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129
@@ -27,14 +29,14 @@ def verb(
     *shared: click.Parameter,
     of: click.Group | None = None,
     report: str | None = "page",
-    then: Callable[[int], int] = lambda code: code,
+    notifies: bool = False,
     **settings: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
-    the formats of -o; None for a verb without -o. `then`: gets the exit code at the very end, and returns it.
+    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings hear of its end.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
@@ -47,7 +49,10 @@ def verb(
                     field.name: given.pop(field.name) for field in fields(chosen_type) if field.name in given
                 }
                 given["chosen"] = chosen_type(**said)
-            return then(_code_and_report(lambda: function(**given)))
+            code = _code_and_report(lambda: function(**given))
+            if notifies:
+                _notify(code)
+            return code
 
         command: click.Command = click.command(name, cls=click.Command, **settings)(run)
         command.params += [*shared, *(report_options(report) if report else ())]
@@ -64,6 +69,7 @@ def first_of(*codes: int) -> int:
 
 
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
+    """DECIDE where a call has an unknown outcome, which only a person can settle; else `otherwise`."""
     return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
 
 
@@ -83,14 +89,14 @@ def _code_and_report(work: Callable[[], int]) -> int:
 
 
 def report_interrupted(interrupted: Interrupted, message: str) -> int:
-    """Say that a signal ended a verb; returns its exit code."""
+    """Print that a signal ended a verb; returns its exit code."""
     emit(Failure(message=message, interrupted=True))
     click.echo(message, err=True)
     return interrupted.code
 
 
 def report_failure(failure: ReconcilerError) -> int:
-    """Say what failed; returns the exit code."""
+    """Print a failure in the format of -o and on stderr; returns the exit code."""
     diagnostics = failure.diagnostics if isinstance(failure, Diagnosed) else ()
     emit(Failure(diagnostics=diagnostics, message=failure.message, help=failure.help, advice=failure.advice))
     echo_error(failure)
@@ -102,8 +108,43 @@ def report_failure(failure: ReconcilerError) -> int:
 
 
 def echo_error(failure: ReconcilerError) -> None:
-    """What failed and the way out, on stderr."""
+    """Print a failure and its help on stderr, with this run's options in the advised commands."""
     run = of_this_run()
     click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
     if failure.help:
         click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)
+
+
+def _notify(code: int) -> None:
+    """Notify of the end of the verb, after its report. A lost message does not change the exit code."""
+    context, line = click.get_current_context(), command_line()
+    # Nobody needs to hear of the embedded sandbox.
+    if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
+        return
+    if line.settings is not None and line.report is not None and line.settings.settings.notify:
+        _send(line.report, line.settings, context.info_name or "", code)
+
+
+def _send(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
+    from reconciler.cli.event_loop import run  # few projects have receivers
+    from reconciler.core.clock import SystemClock
+    from reconciler.notify.delivery import send_all
+    from reconciler.notify.events import Run, events_of
+    from reconciler.project.attribution import attribution_of
+
+    clock, who = SystemClock(), attribution_of(config)
+    platform = config.settings.platform.base_url or ""
+    ended = Run(verb, config.env or BASE, platform, code, who.actor, who.url, clock.now())
+    events = events_of(report, ended)
+    if not events:
+        return
+    try:
+        run(lambda: send_all(events, config, clock, _warn))
+    except Interrupted:
+        _warn("interrupted; not everybody may have been notified")
+    except Exception as failure:  # a defect must not hide how the run ended; its text may hold an address
+        _warn(f"notifications failed: {type(failure).__name__}")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)

@@ -15,7 +15,7 @@ from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 @dataclass(slots=True)
 class Part:
-    """What one commit brings into one scope. `last`: only after all parts that are not."""
+    """The content of one commit to one scope. `last`: committed only after all parts that are not `last`."""
 
     entries: list[JournalEntry] = field(default_factory=list)
     put: list[StateRecord] = field(default_factory=list)

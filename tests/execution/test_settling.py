@@ -10,15 +10,14 @@ from reconciler.core.model import Address
 from reconciler.core.steps import PLATFORM
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.settling import left_of_window, look
-from reconciler.project.apply import PlanRefused, run_plan
+from reconciler.project.apply import PlanRefused
 from reconciler.project.resolve import resolve_unknown
+from reconciler.project.run import run_plan
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
 from reconciler.state.runs import history_of
 from tests.execution.stage import SETTLE_S, START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import made, spooling
-
-pytestmark = pytest.mark.anyio
 
 VOLUMES = "/v1/apps/shop/volumes"
 CREATE = "Volume/shop/data#create"

@@ -33,6 +33,7 @@ OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 PRECONDITIONS = "project/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
@@ -44,7 +45,6 @@ DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
 REFUSALS = "services/platform.py"
 RULES = "state/rules.py"
-LEASES = "state/sqlite/leases.py"
 
 OWN: tuple[Mutant, ...] = (
     # --- what an answer means ---
@@ -305,7 +305,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a machine is restarted although nothing is owed",
-        "execution/restarts.py",
+        JUDGING,
         "return found if is_due else {}",
         "return found or {run.plan.steps[0].address: ()}",
     ),
@@ -378,18 +378,18 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "one restart is done for one of its volumes only",
         RECORDER,
-        "put = self._settled(put[0], self.served[step.if_owed.machine])",
+        "put = self._settled(put[0], self.restarts[step.if_owed.machine])",
         "put = [replace(put[0], obligations=())]",
     ),
     _mutant(
         "a restart goes to the machine that the plan saw, and settles what another one owes",
-        "execution/restarts.py",
-        " and each.attached_machine_id == machine",
+        JUDGING,
+        " and item.attached_machine_id == machine",
         "",
     ),
     _mutant(
         "a restart settles only what its plan has listed",
-        "execution/restarts.py",
+        JUDGING,
         "    for record in owing:\n",
         "    steps = [each for each in run.plan.steps if each.if_owed or each.effect.owes]\n"
         "    seen = [item for read in run.observed for item in run.observed[read].objects]\n"
@@ -420,8 +420,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although the person said no",
         APPLY,
-        "        if not approved:\n",
-        "        if approved is None:\n",
+        "            if not approved:\n",
+        "            if approved is None:\n",
     ),
     _mutant(
         "a plan runs although something moved",
@@ -528,27 +528,27 @@ OWN: tuple[Mutant, ...] = (
     # --- the state ---
     _mutant(
         "an old epoch may write",
-        LEASES,
-        "if connection.execute(query, ours).fetchone() is None:",
+        "state/log/commits.py",
+        "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
     ),
     _mutant(
         "epochs do not rise",
-        LEASES,
-        "UPDATE leases SET epoch = epoch + 1,",
-        "UPDATE leases SET epoch = epoch,",
+        "state/log/lease_taking.py",
+        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
     ),
     _mutant(
         "two processes hold one lease",
-        "state/sqlite/locks.py",
-        "taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})",
-        "taken = False",
+        "state/places/sqlite/holders.py",
+        "return None if locks.is_locked(self._lock_file, _byte(beat.id)) else 0.0",
+        "return 0.0",
     ),
     _mutant(
         "the lease is given back before the calls",
-        APPLY,
-        "    results = await executor.run()\n",
-        "    await project.store.release(lease)\n    results = await executor.run()\n",
+        RUN_PLAN,
+        "        results = await executor.run()\n",
+        "        await project.store.release(lease)\n        results = await executor.run()\n",
     ),
     _mutant(
         "what was spooled is never taken in",
