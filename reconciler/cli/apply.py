@@ -35,9 +35,9 @@ from reconciler.core.advice import command as advised
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
-from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
+from reconciler.core.words import counted
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import PlanRefused, about_targets, apply, read_saved, run_saved
 from reconciler.project.identity import create_state

@@ -17,7 +17,7 @@ from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
 from reconciler.drift.find import Drift, find_drift
