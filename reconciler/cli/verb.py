@@ -56,7 +56,7 @@ def verb(
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
 
-    Its own options and arguments are the defaults of its parameters: `option`, `flag`, `argument`. Options that
+    Its own options and arguments are the defaults of its parameters: `option`, `flag`, `argument`. Those that
     it passes on as a whole (`**settings`) are declared with click's decorators.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
