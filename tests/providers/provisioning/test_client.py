@@ -74,8 +74,8 @@ async def test_each_attempt_is_signed_anew() -> None:
     asked, script = client(reply(status=503), Lost("reset"), reply('{"status": "ready"}'))
     await asked.read(Read(PATH, one(Extension)))
     fields = list(verified(script))
-    assert [each["nonce"] for each in fields] == ["nonce-1", "nonce-2", "nonce-3"]
-    assert [each["url"] for each in fields] == ["https://acme.example/api/extensions/res_1"] * 3
+    assert [field["nonce"] for field in fields] == ["nonce-1", "nonce-2", "nonce-3"]
+    assert [item["url"] for item in fields] == ["https://acme.example/api/extensions/res_1"] * 3
     assert all(earlier["timestamp"] <= later["timestamp"] for earlier, later in pairwise(fields))
     assert fields[-1]["timestamp"] > fields[0]["timestamp"]
 
