@@ -27,8 +27,7 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets", "approvals.rules"},
     {"services"},
-    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
-    {"importing.arrange"},
+    {"moves.carry_out", "doctor.check"},
     {"execution", "reports", "project.embedded", "project.files", "project.settings"},
     {"project.project"},
     {"approvals"},
@@ -357,7 +356,11 @@ def test_what_acts_on_all_kinds_names_none() -> None:
             "from reconciler.kinds.volume.snapshots import snapshot_due",
             "1: execution imports reconciler.kinds.volume",
         ),
-        ("importing/run.py", "from ..kinds import machine", "1: importing imports reconciler.kinds.machine"),
+        (
+            "importing/files.py",
+            "from ..kinds import machine",
+            "1: importing imports reconciler.kinds.machine",
+        ),
     ],
 )
 def test_a_planted_name_of_a_kind_is_found(tmp_path: Path, file: str, source: str, problem: str) -> None:

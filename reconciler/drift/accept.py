@@ -17,9 +17,8 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource, StateRecord
-from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
+from reconciler.drift.acceptance import Acceptance, Accepted, Environments, Refusal, patch, shared_values
 from reconciler.drift.find import Drift, Drifted
-from reconciler.drift.sharing import Environments, patch, shared_values
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN

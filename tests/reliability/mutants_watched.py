@@ -60,8 +60,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "what no manifest names is not compared",
         WATCHED,
         FIND,
-        "if each.address not in wanted and not (in_focus(each.address) and desired.selected(each))",
-        "if each.address not in wanted",
+        "            and not (self._in_focus(record.address) and self.desired.selected(record))\n",
+        "",
     ),
     _tested(
         "what is gone and not wanted is no drift",
@@ -95,18 +95,22 @@ OF_WATCHED: tuple[Mutant, ...] = (
     _tested(
         "an inferred id is not told by drift",
         CASES,
-        FIND,
+        "drift/unrecorded.py",
         "if record.inferred and address not in outside:",
         "if False:",
     ),
     _tested(
-        "spooled outcomes are not told by drift", WATCHED, FIND, "    if state.spooled:\n", "    if False:\n"
+        "spooled outcomes are not told by drift",
+        WATCHED,
+        "drift/unrecorded.py",
+        "    if state.spooled:\n",
+        "    if False:\n",
     ),
     _tested(
         "an open call is not told by drift",
         "tests/cli/test_drift.py::test_an_open_call_is_no_quiet_world",
         FIND,
-        "            *questions.values(),\n",
+        "            *self.questions.values(),\n",
         "",
     ),
     # --- what no list shows ---
