@@ -23,7 +23,7 @@ LAYERS = (
     {"services.machines.wire", "services.providers.wire", "explanations"},
     {"kinds"},
     {"policies"},
-    {"moves", "rehearsal.matrix", "rehearsal.outlook"},
+    {"moves", "rehearsal.results"},
     {"planning", "manifests"},
     {"state", "secrets", "approvals.rules"},
     {"services"},

@@ -14,7 +14,7 @@ from reconciler.core.extras import require_extra
 from reconciler.core.plural import counted
 from reconciler.evidence.calls import differences
 from reconciler.evidence.case import Case, read_case, write_case
-from reconciler.evidence.manifests import manifests_of
+from reconciler.evidence.export import manifests_of
 from reconciler.project.history import find_run
 from reconciler.project.open import limits_of
 from reconciler.reports.report import Page

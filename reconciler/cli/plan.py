@@ -25,8 +25,7 @@ from reconciler.reports.verdict import approvals
 from reconciler.services.budget import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _FURTHEST = timedelta(days=3660)
 

@@ -10,8 +10,7 @@ from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.evidence.archive import MOST_BYTES, Damaged
-from reconciler.evidence.page import damaged_page, verified_page
-from reconciler.evidence.verify import verify
+from reconciler.evidence.verify import damaged_page, verified_page, verify
 from reconciler.project.files import read_file
 
 

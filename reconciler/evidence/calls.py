@@ -1,12 +1,21 @@
-"""The calls of one run as its journal has them: until its end, and what was found out later. Pure."""
+"""The calls of one run from its journal, and the fault script that lets a sandbox repeat them. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import glob
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from reconciler.core.steps import PLATFORM
 from reconciler.state.store import Event, JournalEntry
+
+HELD_S = 24 * 3600  # longer than any run lives: an answer that never comes
+_FOR_EVER_S = 3600  # a Retry-After that no step waits for
+_MOST_S = 15  # the longest Retry-After for a step that was tried again; it waited longer for other reasons
+_AT_ONCE_S = 1.0
+_PASS: Mapping[str, Any] = {"action": "delay", "delay_s": 0}  # nothing happens to this call
+_LIMITED = 429
 
 CallEnd = Literal["done", "failed", "unknown", "not-landed", "open"]
 RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
@@ -176,3 +185,54 @@ def _told(call: Mapping[str, Any] | None) -> str:
         return "no call"
     answer = f" (answered: {call['answer']})" if call["answer"] else ""
     return f"{call['method']} {call['path']} {call['outcome']}{answer}"
+
+
+# --- the fault script ---
+
+
+def guesses(calls: Sequence[SentCall]) -> list[int]:
+    """The indexes of calls whose effect the journal does not tell."""
+    return [
+        index
+        for index, call in enumerate(calls)
+        if (call.end in ("unknown", "open") and call.landed is None)
+        or (call.end == "not-landed" and call.if_unknown == "repeat")
+    ]
+
+
+def script(calls: Sequence[SentCall], flipped: Collection[int] = ()) -> list[dict[str, Any]]:
+    """One fault for each call in the order of sending, up to the last call that met one.
+
+    `flipped`: the indexes of calls whose effect is guessed the other way round.
+    """
+    made = {call.id for call in calls if call.id}
+    found = []
+    for index, call in enumerate(calls):
+        landed = bool(call.landed) != (index in flipped)
+        met = _met(call, landed=landed)
+        found.append({"method": call.method, "path": _pattern(call.path, made), **(met or _PASS)})
+    while found and found[-1].items() >= _PASS.items():
+        found.pop()
+    return found
+
+
+def _met(call: SentCall, *, landed: bool) -> Mapping[str, Any] | None:
+    if call.end == "open":
+        return {"action": "delay", "delay_s": HELD_S, "before": not landed}
+    if call.status == _LIMITED:
+        wait_s = _FOR_EVER_S if call.paused_s is None else min(max(1, round(call.paused_s)), _MOST_S)
+        return {"action": "rate_limited", "retry_after": wait_s}
+    if call.status:
+        body = {} if call.status < 300 else {"error": call.why}
+        return {"action": "status", "status": call.status, "after": landed, "body": body}
+    if call.end == "done" and not call.why:
+        return None
+    took_s = (call.ended_at - call.sent_at).total_seconds() if call.ended_at is not None else 0.0
+    if landed and call.end != "done" and took_s > _AT_ONCE_S:
+        return {"action": "delay", "delay_s": math.ceil(took_s) + 1}
+    return {"action": "drop_after" if landed else "drop_before"}
+
+
+def _pattern(path: str, made: Collection[str]) -> str:
+    """`path` with `*` for each id that the run made, which nobody knows beforehand."""
+    return "/".join("*" if part in made else glob.escape(part) for part in path.split("/"))

@@ -2,22 +2,29 @@
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address, Resource
-from reconciler.core.steps import PLATFORM
-from reconciler.evidence.calls import RunCalls, differences, run_calls, trace_of
+from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.steps import PLATFORM, Read
+from reconciler.core.wire import Shape
+from reconciler.evidence.calls import RunCalls, differences, guesses, run_calls, script, trace_of
 from reconciler.evidence.case import Case, CaseLimits
-from reconciler.evidence.faults import guesses, script
 from reconciler.evidence.replay import declared, replay
-from reconciler.evidence.world import seed_from
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
+from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
 from reconciler.manifests.writing.write import build
+from reconciler.project.desired import read_manifests
+from reconciler.project.files import SourceTexts
+from reconciler.project.settings import ProjectSettings
+from reconciler.rehearsal.seed import Seed, seed_of
 from reconciler.state.runs import PastRun
 from reconciler.state.store import Event, JournalEntry
 
@@ -35,6 +42,38 @@ class NotExportable(ReconcilerError):
 
     def __init__(self, why: str, help: str = "") -> None:
         super().__init__(f"the run cannot be exported: {why}; nothing was written", help=help)
+
+
+class MadeFrom(Struct, frozen=True):
+    """The manifests that a run was made from."""
+
+    effective: Sequence[Effective]
+    resources: Sequence[Resource]
+
+
+def manifests_of(run: PastRun, paths: Sequence[str], config: ProjectSettings, texts: SourceTexts) -> MadeFrom:
+    """Return the manifests that `run` recorded the digest of.
+
+    They are those at `paths`, or the configured ones, of the working tree or of the recorded revision. Raises
+    NotExportable.
+    """
+    began = run.began
+    refs: list[str | None] = [None]
+    if began.revision and not began.dirty:
+        refs.append(began.revision)
+    for ref in refs:
+        try:
+            loaded = read_manifests(paths, config, texts, ref=ref, keep=True).loaded
+        except ReconcilerError:
+            continue  # this clone does not have the revision
+        if has_errors(loaded.diagnostics):
+            continue
+        if digest_resources((*loaded.resources, *loaded.policies)) == began.resources:
+            return MadeFrom(loaded.effective, loaded.resources)
+    raise NotExportable(
+        "the manifests here are not those that it was made from",
+        help=f"check out {began.revision} and try again" if began.revision else "check out those of its time",
+    )
 
 
 def export(
@@ -78,7 +117,7 @@ def export(
         manifests=manifests,
     )
     try:
-        seed = seed_from(seen, case.state_records(), again)
+        seed = _seed(seen, case.state_records(), again)
     except (ValueError, KeyError, TypeError):
         raise NotExportable("what it saw was journaled by another version of this program") from None
     return _faithful(case.model_copy(update={"seed": seed}), entries, found)
@@ -162,3 +201,19 @@ def _candidates(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: 
                     "trace": trace_of(reading),
                 }
             )
+
+
+def _seed(
+    seen: Mapping[str, Any], records: Mapping[Address, StateRecord], resources: Collection[Resource]
+) -> Seed:
+    """The world that the run began with. Raises ValueError, KeyError or TypeError for another form."""
+    return seed_of(dict(_observed(read, seen["objects"]) for read in seen["reads"]), resources, records)
+
+
+def _observed(read: Mapping[str, Any], objects: Mapping[str, Any]) -> tuple[Read, Observation]:
+    shape = Shape.named(read["shape"])
+    items: Sequence[Any] = [shape.model.model_validate(objects[digest]) for digest in read["objects"]]
+    return (
+        Read(read["path"], shape, read["service"]),
+        Observation(items, read.get("complete", True), datetime.fromisoformat(read["at"])),
+    )

@@ -15,8 +15,8 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.moves.compare import only_left
 from reconciler.project.apply import Applied, apply, run_plan
-from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
+from reconciler.rehearsal.results import Cell, End
 from reconciler.rehearsal.twin import Original, Twin
 
 APPLIES = 3  # so many may follow the struck run

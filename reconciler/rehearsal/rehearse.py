@@ -22,8 +22,8 @@ from reconciler.planning.reviewed import without
 from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
 from reconciler.project.saved import about_targets
-from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
+from reconciler.rehearsal.results import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.secrets.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def rehearse(
     ReconcilerError where the sandbox is not installed, or cannot hold what was seen.
     """
     require_extra("sandbox", "a rehearsal")
-    from reconciler.rehearsal.assumptions import assumptions
+    from reconciler.rehearsal.twin import assumptions
 
     original, left = await original_of(project, desired, plan, observed, switches or {})
     plan = original.plan

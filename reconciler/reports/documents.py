@@ -17,8 +17,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.steps import Plan
 from reconciler.planning.digest import plan_digest
-from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
-from reconciler.rehearsal.outlook import Forecast, Item
+from reconciler.rehearsal.results import FAULTS, Assumption, Cell, End, Forecast, Item, Rehearsal, Unrehearsed
 from reconciler.reports.escape import shown
 from reconciler.reports.fragments import (
     AddressText,

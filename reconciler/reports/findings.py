@@ -11,8 +11,7 @@ from msgspec import Struct
 from reconciler.core.diagnostics import Severity, Span
 from reconciler.core.model import Change, Owed
 from reconciler.core.steps import OutcomeWord
-from reconciler.rehearsal.matrix import End, Rehearsal
-from reconciler.rehearsal.outlook import Item
+from reconciler.rehearsal.results import End, Item, Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.escape import in_json, visible
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report

@@ -19,8 +19,7 @@ from reconciler.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
     from reconciler.services.budget import Budget
 
 ReadLine = Callable[[str, int], str | None]

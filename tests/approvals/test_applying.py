@@ -19,7 +19,7 @@ from reconciler.project.apply import Applied, apply
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.saved import run_saved
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event

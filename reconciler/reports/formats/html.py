@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.core.model import Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
-from reconciler.rehearsal.matrix import CALL_FAULTS
+from reconciler.rehearsal.results import CALL_FAULTS
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.escape import in_json, numbered, visible

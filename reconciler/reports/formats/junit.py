@@ -11,7 +11,7 @@ from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.durations import in_words
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.escape import numbered, visible

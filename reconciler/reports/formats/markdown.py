@@ -12,8 +12,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
-from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
-from reconciler.rehearsal.outlook import Forecast
+from reconciler.rehearsal.results import CALL_FAULTS, Forecast, Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.escape import in_json, numbered, visible
 from reconciler.reports.formats import RUNS, Format
