@@ -8,16 +8,18 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.approvals.signing import (
+from reconciler.approvals.statement import (
+    MOST_REASON,
+    PRINCIPAL,
     choose_key,
     given_already,
+    is_reason,
     principal_of,
     signed,
     statement_of,
     still_needed,
     summary,
 )
-from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import settings_here

@@ -26,9 +26,9 @@ from reconciler.drift.find import Drift, find_drift
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.project import Project
+from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
-from reconciler.project.targets import declared_in_focus
 from reconciler.reports.report import DriftReport
 
 

@@ -21,7 +21,7 @@ from reconciler.kinds import find_kinds
 from reconciler.manifests.files import name_of
 from reconciler.manifests.load import Loaded
 from reconciler.moves.records import follow_moves
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.project import Project
 from reconciler.reports.escape import page_text
 from reconciler.reports.fragments import DiagnosticJson

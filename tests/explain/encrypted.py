@@ -28,7 +28,7 @@ def read_of(made: Encryption, identity: str) -> Act:
 
         async def use() -> None:
             await Encrypting(MemoryStore(known), made).create()
-            await Encrypting(MemoryStore(known), encryption_of(config, config.settings.state_url)).load()
+            await Encrypting(MemoryStore(known), encryption_of(config)).load()
 
         with pytest.raises(Diagnosed) as refused:
             anyio.run(use)

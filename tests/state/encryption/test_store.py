@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.project.settings import find_settings
-from reconciler.project.store import encryption_of
+from reconciler.project.store import Opening, encryption_of
 from reconciler.state import spool_file
 from reconciler.state.codec import encode_record
 from reconciler.state.contents import Contents, same
@@ -241,7 +241,7 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
     def code(identity: str, data: bytes) -> Sequence[str]:
         config = find_settings(tmp_path, {"ID": identity})
         with pytest.raises(StoreError) as refused:
-            encryption_of(config, "s3://b/p").unwrap(data)
+            encryption_of(config, Opening("s3://b/p")).unwrap(data)
         if isinstance(refused.value, StateSealed):
             return [each.code for each in refused.value.diagnostics]
         return [refused.value.message]
