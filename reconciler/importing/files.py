@@ -1,4 +1,4 @@
-"""The files of an import: the folder to write into, the manifests that are declared already, and new ones."""
+"""The files of an import: its folder, the manifests that are declared already, and the new ones."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Import: from what runs on the platform to manifests that adopt it. Sends nothing but GET."""
+"""Import: finds live objects that nobody manages, and makes manifests that adopt them. Sends only GET."""
 
 import re
 from collections import Counter
@@ -32,9 +32,9 @@ _SKELETON = re.compile(rb"^# ([A-Z][A-Za-z]*/\S+) is set on the platform; ", re.
 
 
 class Unmanaged(Struct, frozen=True):
-    """What the platform has and nobody declares or tracks, as manifests; and what else was found.
+    """Manifests for the objects that nobody declares or records, and the skipped objects.
 
-    `reported`: keys of the skipped objects that a diagnostic tells of.
+    `reported`: keys of the skipped objects that a diagnostic reports.
     """
 
     entries: Sequence[Entry]
@@ -48,11 +48,12 @@ async def find_unmanaged(
     loaded: Loaded,
     wanted: Wanted,
     root: Path,
-    elsewhere: frozenset[Address] = frozenset(),
+    other_environments: frozenset[Address] = frozenset(),
 ) -> Unmanaged:
-    """`loaded`: all manifests that may declare something of what is wanted, named relative to `root`.
+    """Find the unmanaged objects among those that are wanted.
 
-    `elsewhere`: addresses that its environment takes out, which new manifests still must not use.
+    `loaded`: all manifests that may declare such an object, named relative to `root`. `other_environments`:
+    their addresses, which new manifests must not use either.
     """
     state = await project.store.load()
     kinds = find_kinds()
@@ -62,7 +63,7 @@ async def find_unmanaged(
         loaded.policies,
         kinds,
         _skeletons(root, loaded) if "secrets.list" in project.capabilities else frozenset(),
-        elsewhere,
+        other_environments,
         await read_siblings(project.environments),
     )
     found = await find_live(project, wanted, known_apps=known.apps(), is_new=known.is_new)
@@ -70,18 +71,19 @@ async def find_unmanaged(
     entries, skipped = sort_out((live for live in found.live if live.key not in doubtful), known)
     problems = [*found.problems, *open_calls]
     reported = set()
-    for each in skipped:
-        if each.why == "gone" and each.live.key in found.by_id:
-            reported.add(each.live.key)
-            problems.append(error("not-importable", f"{each.live} cannot be imported: {each.reason}"))
-        elif each.why == "refused":
-            reported.add(each.live.key)
-            problems.append(warning("not-importable", f"{each.live} is not imported: {each.reason}"))
+    for item in skipped:
+        if item.why == "gone" and item.live.key in found.by_id:
+            problems.append(error("not-importable", f"{item.live} cannot be imported: {item.reason}"))
+        elif item.why == "refused":
+            problems.append(warning("not-importable", f"{item.live} is not imported: {item.reason}"))
+        else:
+            continue
+        reported.add(item.live.key)
     return Unmanaged(entries, skipped, (*problems, *_objectives(known, entries)), frozenset(reported))
 
 
 def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
-    """Addresses that stand in the manifests as comments, as these show them."""
+    """The addresses in comments of manifests, in the form that comments show."""
     found: set[str] = set()
     for name in loaded.files:
         found |= {address.decode() for address in _SKELETON.findall((root / name).read_bytes())}
@@ -89,7 +91,7 @@ def _skeletons(root: Path, loaded: Loaded) -> frozenset[str]:
 
 
 def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, str]], list[Diagnostic]]:
-    """Keys of objects that a call of unknown outcome may have made: whose they are is settled first."""
+    """Keys of objects that a call of unknown outcome may have created, and errors about these calls."""
     doubtful: set[tuple[str, str, str]] = set()
     problems = []
     for entry in state.open_intents:
@@ -118,7 +120,7 @@ def _doubtful(found: Sequence[Live], state: State) -> tuple[set[tuple[str, str, 
 
 
 def _objectives(known: Known, entries: Sequence[Entry]) -> Iterator[Diagnostic]:
-    """Where a policy wants more of an imported object than it has: then a plan shows more than adoptions."""
+    """Warn of policies with objectives for imported objects: a plan may then show more than adoptions."""
     for policy, count in known.objectives(entry.live for entry in entries):
         yield warning(
             "import-objective",

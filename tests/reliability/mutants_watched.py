@@ -329,10 +329,10 @@ OF_WATCHED: tuple[Mutant, ...] = (
     # --- what is told ---
     _tested(
         "what is true in every run is a finding",
-        "tests/reports/test_findings.py::test_an_inferred_id_is_a_remark_and_no_finding",
+        "tests/reports/test_findings.py::test_what_is_true_in_every_run_is_a_remark_and_no_finding",
         "reports/findings.py",
-        "if item.code in _REMARKS:",
-        "if False:",
+        " if item.code not in _REMARKS)",
+        ")",
     ),
     _tested(
         "a lock has an age below zero",
