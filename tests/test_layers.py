@@ -18,9 +18,9 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"core", "services.wire", "services.transport", "services.signing"})
+CORE = frozenset({"core", "services.http1", "services.transport", "services.signing"})
 LAYERS = (
-    {"services.machines.wire", "services.providers.wire", "explanations"},
+    {"services.machines.wire", "explanations"},
     {"kinds"},
     {"policies"},
     {"moves", "rehearsal.results"},
@@ -49,10 +49,10 @@ HOUSES = {SANDBOX, KIT, CHECK}
 DOORS = {"cli": HOUSES, "project.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
 
 HOMES = {
-    "httpx": {"services.transport", "services.wire"},
-    "httptools": {"services.wire"},
+    "httpx": {"services.transport", "services.http1"},
+    "httptools": {"services.http1"},
     "yaml": {"manifests"},
-    "sqlite3": {"state", KIT, SANDBOX},
+    "sqlite3": {"state.places", KIT, SANDBOX},
     "psycopg": {"state.places", KIT},
     "obstore": {"state.places"},
     "pyrage": {"secrets"},
@@ -250,7 +250,7 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
         ),
         ("core/steps.py", "import reconciler.services.transport", "1: core imports services.transport"),
         ("observe.py", "from reconciler import project", "1: observe imports project"),
-        ("state/sqlite/store.py", "from ...execution import executor", "1: state imports execution"),
+        ("state/places/sqlite/store.py", "from ....execution import executor", "1: state imports execution"),
         ("sandbox/core.py", "from reconciler.kinds.base import Kind", "1: sandbox imports kinds"),
         ("project/plan.py", "from reconciler.sandbox import serve", "1: project imports sandbox"),
         ("cli/new.py", "import reconciler.unplaced", "1: cli imports unplaced"),

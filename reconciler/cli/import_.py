@@ -1,4 +1,4 @@
-"""`reconcile import`: manifests of what runs on the platform already."""
+"""`reconcile import`: writes manifests of objects that run on the platform already."""
 
 import os
 import re
@@ -10,6 +10,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
 from reconciler.cli.signals import Interrupted
@@ -97,7 +98,7 @@ def command(
         failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
         report_failure(failure)
         return interrupted.code
-    emit(import_page(unmanaged, planned, found.root, options.of_this_run(), dry_run=dry_run))
+    emit(import_page(unmanaged, planned, found.root, of_this_run(), dry_run=dry_run))
     if planned and not is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
     elif planned and found.env and not is_below(folder, found.root / found.overlay):
@@ -115,7 +116,7 @@ def _wanted(
     *,
     machines: bool,
 ) -> Wanted:
-    """What the command line names. Raises click.UsageError for what names nothing."""
+    """The apps, objects and ids that the command line names. Raises click.UsageError for other words."""
     if not (words or organizations or apps or clusters):
         raise click.UsageError("name what to import: apps, ids, or --org SLUG")
     bare: dict[str, list[str]] = {"app": list(map(_app, apps)), "id": [], "either": []}

@@ -21,8 +21,8 @@ from reconciler.kinds import find_kinds
 from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
 from reconciler.manifests.writing.write import build
-from reconciler.project.desired import read_manifests
 from reconciler.project.files import SourceTexts
+from reconciler.project.manifests import read_manifests
 from reconciler.project.settings import ProjectSettings
 from reconciler.rehearsal.seed import Seed, seed_of
 from reconciler.state.runs import PastRun

@@ -20,7 +20,7 @@ from reconciler.manifests.validation.envelope import API_VERSION
 from reconciler.manifests.writing.replace import Replacement, prepare, put
 from reconciler.manifests.writing.write import Commented, comment, modeline, write
 from reconciler.moves.records import former_addresses
-from reconciler.project.desired import given_paths, overlay_path
+from reconciler.project.manifests import given_paths, overlay_path
 from reconciler.project.settings import ProjectSettings
 
 _HEAD = (

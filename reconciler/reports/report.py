@@ -20,7 +20,7 @@ from reconciler.reports.style import PLAIN, Style
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
     from reconciler.rehearsal.results import Forecast, Rehearsal
-    from reconciler.services.budget import Budget
+    from reconciler.services.registry import Budget
 
 ReadLine = Callable[[str, int], str | None]
 

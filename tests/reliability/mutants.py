@@ -33,6 +33,7 @@ OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 PRECONDITIONS = "project/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
@@ -42,9 +43,8 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
-REFUSALS = "services/machines/service.py"
+REFUSALS = "services/platform.py"
 RULES = "state/rules.py"
-LEASES = "state/sqlite/leases.py"
 
 OWN: tuple[Mutant, ...] = (
     # --- what an answer means ---
@@ -125,8 +125,8 @@ OWN: tuple[Mutant, ...] = (
         "the client sends a lost mutation once more",
         CLIENT,
         "            outcome = unanswered(error)\n"
-        '            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
-        "            return replace(outcome, message=told)\n",
+        '            message = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
+        "            return replace(outcome, message=message)\n",
         "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
@@ -420,8 +420,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although the person said no",
         APPLY,
-        "        if not approved:\n",
-        "        if approved is None:\n",
+        "            if not approved:\n",
+        "            if approved is None:\n",
     ),
     _mutant(
         "a plan runs although something moved",
@@ -521,34 +521,34 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the platform's words about a secret are repeated",
-        "services/machines/service.py",
+        "services/platform.py",
         "return _without_values(outcome, call.body) if call.sensitive else outcome",
         "return outcome",
     ),
     # --- the state ---
     _mutant(
         "an old epoch may write",
-        LEASES,
-        "if connection.execute(query, ours).fetchone() is None:",
+        "state/log/commits.py",
+        "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
     ),
     _mutant(
         "epochs do not rise",
-        LEASES,
-        "UPDATE leases SET epoch = epoch + 1,",
-        "UPDATE leases SET epoch = epoch,",
+        "state/log/lease_taking.py",
+        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
     ),
     _mutant(
         "two processes hold one lease",
-        "state/sqlite/locks.py",
-        "taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})",
-        "taken = False",
+        "state/places/sqlite/holders.py",
+        "return None if locks.is_locked(self._lock_file, _byte(beat.id)) else 0.0",
+        "return 0.0",
     ),
     _mutant(
         "the lease is given back before the calls",
-        APPLY,
-        "    results = await executor.run()\n",
-        "    await project.store.release(lease)\n    results = await executor.run()\n",
+        RUN_PLAN,
+        "        results = await executor.run()\n",
+        "        await project.store.release(lease)\n        results = await executor.run()\n",
     ),
     _mutant(
         "what was spooled is never taken in",
