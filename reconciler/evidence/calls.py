@@ -23,10 +23,11 @@ RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
 
 @dataclass(slots=True)
 class SentCall:
-    """`status`: of the answer that was no success; 0: none came, or it was one. `end`: when the run ended.
+    """One call of the run. Mutable: later entries of the journal complete it.
 
-    `answer`: "ok", "lost", or the status; "" while nothing was recorded. `landed`: whether it took effect, as
-    far as anything has told since. `paused_s`: until the step was tried again; None: it was not.
+    `status`: of an answer without success; 0 for a success or no answer. `end`: at the end of the run.
+    `answer`: "ok", "lost", or the status; "" while none was recorded. `landed`: the call took effect; None
+    while nobody knows. `paused_s`: until the step was tried again; None: it was not.
     """
 
     step: str
@@ -49,7 +50,7 @@ class SentCall:
 
 @dataclass(slots=True)
 class RunCalls:
-    """`entries`: how many the run itself wrote. `waits`: by step, whether what it waited for was there."""
+    """`entries`: the number that the run itself wrote. `waits`: by step, whether the awaited value came."""
 
     calls: list[SentCall] = field(default_factory=list)
     waits: dict[str, bool] = field(default_factory=dict)
@@ -59,9 +60,10 @@ class RunCalls:
 
 
 def run_calls(entries: Sequence[tuple[str, JournalEntry]], *, settled_later: bool = True) -> RunCalls:
-    """What the entries of one run say. `settled_later`: so were the last ones of a run that was cut off.
+    """Read the entries of one run.
 
-    Of such a run nothing says whether it settled them itself before it died.
+    `settled_later`: another run wrote the last settled entries of a run that was cut off. The journal does
+    not say whether the run wrote them itself before it died.
     """
     found = RunCalls()
     own, later = _divided(entries, settled_later=settled_later)
@@ -139,7 +141,7 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
 
 
 def trace_of(found: RunCalls) -> dict[str, Any]:
-    """What a replay must repeat. Ids of what the run made are replaced by the address of each."""
+    """The trace that a replay must repeat. Ids of created objects are replaced by their addresses."""
     made = {call.id: call.address for call in found.calls if call.id}
     calls = [
         {
@@ -152,7 +154,7 @@ def trace_of(found: RunCalls) -> dict[str, Any]:
         }
         for call in found.calls
     ]
-    calls.sort(key=lambda each: (str(each["step"]), int(str(each["attempt"]))))
+    calls.sort(key=lambda call: (str(call["step"]), int(str(call["attempt"]))))
     return {"calls": calls, "waits": found.waits, "outcomes": dict(found.outcomes), "end": found.end}
 
 
@@ -161,14 +163,14 @@ def _renamed(path: str, made: Mapping[str, str]) -> str:
 
 
 def differences(expected: Mapping[str, Any], played: Mapping[str, Any]) -> Iterator[str]:
-    """Where two traces differ, in words."""
+    """Yield the differences of two traces, in words."""
     want, have = _by_call(expected), _by_call(played)
-    for key in [*want, *(each for each in have if each not in want)]:
+    for key in [*want, *(key for key in have if key not in want)]:
         if want.get(key) != have.get(key):
             step, attempt = key
             yield (
-                f"{step}, attempt {attempt}: {_told(want.get(key))} is expected, "
-                f"and the replay has {_told(have.get(key))}"
+                f"{step}, attempt {attempt}: {_in_words(want.get(key))} is expected, "
+                f"and the replay has {_in_words(have.get(key))}"
             )
     for name in ("waits", "outcomes", "end"):
         if expected.get(name) != played.get(name):
@@ -177,10 +179,10 @@ def differences(expected: Mapping[str, Any], played: Mapping[str, Any]) -> Itera
 
 def _by_call(trace: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[str, Any]]:
     calls: Iterable[Mapping[str, Any]] = trace.get("calls", ())
-    return {(each["step"], each["attempt"]): each for each in calls}
+    return {(call["step"], call["attempt"]): call for call in calls}
 
 
-def _told(call: Mapping[str, Any] | None) -> str:
+def _in_words(call: Mapping[str, Any] | None) -> str:
     if call is None:
         return "no call"
     answer = f" (answered: {call['answer']})" if call["answer"] else ""
