@@ -158,7 +158,7 @@ def _read_saved(file: Path, chosen: ChosenState) -> Plan:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
+    """The exit code of a plan. Owed work and retained objects do not count as changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))
