@@ -14,7 +14,7 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
 from reconciler.cli.signals import Interrupted
-from reconciler.cli.verb import DONE, FAILED, code_of, report_failure, verb
+from reconciler.cli.verb import DONE, FAILED, argument, code_of, flag, option, report_failure, verb
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.importing.files import (
@@ -43,35 +43,24 @@ class _FolderPath(click.Path):
 
 
 @verb("import", *options.ON_STATE)
-@click.argument("words", nargs=-1, metavar="[APP | APP/ID | ID]...")
-@click.option(
-    "--org", "organizations", multiple=True, metavar="SLUG", help="All clusters of an organization."
-)
-@click.option(
-    "--app",
-    "apps",
-    multiple=True,
-    metavar="APP",
-    help="Treat APP as an app name even if it looks like an id.",
-)
-@click.option("--cluster", "clusters", multiple=True, metavar="ID", help="One cluster, by its id.")
-@click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
-@click.option(
-    "--out",
-    type=_FolderPath(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the files go; default: the first of the configured manifests.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def command(
-    words: Sequence[str],
-    organizations: Sequence[str],
-    apps: Sequence[str],
-    clusters: Sequence[str],
-    machines: bool,
-    out: Path | None,
-    dry_run: bool,
     chosen: ChosenState,
+    words: Sequence[str] = argument(nargs=-1, metavar="[APP | APP/ID | ID]..."),
+    organizations: Sequence[str] = option(
+        "--org", "All clusters of an organization.", multiple=True, metavar="SLUG"
+    ),
+    apps: Sequence[str] = option(
+        "--app", "Treat APP as an app name even if it looks like an id.", multiple=True, metavar="APP"
+    ),
+    clusters: Sequence[str] = option("--cluster", "One cluster, by its id.", multiple=True, metavar="ID"),
+    machines: bool = flag("--machines", "Also the machines of each APP; their power stays unmanaged."),
+    out: Path | None = option(
+        "--out",
+        "Where the files go; default: the first of the configured manifests.",
+        type=_FolderPath(file_okay=False, path_type=Path),
+        metavar="DIR",
+    ),
+    dry_run: bool = flag("--dry-run", "Show what would be written, and write nothing."),
 ) -> int:
     """Write manifests of volumes and clusters that are not declared or recorded yet; change nothing else.
 
@@ -82,11 +71,11 @@ def command(
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found = chosen.config
     folder = out or default_folder(found)
-    read, loaded, elsewhere = declared(found, folder)
+    read, loaded, other_environments = declared(found, folder)
 
     async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
+            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, other_environments)
         planned = arrange(unmanaged.entries, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.diagnostics import Diagnostic, Span, warning
 from reconciler.core.model import Address, Change, Path, Resource, StateRecord
-from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
+from reconciler.core.words import counted
 from reconciler.manifests.writing.write import scalar
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson, position

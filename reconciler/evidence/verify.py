@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.approvals.ssh import verifies, why_not_signed
 from reconciler.approvals.statement import Statement, parse_statement
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.evidence.archive import Damaged, digest, unpack
 from reconciler.evidence.rows import HEAD, Proven, approvals_of, proven
 from reconciler.reports.escape import visible

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, error, warning
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.execution.open_intents import parse_intent
 from reconciler.importing.arrange import Entry, sort_out
 from reconciler.importing.files import Planned
