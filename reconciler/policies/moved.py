@@ -35,6 +35,8 @@ class MovedSpec(Spec):
 
 
 class Moved(NamesResources, Policy):
+    """Moved entries: checked while loading, carried out by `moves`."""
+
     name = "Moved"
     Spec = MovedSpec
     in_app = False

@@ -58,6 +58,8 @@ class ExtensionProviderSpec(Spec):
 
 
 class ExtensionProvider(SendsSecret, Policy):
+    """Providers of extensions: calls go to their addresses, signed with their secrets."""
+
     name = "ExtensionProvider"
     Spec = ExtensionProviderSpec
     in_app = False

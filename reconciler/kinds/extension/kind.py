@@ -83,6 +83,8 @@ def _same_regions(want: Any, live: Any) -> bool:
 
 
 class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers, Kind):
+    """Extensions: provisioned, updated and deprovisioned at the provider that the manifest names."""
+
     name = "Extension"
     Spec = ExtensionSpec
     in_app = True
@@ -180,6 +182,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return _is_open(subject)
 
     def create(self, subject: Subject) -> Decision:
+        """Provision, then set the secrets in the answer."""
         if subject.record is not None:
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
@@ -222,6 +225,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return Decision(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Update differing fields; continue an incomplete provisioning; wait for one that is not ready."""
         if _is_open(subject):
             return self._taken_up(subject, fields)
         record, status = subject.record, subject.live.status
@@ -249,6 +253,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return wait_only(subject, _ready(subject))
 
     def remove(self, subject: Subject) -> Decision:
+        """Deprovision. The secrets stay set on the app."""
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
         read = Read(path, one(Extension), service)

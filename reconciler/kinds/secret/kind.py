@@ -68,6 +68,8 @@ def secrets_of(app: str, capabilities: frozenset[str]) -> Read | None:
 
 
 class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
+    """Secrets: set by one absolute call, compared by keyed fingerprints in the record."""
+
     name = "Secret"
     Spec = SecretSpec
     in_app = True
@@ -159,6 +161,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """Compare fingerprint and name with the record, and the digest with the platform's list."""
         assert subject.record is not None
         recorded = subject.record.applied
         differing = subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")
@@ -172,6 +175,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return fields
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Set the value again; an unread value is compared while the plan runs."""
         if not fields:
             return Decision(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
@@ -213,6 +217,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return Decision(Action.SET, (step,), (*written, *renamed), impact, staged)
 
     def remove(self, subject: Subject) -> Decision:
+        """Delete with capability `secrets.delete`, or else advise a person."""
         if "secrets.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
             return Decision(

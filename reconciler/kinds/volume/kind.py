@@ -68,6 +68,8 @@ def _fits(want: int | SizeRange, live: int) -> bool:
 
 
 class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, FillsUp, Kind):
+    """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
+
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
@@ -205,6 +207,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return origins.renamed_origin(record, moved)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
+        """Before a delete, size and attachment must not have moved; before a restart, the attachment."""
         if action is Action.DELETE:
             return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
         if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed
