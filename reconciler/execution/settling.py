@@ -1,8 +1,8 @@
 """Settles an unknown outcome by evidence: objects that the platform's list shows now, and did not before.
 
 After the settle window a lost call can no longer take effect. Then one new object that equals the sent one,
-and that no record owns, is taken. If three lists in a row show none, the call had no effect and may be sent
-again. Anything else is a question to a person: neither taken nor sent again.
+and that no record owns, is taken if `adopt_inferred` allows it. If three lists in a row show none, the call
+had no effect and may be sent again. Anything else is a question to a person: neither taken nor sent again.
 """
 
 import math
