@@ -14,7 +14,7 @@ from reconciler.cli.signals import blocking
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import shown_url
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.project.files import SourceTexts
 from reconciler.project.manifests import environments_at
 from reconciler.project.settings import ProjectSettings, find_settings, project_root

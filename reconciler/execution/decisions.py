@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
@@ -88,6 +88,7 @@ async def remember(
 async def _write(
     store: Store, lease: Lease, actor: Actor, name: str, new: Callable[[Content], Content]
 ) -> None:
+    """Commit the new note and the decision, under the lease of the whole state."""
     state = await store.load()
     record = StateRecord(
         Address(REMEMBERED, name),

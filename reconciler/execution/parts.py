@@ -6,7 +6,7 @@ from datetime import datetime
 
 import anyio
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Move

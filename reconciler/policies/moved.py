@@ -1,16 +1,16 @@
-"""Moves: an address that a manifest had before, and the one that it has now. They own nothing.
+"""Moved: the address that a manifest had before, and the one that it has now. It owns nothing.
 
-The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
+The platform renames no object. Only the record moves: the object of `from` belongs to `to` from then on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Path, Relocation
-from reconciler.kinds.manifest import Spec
+from reconciler.kinds.manifest import Locate, Spec
 from reconciler.kinds.roles import NamesResources
 from reconciler.policies.base import Policy
 
@@ -35,12 +35,14 @@ class MovedSpec(Spec):
 
 
 class Moved(NamesResources, Policy):
+    """Moved entries: checked while loading, carried out by `moves`."""
+
     name = "Moved"
     Spec = MovedSpec
     in_app = False
     example: ClassVar = {"from": "Volume/shop/data", "to": "Volume/shop/orders"}
 
-    def check(self, spec: MovedSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: MovedSpec, span: Locate) -> Iterable[Diagnostic]:
         parsed = {}
         for name, text in (("from", spec.from_), ("to", spec.to)):
             try:
@@ -79,9 +81,9 @@ def _in_other_case(text: str) -> str:
 
 
 def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
-    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
+    """Return where an entry moves `address` to; None: there is no entry. `moves`: `to` by `from`.
 
-    An entry without an [index] on either side is about all of `count`; any other about just one.
+    An entry without an [index] on either side is about all of `count`, any other about one object.
     """
     target = moves.get(address)
     if target is not None:

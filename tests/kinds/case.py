@@ -45,7 +45,7 @@ from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
-from reconciler.manifests.load import load
+from reconciler.manifests.load import Loaded, load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
@@ -172,16 +172,20 @@ class Played:
         return plan_document(self.plan) | reads
 
 
-def play(case: Mapping[str, Any], folder: Path) -> Played:
-    """Run the pipeline on `case`; `folder` is an empty directory for its files."""
+def opened(case: Mapping[str, Any], folder: Path) -> tuple[Project, Loaded, LivePlatform]:
+    """What a verb works with in `case`; its files are written into the empty directory `folder`."""
     for name, text in {MANIFEST: case["manifests"], **case.get("files", {})}.items():
         folder.joinpath(name).write_text(text, encoding="utf-8")
-    now = datetime.fromisoformat(case.get("now", NOW))
-    platform = LivePlatform(case.get("live", {}), now)
+    platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(case.get("now", NOW)))
     loaded = load([str(folder / MANIFEST)] if case["manifests"] else [], root=folder)  # "": all have left
+    return project_of(case, folder, loaded.policies, platform), loaded, platform
+
+
+def play(case: Mapping[str, Any], folder: Path) -> Played:
+    """Run the pipeline on `case`; `folder` is an empty directory for its files."""
+    project, loaded, platform = opened(case, folder)
     if has_errors(loaded.diagnostics):
         return Played(None, loaded.diagnostics, platform)
-    project = project_of(case, folder, loaded.policies, platform)
     desired = Desired(
         loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
     )
@@ -306,14 +310,26 @@ def _intent(given: Mapping[str, Any]) -> JournalEntry:
 
 
 def differences(expected: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """A readable diff of what was expected and the same parts of `document`; "" when they are equal."""
+    """A diff of what was expected and the same parts of `document`, then why something was refused.
+
+    "" when they are equal. An answer in `live` that does not have its wire form is `unreadable: …`.
+    """
     found = _same_parts(document, expected)
     if found == expected:
         return ""
     lines = difflib.unified_diff(
         _pretty(expected).splitlines(), _pretty(found).splitlines(), "expected", "planned", lineterm="", n=30
     )
-    return "\n".join(["", *lines])
+    return "\n".join(["", *lines, *_why_refused(document)])
+
+
+def _why_refused(document: Mapping[str, Any]) -> Iterator[str]:
+    """One line for every error, and for every refused change whose reason no error gives."""
+    errors = [problem for problem in document.get("diagnostics", ()) if problem["severity"] == "error"]
+    yield from (f"{problem['code']}: {problem['message']}" for problem in errors)
+    for change in document.get("changes", ()):
+        if change["action"] == "refused" and not any(change["reason"] in item["message"] for item in errors):
+            yield f"refused: {change['address']}: {change['reason']}"
 
 
 def _same_parts(found: Any, expected: Any, key: str = "") -> Any:

@@ -321,8 +321,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a machine is suspended although it is recorded as suspended",
         MACHINE,
-        "recorded(subject) in (want, COMING[want])",
-        "recorded(subject) == COMING[want]",
+        "power.recorded(subject) in (want, power.COMING[want])",
+        "power.recorded(subject) == power.COMING[want]",
     ),
     _mutant(
         "a machine that a manifest wants suspended is started",
@@ -498,7 +498,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "no snapshot is taken before a delete",
         VOLUME,
-        'before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []',
+        'before = [snapshots.take_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []',
         "before: list[Step] = []",
     ),
     _mutant(
@@ -540,7 +540,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "two processes hold one lease",
-        "state/places/sqlite/holders.py",
+        "state/places/sqlite/locks.py",
         "return None if locks.is_locked(self._lock_file, _byte(beat.id)) else 0.0",
         "return 0.0",
     ),

@@ -149,12 +149,13 @@ def _dawdle(*arguments: Any, **named: Any) -> Any:
 
 
 def _points_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = complaint._span
+    honest: Any = complaint.Complaint.span
 
-    def off(file: str, line: int, column: int, width: int) -> Any:
-        return honest(file, line + 7, column, width)
+    def off(it: Any, at: tuple[int, int] | None = None, width: int = 1) -> Any:
+        span = honest(it, at, width)
+        return span._replace(line=span.line + 7)
 
-    monkeypatch.setattr(complaint, "_span", off)
+    monkeypatch.setattr(complaint.Complaint, "span", off)
 
 
 def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
-from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Step
+from reconciler.core.words import counted
 from reconciler.moves.compare import LEFT
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as render_diagnostics
@@ -31,8 +31,7 @@ from reconciler.reports.style import END_TONES, IMPACT_TONES, OUTCOME_TONES, PLA
 
 if TYPE_CHECKING:  # few reports have one
     from reconciler.planning.graph import Graph
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _MARKS = {  # "~" for all others
     Action.CREATE: "+",

@@ -18,7 +18,7 @@ from reconciler.core.errors import (
     Refused,
     SecretUnavailable,
     Unauthorized,
-    Unreadable,
+    UnreadableAnswer,
 )
 from reconciler.core.steps import PLATFORM, Call, Method, Read
 from reconciler.core.wire import one
@@ -174,12 +174,12 @@ async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
         (reply('{"error": "no such"}', status=404), NotFound),
         (reply('{"error": "no"}', status=401), Unauthorized),
         (reply('{"error": "no"}', status=403), Unauthorized),
-        (reply("<html>", status=200), Unreadable),
-        (reply("[]", status=200), Unreadable),
-        (reply("", status=204), Unreadable),
-        (reply("", status=302, location="https://elsewhere.example"), Unreadable),
+        (reply("<html>", status=200), UnreadableAnswer),
+        (reply("[]", status=200), UnreadableAnswer),
+        (reply("", status=204), UnreadableAnswer),
+        (reply("", status=302, location="https://elsewhere.example"), UnreadableAnswer),
         (reply("<html>", status=404), PlatformError),
-        (reply(json.dumps({"status": {"url": VALUE}})), Unreadable),
+        (reply(json.dumps({"status": {"url": VALUE}})), UnreadableAnswer),
         (reply("teapot", status=418), PlatformError),
     ],
     ids=["404", "401", "403", "html", "list", "204", "redirect", "html-404", "odd-status", "418"],
