@@ -91,7 +91,7 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
                 _sync_folder(target.parent)
         except OSError as failure:
             _take_back(done, mode)
-            at = f" {change.path}" if change is not None else ""  # the failure may name the file beside it
+            at = f" {change.path}" if change is not None else ""  # the failure may name the temporary file
             raise ReconcilerError(f"cannot write{at}: {failure.strerror}", help=_UNCHANGED) from failure
         except BaseException:
             _take_back(done, mode)
