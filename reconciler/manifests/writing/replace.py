@@ -134,7 +134,7 @@ def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> No
 
 
 def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
-    """Return a complete hidden file in the folder of `target`: hidden files are no manifests."""
+    """Return a complete hidden file in the folder of `target`: hidden files are not read as manifests."""
     import tempfile  # most commands write no file
 
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
