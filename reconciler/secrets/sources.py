@@ -45,7 +45,7 @@ class Allowed(Struct, frozen=True):
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
     `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
     `values`: variables that secrets are made of: `exec` does not get them. `own`: variables with our own
-    credentials, which are no secret values. `confined`: no file outside of the project's root is read, not
+    credentials, which are not secret values. `confined`: no file outside of the project's root is read, not
     by links either, except identities that the environment names.
     """
 
