@@ -203,7 +203,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
     # --- restarts, leases ---
     _tested(
         "what an unknown answer owes is settled without a look",
-        f"{OWING}::test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_seen_on_the_machine",
+        f"{OWING}::test_what_a_lost_answer_may_owe_is_settled_where_the_volume_is_seen",
         RESTARTS,
         "if unsure and await is_held_by(run.services, record, machine):",
         "if unsure:",
