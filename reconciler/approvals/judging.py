@@ -29,7 +29,7 @@ _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
 
 
 class About(Struct, frozen=True):
-    """What an approval must be about, to count: digests of the plan and its rehearsal, and the rest of it.
+    """The plan that an approval must be about, to count: its digest, its rehearsal's, and where it runs.
 
     `used`: the ids of approvals that runs have used.
     """
@@ -82,7 +82,7 @@ def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mappi
 
 
 def in_force(rule: Rule, approvals: Sequence[Approval], now: datetime) -> Sequence[Approval]:
-    """Those of `approvals`, which count, that the rule takes at this time."""
+    """The `approvals` that `rule` still takes at this time. All of them count in themselves."""
     return [approval for approval in approvals if not why_late(approval, rule.lasts, now)]
 
 
@@ -133,6 +133,7 @@ def _lines(text: str) -> Iterator[tuple[Sequence[str], bytes]]:
 
 
 def _key(kind: str, base64: str) -> bytes | None:
+    """The public key of a line, without its certificate; None for words that hold none."""
     try:
         key = b64decode(base64)
         return plain_key(key) if key[4:].startswith(kind.encode()) else None
@@ -149,7 +150,9 @@ _STEPS = (
 
 
 class Given(Struct, frozen=True):
-    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+    """The approvals that a person gives with a saved plan.
+
+    `rehearsal`: the digest of the one in the file; "" for none.
 
     `plan`: the digest of the plan in the file; "" where there is no file.
     """
@@ -179,7 +182,7 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 
 
 async def judge(project: Project, terms: Terms, given: Given) -> Judged:
-    """Which of the given approvals count, and an error for each rule that asks for more of them."""
+    """The given approvals that count, and an error for each rule that asks for more of them."""
     found, asked = _asked(terms)
     if not asked and not given.approvals:
         return Judged((), tuple(found.told()))
@@ -211,7 +214,7 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
 
 
 def asked_of(terms: Terms) -> list[Diagnostic]:
-    """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
+    """Warnings: the approvals that an apply of the plan will ask for, and the rules that get weaker."""
     found, asked = _asked(terms)
     return [*found.told(), *(_needed(warning, needed) for needed in asked)]
 
@@ -222,6 +225,7 @@ def needed_by(terms: Terms) -> Sequence[Needed]:
 
 
 def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
+    """The rules in force, and those of them that the plan must be approved by."""
     found, plan = terms.in_force(), terms.plan
     return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms))
 
@@ -256,6 +260,7 @@ def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
 
 
 def _nobody(asked: Needed, why: str) -> Diagnostic:
+    """The error for a rule that nobody can satisfy, since no signer is known."""
     return _needed(
         error,
         asked,
@@ -265,6 +270,7 @@ def _nobody(asked: Needed, why: str) -> Diagnostic:
 
 
 def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagnostic:
+    """The problem of a rule that asks for approvals, with the commands that give them."""
     listed = [f"`{address}`" for address in asked.addresses[:3]]
     more = len(asked.addresses) - len(listed)
     what = ", ".join(listed) + (f" and {more} more" if more else "")
@@ -285,6 +291,7 @@ def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagn
 
 
 def _unknown(why: str) -> Diagnostic:
+    """The error for approvals of a plan whose signers nobody knows."""
     return error(
         "approval-dead",
         f"no approval counts: {why}",
@@ -293,6 +300,7 @@ def _unknown(why: str) -> Diagnostic:
 
 
 def _dead(report: Any, approval: Approval, why: str, about: Iterable[Address]) -> Diagnostic:
+    """The problem of an approval that does not count."""
     anew = command("approve", "FILE", "--reason", "TEXT")
     found: Diagnostic = report(
         "approval-dead",

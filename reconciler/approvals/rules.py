@@ -1,4 +1,4 @@
-"""Which changes need somebody's approval: the section `approvals` of the settings, and what it matches."""
+"""The section `approvals` of the settings: rules about changes that need somebody's approval."""
 
 import re
 from collections import defaultdict
@@ -49,6 +49,8 @@ _NEEDING = frozenset(action.value for action in Needing)
 
 
 class Harm(StrEnum):
+    """The impacts that a rule may name, from the lightest to the gravest."""
+
     RESTART = Impact.RESTART
     DOWNTIME = Impact.DOWNTIME
     REPOINT = Impact.REPOINT
@@ -93,7 +95,7 @@ class When(_Section):
 
 
 def parse_span(text: str) -> timedelta:
-    """Of `30m`, `24h`, `7d`. Raises ValueError."""
+    """The duration of a text such as `30m`, `24h` or `7d`. Raises ValueError."""
     found = _SPAN.fullmatch(text)
     if not found or timedelta(**{_UNITS[found[2]]: int(found[1])}) > LONGEST:
         raise ValueError("expected a time such as 30m, 24h or 7d, at most 30d")
@@ -106,6 +108,8 @@ def _checked_span(text: str) -> str:
 
 
 class Rule(_Section):
+    """Who has to approve changes: `people` different ones, for each change that `when` is true of."""
+
     when: When
     people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
     valid: Annotated[str, AfterValidator(_checked_span)] = Field(
@@ -128,6 +132,8 @@ class Rule(_Section):
 
 
 class ApprovalSettings(_Section):
+    """The whole section."""
+
     signers: str = Field("allowed_signers", pattern=FILE, description="File of those who may approve.")
     rules: list[Rule] = []
 
@@ -174,10 +180,7 @@ class Needed(Struct, frozen=True):
 
 
 def needed(
-    rules: Iterable[Rule],
-    plan: Plan,
-    environment: str,
-    size_gb: Callable[[Address], float | None],
+    rules: Iterable[Rule], plan: Plan, environment: str, size_gb: Callable[[Address], float | None]
 ) -> Sequence[Needed]:
     """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows."""
     found, deletes = [], frozenset(plan.deletes)
@@ -202,17 +205,21 @@ def needed(
 
 
 def touched(plan: Plan) -> Iterable[Address]:
-    """What a call is for counts, too, whatever the changes say."""
+    """The addresses that `plan` acts on, by a change or by a call for them."""
     yield from (change.address for change in plan.changes if _acts(change))
     yield from (step.address for step in plan.steps if step.mutates)
 
 
 def _acts(change: Change) -> bool:
+    """Whether a rule may name one of the actions of `change`."""
     return any(action.value in _NEEDING for action in change.actions)
 
 
 def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
-    """`changes`: all of one address. `deleted`: whether a call of the plan deletes its object."""
+    """Whether `when` is true of an address.
+
+    `changes`: all of that address. `deleted`: whether a call of the plan deletes its object.
+    """
     if when.action is not None and not (
         any(Action(when.action) in change.actions for change in changes)
         or (when.action == Needing.DELETE and deleted)
@@ -230,6 +237,7 @@ def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
 
 
 def _is_large(when: When, size_gb: Callable[[Address], float | None], address: Address) -> bool:
+    """Whether the object is larger than `when` says. One of unknown size may be."""
     if when.more_than_gb is None:
         return True
     size = size_gb(address)
@@ -237,7 +245,7 @@ def _is_large(when: When, size_gb: Callable[[Address], float | None], address: A
 
 
 def _is_lowered(field: FieldChange) -> bool:
-    """Anything but a larger value: of what is not a number, nobody knows that it protects as much."""
+    """True unless the new value is at least the old one. A new value that is no number counts as lowered."""
     before, after = field.before, field.after
     if not isinstance(before, int | float):
         return False  # there was none before

@@ -44,7 +44,7 @@ class Key(Struct, frozen=True):
 
 
 def fingerprint(blob: bytes) -> str:
-    """As ssh shows it: SHA256:…"""
+    """The fingerprint as ssh shows it: SHA256:…"""
     return f"SHA256:{b64encode(sha256(blob).digest()).decode().rstrip('=')}"
 
 
@@ -171,6 +171,7 @@ def agent_keys(env: Mapping[str, str]) -> Sequence[str]:
 
 
 def _public(text: str, where: str) -> str:
+    """The public key in a line: its type and its base64. Raises ReconcilerError where there is none."""
     words = text.split()
     try:
         if len(words) >= 2 and b64decode(words[1], validate=True):
@@ -181,6 +182,7 @@ def _public(text: str, where: str) -> str:
 
 
 def _read(file: Path) -> str:
+    """The text of `file`. Raises ReconcilerError."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as failure:
@@ -197,12 +199,14 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _env(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The environment variables that a program gets: those of `names` that are set, and plain English."""
     return {**{name: env[name] for name in names if name in env}, "LC_ALL": "C"}
 
 
 def _run(
     command: Sequence[str | Path], stdin: bytes, env: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
+    """The ended process. Raises ReconcilerError where the program is missing, or takes too long."""
     try:
         return subprocess.run(  # noqa: S603 - no shell, and names cannot be options
             command, input=stdin, capture_output=True, env=env, timeout=timeout_s, check=False

@@ -32,7 +32,7 @@ Left = dict[Address, list[StateRecord]]
 
 
 class Rename(Struct, frozen=True):
-    """What may be one resource under two names: `pairs` of (record, new resource), those of one `count`.
+    """A resource that may have two names: `pairs` of (record, new resource), those of one `count`.
 
     `differing`: fields that a plan would change afterwards. `others`: records that it may be as well.
     `kept`: it left the manifests in an earlier apply, so that this is likely another one.
@@ -90,7 +90,7 @@ class Rename(Struct, frozen=True):
         )
 
     def _moves(self) -> Sequence[tuple[StateRecord, Resource]]:
-        """What has to be said: one move for all of a `count`, or else each by itself."""
+        """The pairs to name in an entry: one for all of a `count`, or each member by itself."""
         record, resource = self.pairs[0]
         whole = not record.address.ordinal and not resource.address.ordinal
         return self.pairs[:1] if whole else self.pairs
@@ -99,7 +99,7 @@ class Rename(Struct, frozen=True):
         return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
     def _commands(self) -> tuple[Command, ...]:
-        """None where only a manifest can tell that the name on the platform stays."""
+        """The commands that move the records; none where only a manifest can say it."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ()
         return tuple(command("state", "mv", old.address, new.address) for old, new in self._moves())
@@ -121,6 +121,7 @@ class Doubt(Struct, frozen=True):
 
     @property
     def reasons(self) -> dict[Address, str]:
+        """The reason why nothing is done, by address."""
         first = self.records[0].address
         of = f"{first}" if len(self.records) == 1 else f"one of {len(self.records)} that left, as {first},"
         new = {resource.address: f"perhaps {of} under a new name" for resource in self.resources}
@@ -190,7 +191,7 @@ def find_renames(
 
 
 def _raises_count(address: Address, resources: Collection[Address], records: Collection[Address]) -> bool:
-    """Whether it is one more of a recorded `count` that is still wanted: that is not a rename."""
+    """True for one more member of a recorded `count` that is still wanted: that is not a rename."""
     first = address._replace(ordinal=0)
     return address.ordinal > 0 and first in resources and first in records
 
@@ -207,7 +208,7 @@ def _is_kept(records: Iterable[StateRecord]) -> bool:
 
 
 def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
-    """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
+    """Yields what names an existing object by its id, and takes it out of `came`: it is that one or none."""
     owners = {
         claim_of(kind, record.id, None, record): at for at, records in left.items() for record in records
     }
@@ -221,7 +222,10 @@ def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
 
 
 def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
-    """What is found is taken out of `came`: of what is `kept`, only the one that one new resource may be."""
+    """Yields what names make likely, and takes it out of `came`.
+
+    Of what is `kept`, only the one record that one new resource may be.
+    """
     new, old = list(came), list(left)
     sameness = Sameness(
         kind, alias, [came[address][0] for address in new], [left[address] for address in old]
@@ -260,6 +264,7 @@ def _if_new(old: StateRecord, forget: Command) -> str:
 
 
 def _named(records: Sequence[StateRecord]) -> str:
+    """The records as a sentence names them: at most a few, and the number of the others."""
     named = [f"`{record.address}` ({record.id})" for record in records]
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
@@ -286,10 +291,11 @@ def spec(old: Address | None, new: Resource) -> str:
 
 
 def _in_file(new: Resource) -> Address:
+    """The address of `new` as its own file has it."""
     return new.in_file._replace(ordinal=new.address.ordinal)
 
 
 def _written(address: Address) -> str:
-    """As YAML, in which a plain `[1]` would end what is within braces."""
+    """The address as YAML: a plain `[1]` would end a mapping in braces."""
     text = str(address)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

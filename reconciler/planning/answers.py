@@ -1,6 +1,7 @@
-"""Digests of what a plan has seen, so that apply can tell whether an object has changed since.
+"""Answers of the platform: their fingerprints, and the reads that failed.
 
-Only managed and guard fields go in: hourly figures and other people's fields do not matter.
+An apply compares fingerprints to tell whether an object has changed since the plan. Only managed and guard
+fields go in: hourly figures and other people's fields do not matter.
 """
 
 import hashlib
@@ -19,12 +20,12 @@ from reconciler.core.steps import Expectation
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:
-    """Of one object's fields; a field that the platform did not send counts as null."""
+    """The digest of one object's fields. A field that the platform did not send counts as null."""
     return _digest({name: getattr(live, name, None) for name in fields})
 
 
 def digest_absence(match: Mapping[str, Any], shown: Lookup) -> str:
-    """Of the ids of all present objects equal in `match`: a create expects no other of them to appear."""
+    """The digest of the ids of all present objects equal in `match`: a create expects no other to appear."""
     return _digest(sorted(item.id for item in shown.possible(match) if item.present))
 
 
@@ -46,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 class Unread:
-    """What the reads of one command came to."""
+    """Counts the reads of one command, and reports those that failed: once for each cause."""
 
     def __init__(self) -> None:
         self._reads = 0
@@ -65,7 +66,7 @@ class Unread:
         self._addresses[cause].update(map(str, addresses))
 
     def diagnostics(self) -> Iterator[Diagnostic]:
-        """In the order of their places: answers come in no certain one. What fails alone comes first."""
+        """The problems, in the order of their places. Those that fail alone come first."""
         for cause, told in sorted(self._told.items()):
             problems = sorted(told, key=_place)
             addresses = tuple(sorted(self._addresses[cause]))

@@ -1,4 +1,7 @@
-"""What one address needs, from everything known about it. What is not certain is refused or left alone."""
+"""Decides what one address needs, from everything known about it.
+
+Anything uncertain is refused or left alone.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +116,7 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
 
 
 def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Moves:
-    """What a wanted resource needs. `now` is our clock's time, which records are dated by.
+    """The decision about a wanted resource. `now` is our clock's time, by which records are dated.
 
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
     """
@@ -129,7 +132,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
 
 
 def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) -> Moves:
-    """What happens to a recorded object that no manifest names any more, from what was seen of it."""
+    """The decision about a recorded object that no manifest names any more."""
     record, live = subject.record, subject.live
     assert record is not None
     keeps = not subject.to_delete
@@ -173,16 +176,20 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
 
 
 def not_seen(why: str) -> Moves:
-    """What no manifest names stays as it is; `why` nobody could look at it."""
+    """The decision to leave an object without a manifest as it is, since nobody could look at it.
+
+    `why`: the cause.
+    """
     return Moves(Action.RETAIN, reason=f"{_LEFT}; not read: {why}")
 
 
 def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
-    """Nothing is done, for these reasons."""
+    """The decision to do nothing, because of `problems`."""
     return Moves(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
 
 
 def _adopt(kind: Kind, subject: Subject) -> Moves:
+    """The decision about an object that no record holds and the manifest matches."""
     moves = _compare(kind, subject)
     found = f"matches the existing {subject.live.id}"
     reason = f"{found}; {moves.reason}" if moves.reason else found
@@ -195,6 +202,7 @@ def _adopt(kind: Kind, subject: Subject) -> Moves:
 
 
 def _compare(kind: Kind, subject: Subject) -> Moves:
+    """The decision about an object that is there, from the fields in which it differs."""
     differing, remarks = split_ignored(subject.resource, kind.compare(subject))
     fields = tuple(differing)
     if fields:
@@ -210,6 +218,7 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
 
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
+    """A step that waits until reads show the new object, for kinds that can."""
     takes_time = kind.role(TakesTime)
     if takes_time is None:
         return ()
@@ -220,6 +229,7 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
 
 
 def _destroyed(kind: Kind, subject: Subject) -> Moves:
+    """The decision about a recorded object that the platform shows as destroyed."""
     comes_back = kind.role(ComesBack)
     # Made again under the id that the manifest names, it would be refused by the next plan.
     named = subject.resource is not None and subject.resource.adopt_id is not None
@@ -271,6 +281,7 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
 
 
 def _seen(live: Any) -> str:
+    """How the platform shows an object that is gone."""
     return (
         f"the platform shows it as {shown_state(live)}"
         if live is not None
@@ -279,6 +290,7 @@ def _seen(live: Any) -> str:
 
 
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
+    """The decision about a recorded object that is destroyed, or that no read shows."""
     record = subject.record
     assert record is not None
     if is_remade(kind, subject):

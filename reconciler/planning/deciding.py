@@ -1,4 +1,4 @@
-"""What the plan does about each subject that was read, and the plan that comes of it."""
+"""Decides about each subject as it is read, and makes the plan of all decisions."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -161,11 +161,7 @@ class Deciding:
         else:
             self._add(seen, self._decide(seen))
 
-    def finish(
-        self,
-        fingerprints: Fingerprints,
-        unreadable: Collection[Address] = (),
-    ) -> Plan:
+    def finish(self, fingerprints: Fingerprints, unreadable: Collection[Address] = ()) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read.
 
         `unreadable`: nothing is done about these, since a value that they need cannot be read.
@@ -209,11 +205,7 @@ class Deciding:
             owed=tuple(
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
-            diagnostics=(
-                *builder.diagnostics,
-                *self.unread.diagnostics(),
-                *self._doubts(),
-            ),
+            diagnostics=(*builder.diagnostics, *self.unread.diagnostics(), *self._doubts()),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
             outside=len(outside),
@@ -223,6 +215,7 @@ class Deciding:
     # --- one subject ---
 
     def _decide(self, seen: Seen) -> Moves:
+        """The decision about a wanted resource, unless another environment owns its object."""
         assert seen.matched is not None
         taken = self._recorded_elsewhere(seen)
         if taken is not None:
@@ -237,7 +230,7 @@ class Deciding:
         return moves
 
     def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
-        """What to say of an object that another environment has recorded; None where it may be taken."""
+        """The error for an object that another environment has recorded; None where it may be taken."""
         resource, live = seen.subject.resource, seen.subject.live
         if resource is None or seen.subject.record is not None:
             return None
@@ -252,6 +245,7 @@ class Deciding:
         return None
 
     def _add(self, seen: Seen, moves: Moves) -> None:
+        """Take a decision, with warnings about what is watched of the object."""
         subject = seen.subject
         if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
             subject = replace(subject, live=None)
@@ -267,7 +261,7 @@ class Deciding:
             )
 
     def _take_unplanned(self, seen: Seen) -> None:
-        """Whether values of an object that this plan leaves alone can be had."""
+        """Note whether values of an object can be had that this plan leaves alone."""
         address = seen.subject.address
         if address not in self._subjects.needed or address in self._unplanned:
             return
@@ -282,6 +276,7 @@ class Deciding:
                 self._unplanned[address] = "it is still being created"
 
     def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
+        """Refuse a subject without an answer, or keep it where no manifest names it."""
         address, resource, record = subject.address, subject.resource, subject.record
         if not self._subjects.in_focus(address):
             self._unplanned[address] = f"it cannot be read: {problem}"
@@ -296,6 +291,7 @@ class Deciding:
         self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
+        """Count a recorded object that no read shows, unless it may just have been made."""
         record = seen.subject.record
         if record is None or may_be_invisible(record, self._request.context.at):
             return
@@ -307,7 +303,10 @@ class Deciding:
             self._missing.append(record)
 
     def _note_gone(self, seen: Seen) -> None:
-        """Of what has just left, only what is shown as destroyed: a list may lack what is there."""
+        """Note a record that cannot have got another name.
+
+        Of what has just left, only an object that is shown as destroyed: a list may lack one that is there.
+        """
         record, live = seen.subject.record, seen.subject.live
         assert record is not None
         unshown = seen.listed and not may_be_invisible(record, self._request.context.at)
@@ -331,13 +330,13 @@ class Deciding:
         return known
 
     def _made(self, resource: Resource) -> frozenset[Address]:
-        """What `resource` refers to and this plan makes."""
+        """The addresses that `resource` refers to and this plan creates."""
         made = (Action.CREATE, Action.RESTORE)
         targets = {to.address for to in resource.references}
         return frozenset(target for target in targets if self._builder.action_of(target) in made)
 
     def _outside(self) -> set[Address]:
-        """What the plan is not about, and says nothing of."""
+        """The addresses that the plan is not about, and does not name."""
         subjects, builder = self._subjects, self._builder
         beside = {record.address for record in subjects.beside}
         kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
@@ -355,7 +354,10 @@ class Deciding:
         return held
 
     def _find_renames(self) -> None:
-        """Also of what left and the plan is not about: else it would be created a second time."""
+        """Hold back new resources that may be recorded objects under another name.
+
+        Records that left outside of the plan count, too: else their object would be created a second time.
+        """
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
@@ -388,11 +390,11 @@ class Deciding:
         builder.bind_left(request.records[address] for address in sorted(kept))
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
-        """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
+        """The fields that this plan does not change: the id, or all of an object that it leaves as it is."""
         return {"id": live.id} if to in self._builder.steps else live.model_dump()
 
     def _doubts(self) -> Iterator[Diagnostic]:
-        """What a person should know of records that may be wrong."""
+        """Problems with records that may be wrong, for a person."""
         request = self._request
         wave = many_missing(self._missing, len(request.records))
         if wave is not None and any(self._subjects.in_focus(record.address) for record in self._missing):

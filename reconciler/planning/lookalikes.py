@@ -1,4 +1,4 @@
-"""Objects beside ours that are equal in all that ours are recognised by, and that nobody owns.
+"""Finds unowned objects that match a managed one in every identifying field.
 
 A create that took effect late, a second state or a clock that jumped leave such ones: nobody would look after
 them. They are named until a person says that they are meant to be there.
@@ -84,6 +84,7 @@ class Lookalikes:
     def _look_among(
         self, kind: Kind, resources: Sequence[Resource], present: Collection[str], free: Lookup
     ) -> None:
+        """Note the free objects that look like recorded ones of `resources`."""
         alike: dict[tuple[tuple[str, Any], ...], list[Resource]] = defaultdict(list)
         for resource in resources:
             alike[tuple((kind.match(resource.spec, resource.address) or {}).items())].append(resource)
@@ -104,6 +105,7 @@ class Lookalikes:
 
 
 def _not_looked(observation: Observation, recorded: int) -> Diagnostic:
+    """The warning about a list without an answer."""
     return warning(
         "unreadable",
         f"cannot look for unowned objects beside {counted(recorded, 'recorded object')}: "

@@ -1,4 +1,4 @@
-"""The plan of a file next to the one that apply has made: what of it runs, and what has become another."""
+"""Compares the plan of a file with the one that apply has made: the common part runs."""
 
 import json
 from collections.abc import Collection, Container, Iterator, Mapping
@@ -76,7 +76,7 @@ def _compared(
     resources: Mapping[Address, Resource],
     recorded: Container[Address],
 ) -> Iterator[Diagnostic]:
-    """What is to say of each address that `reviewed` names."""
+    """The remark or error for each address that `reviewed` names and that differs."""
     held: dict[Address, str] = {
         change.address: change.action
         for change in now.changes
@@ -149,6 +149,7 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
 
 
 def _not_in_plan(address: Address, planned: str) -> Diagnostic:
+    """The warning for an address that only the new plan has."""
     told = warning(
         NOT_IN_PLAN,
         f"`{address}` is not in the file and was left as it is: {planned}",
@@ -159,6 +160,7 @@ def _not_in_plan(address: Address, planned: str) -> Diagnostic:
 
 
 def _allowed(what: str) -> Diagnostic:
+    """The remark about a difference that does not matter."""
     return Diagnostic("allowed-difference", Severity.INFO, what)
 
 
@@ -166,7 +168,7 @@ _MOST = 500  # characters of one side
 
 
 def _said(content: Content | None) -> str:
-    """In one line, such as `extend vol_1, size_gb 10 -> 20, PUT /v1/apps/… {"size_gb": 20}`."""
+    """The content in one line, such as `extend vol_1, size_gb 10 -> 20, PUT /v1/apps/… {"size_gb": 20}`."""
     if content is None:
         return "nothing"
     parts = [" ".join([*content["action"], content["id"] or ""]).strip(), content["moved"]]
@@ -186,6 +188,7 @@ def _said(content: Content | None) -> str:
 
 
 def _json(value: Any) -> str:
+    """`value` as JSON, without references to secrets."""
     return json.dumps(_hidden(value), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""What a plan is made from, as one value."""
+"""The request for a plan, and its subjects: all that manifests and records say of each address."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -91,10 +91,11 @@ class Subjects:
         self._powers = wanted_powers(request.kinds, self.resources, request.records, not_given)
 
     def in_focus(self, address: Address) -> bool:
+        """Whether the plan is about `address`."""
         return self.request.focus is None or address in self.request.focus
 
     def alike(self, address: Address) -> Iterator[Address]:
-        """Those without a record whose object a list cannot tell from that of `address`."""
+        """The addresses without a record whose object a list cannot tell from that of `address`."""
         match = self._match(address)
         if match is None:
             return
@@ -105,7 +106,7 @@ class Subjects:
 
     @cached_property
     def _unrecorded(self) -> Mapping[tuple[str, str | None], tuple[Sequence[Address], Matches]]:
-        """By kind and app, those without a record that a list shows, with what each is recognised by."""
+        """The addresses without a record that a list shows, by kind and app, with what identifies them."""
         found: dict[tuple[str, str | None], dict[Address, Mapping[str, Any]]] = {}
         for address in self.resources:
             match = self._match(address) if address not in self.request.records else None
@@ -114,6 +115,7 @@ class Subjects:
         return {group: (list(matches), Matches(list(matches.values()))) for group, matches in found.items()}
 
     def kind(self, address: Address) -> Kind:
+        """The kind of `address`."""
         return self.request.kinds[address.kind]
 
     def read_of(self, resource: Resource) -> Read | None:
@@ -131,6 +133,7 @@ class Subjects:
         return located(kind, address, live.id, self.request.capabilities) if kind.read_alone else None
 
     def read_of_left(self, record: StateRecord) -> Read | None:
+        """The GET that shows the object of a record without a manifest; None where nothing shows it."""
         kind = self.kind(record.address)
         return located(kind, record.address, record.id, self.request.capabilities, record=record)
 
@@ -152,12 +155,14 @@ class Subjects:
         )
 
     def _match(self, address: Address) -> Mapping[str, Any] | None:
+        """The fields that identify the object of `address` in a list; None where an id does, or nothing."""
         resource = self.resources.get(address)
         if resource is None or resource.adopt_id is not None:
             return None
         return self.kind(address).match(resource.spec, address)
 
     def _owned(self) -> Mapping[str, Address]:
+        """The address that claims each object, by record or by `metadata.id`."""
         kinds = self.request.kinds
         owned = {
             claim_of(kinds[address.kind], resource.adopt_id, resource.spec, None): address

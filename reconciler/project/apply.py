@@ -103,7 +103,10 @@ class _Attempt(Struct, frozen=True):
     given: Given
 
     async def plan_and_run(self) -> Applied | None:
-        """None: the plan can run, but its state was of an older version. It is migrated now: plan again."""
+        """Plan, ask, and run.
+
+        None: the plan can run, but its state was of an older version, and is migrated now.
+        """
         project, desired = self.project, self.desired
         state = await require_state(project)
         project.sources.runs_programs = True

@@ -52,6 +52,7 @@ def why_not_written(path: Path) -> str:
 
 
 def _is_database(path: Path) -> bool:
+    """Whether the file is a SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
@@ -77,7 +78,7 @@ class SourceTexts:
 
     @property
     def stdin(self) -> Callable[[], bytes] | None:
-        """What reads standard input, as often as it is asked; None where there is none."""
+        """A function that gives standard input, as often as it is called; None where there is none."""
         return self._stdin if self._read_stdin is not None else None
 
     def use(self, texts: Mapping[str, bytes]) -> None:
@@ -114,6 +115,7 @@ class SourceTexts:
 
 
 def _read_file(path: Path) -> bytes:
+    """The begin of a regular file: enough to tell that it is too large for a manifest."""
     if not path.is_file():  # a pipe has been used up, and a device may have no end
         return b""
     with path.open("rb") as file:

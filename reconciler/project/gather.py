@@ -1,4 +1,8 @@
-"""Gathers all that a plan is made from: the state, live objects, secrets, other files and states."""
+"""Gathers all that a plan is made from: the state, live objects, secrets, other files and states.
+
+Planning itself reads nothing. It asks other manifest files and other environments only where a new resource
+may be what a record without a manifest was made for.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -37,7 +41,7 @@ Found = tuple[State, Mapping[str, Locked]]
 
 
 class SecretValues(Struct, frozen=True):
-    """What the sources of secrets give here: fingerprints of their values.
+    """The fingerprints of the secret values that can be read here.
 
     `unread`: the addresses whose source gives no value; `problems` say why.
     """
@@ -161,6 +165,7 @@ async def gather(
 def _unreadable(
     address: Address, what: str, missing: SecretUnavailable, span: Span | None = None
 ) -> Diagnostic:
+    """The error for a secret value that cannot be read here. `what`: the source, in words."""
     return error(
         "secret-source",
         f"`{address}`: {what} cannot be read here: {missing.message}",
@@ -174,7 +179,7 @@ def _unreadable(
 def _unsigned_by(
     project: Project, declared: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Mapping[Address, Diagnostic]:
-    """By address, the error that its provider's signing secret gives no value here."""
+    """The errors for signing secrets that give no value here, by the addresses that need them."""
     kinds = {name: kind for name, kind in find_kinds().items() if kind.role(OnService) is not None}
     found: dict[Address, Diagnostic] = {}
     for address in {**declared, **records} if project.providers else ():
@@ -225,6 +230,7 @@ async def _secret_values(
         not_yet: list[OutputRef] = []
 
         def output(ref: OutputRef, not_yet: list[OutputRef] = not_yet) -> Any:
+            """The value that `ref` stands for, as far as it is known before the apply."""
             value = outputs.get(ref)
             if value is None:
                 not_yet.append(ref)
@@ -251,7 +257,7 @@ async def _secret_values(
 
 
 def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> Elsewhere:
-    """Reads other files only where a new resource may be what an unwanted record was made for.
+    """Look up in other files what a plan needs to know of records without a manifest.
 
     `records`: as they are once Moved manifests are followed.
     """
@@ -276,7 +282,7 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
 
 
 async def read_siblings(config: ProjectSettings | None) -> Siblings:
-    """What other environments on the same platform have recorded, as far as they can be read here.
+    """The objects that other environments on the same platform record, as far as they can be read here.
 
     Changes no file there, makes none, takes no lock. Ids of another platform are other objects'. None has
     no other environments.
@@ -303,7 +309,9 @@ async def read_siblings(config: ProjectSettings | None) -> Siblings:
 
 
 async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
-    """None where there is no state, or none that can be read: it may be on another machine.
+    """The records of another environment.
+
+    None where there is no state, or none that can be read: it may be on another machine.
 
     Nor is another one read than the settings pin.
     """

@@ -1,4 +1,4 @@
-"""The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
+"""Reads the manifests of the working tree or of a git revision, in the chosen environment."""
 
 import dataclasses
 import os
@@ -34,7 +34,9 @@ from reconciler.project.settings import ProjectSettings, refuse_unknown_environm
 
 
 class Manifests(Struct, frozen=True):
-    """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
+    """The manifests that were read.
+
+    `selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
 
     `declared`: whether files that were not given hold a record's manifest. `at`: the revision that was read.
     `trusted`: see `Desired`.
@@ -73,7 +75,9 @@ def read_manifests(
     tree: WorkingTree | None = None,
     known: Known | None = None,
 ) -> Manifests:
-    """Those at `paths`, or the configured ones. `texts` shows those of `ref` afterwards, if it is given.
+    """Read the manifests at `paths`, or the configured ones.
+
+    Afterwards `texts` shows those of `ref`, if given.
 
     `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
@@ -134,6 +138,7 @@ def environments_at(config: ProjectSettings, ref: str | None) -> list[str]:
 
 
 def _environments_at(at: Revision, config: ProjectSettings) -> list[str]:
+    """The environments that the revision has folders for, and those of the settings."""
     folders = filter(ENVIRONMENT.fullmatch, at.folders(config.settings.overlays))
     return sorted({*folders, *config.settings.environments} - {BASE})
 
@@ -144,6 +149,7 @@ def overlay_path(config: ProjectSettings) -> str:
 
 
 def given_paths(paths: Sequence[str], config: ProjectSettings) -> list[str]:
+    """The paths to read: `paths`, or those of the settings."""
     return list(paths) or [os.path.relpath(config.root / path) for path in config.settings.manifests]
 
 
@@ -159,6 +165,7 @@ def _load(
     keep: bool = False,
     read: Reader | None = None,
 ) -> Loaded:
+    """Load the manifests of `given` from the working tree, or from the revision `at`, with the overlay."""
     confines = config.root if config.trusted is not None else None
     if at is not None:
         there = at.holds(config.overlay)
@@ -234,6 +241,7 @@ def _selector(
 
     @cache  # thousands of records are of one file
     def selected(name: str) -> bool | None:  # None: its file is gone, and others were not given
+        """Whether the file `name` is among those given; None: the file is gone, and others were not given."""
         if name == STDIN:
             return "-" in folders
         source = (config.root / name).resolve()
@@ -281,7 +289,7 @@ class _Elsewhere:
         return self.stands(record)
 
     def stands(self, record: StateRecord) -> bool:
-        """Whether it stands in any of the configured files, such as one that was moved."""
+        """Whether any of the configured files declares it, such as one that was moved."""
         found = self._declared("")
         return record.address in found.addresses or record.address._replace(ordinal=0) in found.mistaken
 
@@ -291,7 +299,7 @@ class _Elsewhere:
         return moved.get(address) or moved.get(address._replace(ordinal=0), "")
 
     def _declared(self, source: str) -> _Declared:
-        """By a file, or by all configured ones."""
+        """The declarations of one file, or of all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
             loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)

@@ -1,4 +1,8 @@
-"""Planning: what apply would do. Everything is gathered, planned from that alone, and judged."""
+"""Planning: everything is gathered, the plan is made from that alone, and verdicts are added to it.
+
+A verdict is a function that gives diagnostics about a plan and its inputs. A new check is one more entry of
+`VERDICTS`.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
@@ -34,7 +38,7 @@ async def make_plan(
     found: Found | None = None,
     on_answer: Callable[[Read, Observation], None] = lambda read, observation: None,
 ) -> Plan:
-    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
+    """The plan of an apply. `found`: the state and who is at work in it, if they were read just now.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
@@ -116,12 +120,14 @@ def _inputs(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 
 def _lookalikes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Unowned objects that resemble recorded ones, and lists that could not be searched for them."""
     yield from inputs.planner.lookalikes.unread()
     kinds, records = find_kinds(), inputs.request.records
     yield from lookalike_warnings(kinds, inputs.lookalikes, inputs.declared, records, inputs.siblings)
 
 
 def _providers(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Providers whose signing secret gives no value here."""
     return inputs.unsigned.values()
 
 
@@ -147,6 +153,7 @@ def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 
 def _older(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Objects that are older than the state and unknown to it."""
     return inputs.older.told()
 
 

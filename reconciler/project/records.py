@@ -1,4 +1,4 @@
-"""What a person decides about records: another address, or none; and about objects that have none."""
+"""Decisions of people about records: another address, or none. And about objects without a record."""
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
@@ -62,6 +62,7 @@ async def move(store: Store, source: Address, target: Address, actor: Actor) -> 
 
 
 def _moves(state: State, source: Address, target: Address) -> list[Move]:
+    """The moves of `source` and its `count`. Raises ReconcilerError for one that cannot be."""
     if source not in state.records:
         raise not_recorded(source, state.records)
     asked = {source: target}
@@ -76,6 +77,7 @@ def _moves(state: State, source: Address, target: Address) -> list[Move]:
 
 
 def _check_movable(state: State, source: Address, target: Address) -> None:
+    """Raises ReconcilerError where the record of `source` cannot become that of `target`."""
     record = state.records[source]
     if record.id in ("", source.name):
         forget = command("state", "forget", source)

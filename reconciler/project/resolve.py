@@ -1,4 +1,4 @@
-"""What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
+"""Decisions of people about objects: lost calls, owed restarts, inferred ids, lookalikes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -66,7 +66,7 @@ async def resolve_unknown(
 
 
 async def _approve_next_create(project: Project, intent: Intent, address: Address) -> None:
-    """Where nothing but a person can say that a create did not land, saying so approves the next one."""
+    """Approve the next create, where nothing but a person can say that this one did not land."""
     if intent.creates and intent.if_unknown == "ask":
         now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
         await remember(
@@ -141,7 +141,7 @@ def _question(
 
 
 def _open_one(state: State, address: Address) -> str:
-    """What `address` may be a misspelling of, among what there is a question about."""
+    """The address with a question that `address` may be a misspelling of."""
     asked = {entry.address for entry in state.open_intents if entry.address is not None}
     inferred = {owner for owner, record in state.records.items() if record.inferred}
     return nearest_address(address, asked | inferred)
@@ -202,6 +202,7 @@ def _must_be_alike(project: Project, address: Address, intent: Intent, live: Any
 
 
 async def _read_one(project: Project, read: Read | None, id: str) -> Any:
+    """The live object `id`. Raises ReconcilerError where nothing shows it."""
     if read is None or not isinstance(read.path, str):
         raise ReconcilerError(f"nothing on the platform shows whether {id} exists")
     try:
@@ -217,6 +218,7 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
 
 
 async def _confirm(project: Project, lease: Lease, record: StateRecord | None, adopt: str | None) -> str:
+    """Confirm an inferred id, once the platform shows the object."""
     assert record is not None
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
@@ -259,6 +261,7 @@ async def _settled(project: Project, addresses: Collection[Address]) -> State:
 
 
 async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
+    """Whether `machine` has to be restarted for the object of `record`."""
     if all(owed.machine == machine for owed in record.obligations):
         return True
     return await is_held_by(project.services, record, machine)
@@ -312,6 +315,7 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
 
 
 async def _note(project: Project, lease: Lease, record: StateRecord, decided: str) -> None:
+    """Record a decision, with the record that follows from it."""
     entry = project.actor(project.new_id()).decided({"id": record.id, decided: True}, record.address)
     await project.store.commit(lease, [entry], [record])
 

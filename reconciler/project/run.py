@@ -167,7 +167,7 @@ async def _as_planned(project: Project, plan: Plan, state: State) -> tuple[State
 def _known_outputs(
     plan: Plan, state: State, observed: Mapping[Read, Observation], began: datetime
 ) -> Outputs:
-    """What steps may refer to before any of them has an answer: the state, the run, and live objects."""
+    """The values that steps may refer to before any answer: of the state, the run, and live objects."""
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{began:%Y-%m-%dT%H:%M:%SZ}"})
@@ -229,5 +229,5 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 
 
 def _must_be_asked(intent: Intent, result: Result) -> bool:
-    """Not about what the next run repeats, nor about what it looks for and this one did not."""
+    """True unless the next run repeats the call, or looks for its object as this one did not."""
     return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)

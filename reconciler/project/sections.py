@@ -1,4 +1,4 @@
-"""What `reconcile.yaml` may contain: one model for each section, and the patterns of values in them."""
+"""The models of `reconcile.yaml`, one for each section, and the patterns of values in them."""
 
 import re
 from functools import cache
@@ -74,10 +74,14 @@ def check_address(url: str) -> None:
 
 
 class Section(BaseModel):
+    """The base of all sections: strict, without unknown keys."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TokenSource(Section):
+    """The place that the platform's token comes from."""
+
     env: str = Field(
         "RECONCILE_TOKEN",
         pattern=VARIABLE,
@@ -87,11 +91,12 @@ class TokenSource(Section):
 
 @cache
 def known_capabilities() -> frozenset[str]:
-    """What kinds can use of the platform beside what it documents."""
+    """The capabilities of the platform that kinds can use, besides what it documents."""
     return frozenset(name for kind in find_kinds().values() for name in kind.capabilities)
 
 
 def _known_capability(value: Any) -> Any:
+    """`value`, if it is a capability. Raises a pydantic error."""
     known = (*sorted(known_capabilities()), EXTENDED)
     if value not in known:
         raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in known)})
@@ -99,6 +104,8 @@ def _known_capability(value: Any) -> Any:
 
 
 class PlatformSettings(Section):
+    """The platform: its address, its token, and how it may be asked."""
+
     base_url: str | None = Field(None, pattern=URL)
     token_from: TokenSource = TokenSource()
     capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
@@ -109,6 +116,8 @@ class PlatformSettings(Section):
 
 
 class ExecutionSettings(Section):
+    """Limits and times of a run."""
+
     concurrency: int = Field(8, ge=1, le=256, description="Calls at a time.")
     read_concurrency: int = Field(64, ge=1, le=256, description="GETs at a time while planning.")
     lease_s: float = Field(
@@ -127,7 +136,7 @@ class ExecutionSettings(Section):
 
 
 class SecretSource(ValueSource):
-    """Where a secret comes from: exactly one of these. A file's path is relative to the project's root."""
+    """The source of a secret: exactly one of these. A file's path is relative to the project's root."""
 
     @model_validator(mode="after")
     def _one(self) -> "SecretSource":
@@ -140,7 +149,7 @@ class SecretSource(ValueSource):
 
 
 class IdentitySource(Section):
-    """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
+    """The source of age identities: exactly one of these. Relative paths begin at the project's root."""
 
     env: str | None = Field(None, pattern=VARIABLE)
     file: str | None = Field(None, min_length=1)
@@ -160,6 +169,8 @@ class IdentitySource(Section):
 
 
 class SecretsSettings(Section):
+    """How values are encrypted, decrypted and given by programs."""
+
     age_identity_from: IdentitySource | None = Field(
         None, description="Identities for decryption; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
     )
@@ -172,7 +183,7 @@ class SecretsSettings(Section):
 
 
 class ProviderSection(Section):
-    """What the platform gave to one extension provider, for those who run that provider."""
+    """The address and secrets that the platform gave to one extension provider, for those who run it."""
 
     public_url: str | None = Field(None, description="Address at which the platform calls it.")
     signing_secret_from: SecretSource | list[SecretSource] | None = Field(
@@ -189,6 +200,7 @@ class ProviderSection(Section):
 
 
 def _whole_recipient(text: str) -> str:
+    """`text`, if it is a whole recipient of age. Raises a pydantic error."""
     try:
         parse_recipients([text])
     except ReconcilerError:
@@ -197,7 +209,7 @@ def _whole_recipient(text: str) -> str:
 
 
 class StateSection(Section):
-    """Where the state is, and which one: `state: URL` gives the first alone."""
+    """The place of the state, and its lineage. `state: URL` gives the place alone."""
 
     url: str | None = Field(None, description="Where the state is.")
     endpoint: str | None = Field(
@@ -234,7 +246,7 @@ StateSetting = Annotated[
 
 
 class NotifySection(Section):
-    """Who is told how a run ended."""
+    """A receiver of messages about ended runs."""
 
     on: list[Literal["drift", "failed", "owed", "question", "warning"]] = Field(
         min_length=1, description="Of which events."
@@ -264,7 +276,7 @@ class NotifySection(Section):
 
 
 class EnvironmentSection(Section):
-    """What differs in one environment; what is not written here is as it is everywhere."""
+    """The settings of one environment that differ. Everything else is as without an environment."""
 
     platform: PlatformSettings = PlatformSettings()
     state: StateSetting = StateSection()
@@ -272,6 +284,8 @@ class EnvironmentSection(Section):
 
 
 class Settings(Section):
+    """The whole file."""
+
     platform: PlatformSettings = PlatformSettings()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     state: StateSetting = StateSection()
@@ -288,9 +302,11 @@ class Settings(Section):
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """The capabilities that the settings name."""
         named = frozenset(self.platform.capabilities)
         return known_capabilities() if EXTENDED in named else named
 
     @property
     def state_url(self) -> str:
+        """The place of the state, or the usual one."""
         return self.state.url or DEFAULT_URL

@@ -1,4 +1,8 @@
-"""What no record tracks: an address, what a call of ours made, and objects that are older than the state."""
+"""Objects and addresses that no record tracks.
+
+An address may be misspelt; a call of ours may have made an object that nobody recorded; objects may be older
+than the state.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -24,7 +28,7 @@ from reconciler.state.store import LOST_ROWS, JournalEntry, State, Store
 
 
 def not_recorded(address: Address, recorded: Collection[Address]) -> ReconcilerError:
-    """What to raise; it names the one of `recorded` that is perhaps meant."""
+    """The error for an address without a record. It names the one of `recorded` that is perhaps meant."""
     near, listed = nearest_address(address, recorded), command("state", "list")
     return ReconcilerError(
         f"`{address}` is not recorded",
@@ -34,7 +38,7 @@ def not_recorded(address: Address, recorded: Collection[Address]) -> ReconcilerE
 
 
 def no_record_of(entry: JournalEntry, makes: Collection[Address], asks: Collection[Address]) -> Diagnostic:
-    """What a call of ours made, or may have made, and no record tracks: a question before it is made again.
+    """The problem of an object that a call of ours made, or may have made, and that no record tracks.
 
     `makes`: the addresses that get a new object. Rows that a restore could not read concern `asks`: those
     whose object no list can show.
@@ -69,7 +73,7 @@ ALL = "all"  # in the place of an id: whatever is older
 
 
 class _List(NamedTuple):
-    """What one list shows. `wanted`: what the manifests declare of it."""
+    """The contents of one list. `wanted`: the resources that the manifests declare of it."""
 
     kind: Importable
     place: str
@@ -92,7 +96,7 @@ class Older:
 
     @cached_property
     def lists(self) -> Mapping[Read, _List]:
-        """Those of all places where something is declared or recorded, of whatever kind."""
+        """The lists of all places where something is declared or recorded, of whatever kind."""
         found: dict[Read, _List] = {}
         kinds = [kind for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
         for address, kind in product({**self._resources, **self._state.records}, kinds):
@@ -106,7 +110,7 @@ class Older:
         return found
 
     def _place(self, kind: Importable, address: Address) -> str:
-        """Where objects of `kind` may be, because something is at `address`."""
+        """The place where objects of `kind` may be, because something is at `address`."""
         if kind.in_app:
             return address.app or ""
         if address.kind != kind.name:
@@ -130,6 +134,7 @@ class Older:
         self.found |= {f"{kind.name}/{place}/{item.id}" for item in older if item.id not in claimed}
 
     def _is_older(self, item: Any, made_at: datetime) -> bool:
+        """Whether `item` was made before the state, and nobody knows it."""
         if item.id in self._known or not getattr(item, "present", False):
             return False
         created_at = parse_time(item.created_at)
@@ -155,20 +160,20 @@ class Older:
 
 
 async def older_objects(project: Project, resources: Mapping[Address, Resource]) -> list[Diagnostic]:
-    """As `Older.told`, of all lists of what is declared or recorded. Sends nothing but GET."""
+    """The note about older objects in all lists of what is declared or recorded. Sends nothing but GET."""
     older = Older(await project.store.load(), resources, project.capabilities)
     await read_all(project, list(older.lists), older.look)
     return older.told()
 
 
 async def note_made(store: Store, actor: Actor) -> None:
-    """The state is made now."""
+    """Remember that the state is made now."""
     now = actor.clock.now().isoformat()
     await remember(store, actor, _MADE, lambda known: known or {"at": now})
 
 
 async def note_known(store: Store, actor: Actor, id: str) -> bool:
-    """Objects of this id (`ALL`: all) are not told any more. False for what no kind takes for an id."""
+    """Remember objects of this id (`ALL`: all) as known. False for a text that is no kind's id."""
     forms = [kind.id_form for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
     if id != ALL and not any(re.fullmatch(form, id) for form in forms):
         return False

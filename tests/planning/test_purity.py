@@ -50,10 +50,7 @@ def test_a_plan_of_a_rename_looks_at_no_file() -> None:
         NEW: Action.REFUSED,
     }
     (problem,) = plan.diagnostics
-    assert (problem.code, problem.help) == (
-        "renamed",
-        f"{entry} says where {OLD} moved: pass that file, too",
-    )
+    assert (problem.code, problem.help) == ("renamed", f"{entry} says where {OLD} moved: pass that file, too")
 
 
 @pytest.mark.parametrize("gone", [True, False])
