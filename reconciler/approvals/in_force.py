@@ -51,7 +51,7 @@ class InForce(Struct, frozen=True):
     said: Said
     loosened: Sequence[Rule]
 
-    def told(self) -> Iterator[Diagnostic]:
+    def warnings(self) -> Iterator[Diagnostic]:
         """A warning for each rule that is gone or weaker."""
         for rule in self.loosened:
             yield warning(
@@ -129,7 +129,7 @@ class Terms(Struct, frozen=True):
                 yield str(address), age
 
 
-def loosened_ages(
+def weakened_objectives(
     state: State, resources: Mapping[Address, Resource], moves: Sequence[Move]
 ) -> Iterator[Loosened]:
     """Age objectives that are weaker than at the last apply, among those of `resources`."""

@@ -185,7 +185,7 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     """The given approvals that count, and an error for each rule that asks for more of them."""
     found, asked = _asked(terms)
     if not asked and not given.approvals:
-        return Judged((), tuple(found.told()))
+        return Judged((), tuple(found.warnings()))
     signers = found.said.signers
     if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
@@ -209,14 +209,14 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     again = not terms.plan.steps and all(approval.id in used for approval, _ in dead)  # the job is run again
     report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
-    told = [_dead(report, approval, why, objects) for approval, why in dead]
-    return Judged(tuple(counting), (*found.told(), *unmet, *told))
+    not_counting = [_dead(report, approval, why, objects) for approval, why in dead]
+    return Judged(tuple(counting), (*found.warnings(), *unmet, *not_counting))
 
 
 def asked_of(terms: Terms) -> list[Diagnostic]:
     """Warnings: the approvals that an apply of the plan will ask for, and the rules that get weaker."""
     found, asked = _asked(terms)
-    return [*found.told(), *(_needed(warning, needed) for needed in asked)]
+    return [*found.warnings(), *(_needed(warning, needed) for needed in asked)]
 
 
 def needed_by(terms: Terms) -> Sequence[Needed]:

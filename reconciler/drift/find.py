@@ -26,7 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
-from reconciler.planning.answers import Unread
+from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.declared import Desired, declared_scopes, in_force
@@ -129,7 +129,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
     drifted: dict[Address, Drifted] = {}
     missing: list[StateRecord] = []
     unmanaged: list[Change] = []
-    unread = Unread()
+    unread = FailedReads()
     more = _MoreAnswers(unread)
 
     def judge(found: Drifted, missed: Sequence[FieldChange] = ()) -> None:
@@ -210,7 +210,7 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
             *(problem for address, problem in bad.items() if address not in outside),
             *problems,
             *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
-            *older.told(),
+            *older.note(),
             *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic(NOT_COMPARED, Severity.INFO, told.format(n)) for told, n in unseen.items()),
         ),
@@ -313,7 +313,7 @@ class _MoreAnswers:
     that is gone.
     """
 
-    def __init__(self, unread: Unread) -> None:
+    def __init__(self, unread: FailedReads) -> None:
         self._unread = unread
         self._asked: list[tuple[Kind, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}

@@ -145,7 +145,7 @@ def _shrinks(want: object, known: object) -> bool:
     return isinstance(largest, int) and isinstance(known, int | float) and largest < known
 
 
-class Elsewhere(Struct, frozen=True):
+class OtherManifests(Struct, frozen=True):
     """The answers that planning needs about records whose manifest is not among the resources of a plan.
 
     `not_given`: the manifest is in a file that was not given, or was when the record was written.

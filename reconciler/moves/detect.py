@@ -20,7 +20,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Deletion, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
-from reconciler.moves.compare import LEFT, Alias, Elsewhere, Sameness, differing
+from reconciler.moves.compare import LEFT, Alias, OtherManifests, Sameness, differing
 from reconciler.moves.pair import pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
@@ -149,7 +149,7 @@ def find_renames(
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
     left: Collection[Address],
-    elsewhere: Elsewhere,
+    other_manifests: OtherManifests,
 ) -> Iterator[Rename | Doubt]:
     """Each new address at most once. `left`: recorded addresses that no manifest names any more."""
     comers: dict[tuple[str, str | None], Came] = defaultdict(lambda: defaultdict(list))
@@ -162,7 +162,7 @@ def find_renames(
 
     if not comers:
         return
-    away = {address for address in elsewhere.not_given if (address.kind, address.app) in comers}
+    away = {address for address in other_manifests.not_given if (address.kind, address.app) in comers}
     leaving: dict[tuple[str, str | None], list[StateRecord]] = defaultdict(list)
     for address in sorted((*left, *away)):
         decided = changes.get(address)
@@ -175,13 +175,13 @@ def find_renames(
             return True
         if old in resources or new in records:
             return False
-        return old not in away or old in elsewhere.gone
+        return old not in away or old in other_manifests.gone
 
     for group, leavers in leaving.items():
         kind, came = kinds[group[0]], comers[group]
         whole: Left = defaultdict(list)
         for record in leavers:
-            if record.address not in away or _moved_away(kind, alias, record, came, elsewhere.gone):
+            if record.address not in away or _moved_away(kind, alias, record, came, other_manifests.gone):
                 whole[record.address._replace(ordinal=0)].append(record)
         yield from _same_ids(kind, came, whole)
         fresh = {address: records for address, records in whole.items() if not _is_kept(records)}

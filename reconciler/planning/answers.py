@@ -46,13 +46,13 @@ def _plain(value: Any) -> Any:
     return value.model_dump()
 
 
-class Unread:
+class FailedReads:
     """Counts the reads of one command, and reports those that failed: once for each cause."""
 
     def __init__(self) -> None:
         self._reads = 0
         self._failed: Counter[str] = Counter()
-        self._told: dict[str, list[Diagnostic]] = defaultdict(list)
+        self._problems: dict[str, list[Diagnostic]] = defaultdict(list)
         self._addresses: dict[str, set[str]] = defaultdict(set)
 
     def answered(self, observation: Observation) -> None:
@@ -62,13 +62,13 @@ class Unread:
 
     def add(self, cause: str, problem: Diagnostic, addresses: Iterable[Address]) -> None:
         """`problem`: what is said of `addresses` where nothing else fails for this `cause` ("": alone)."""
-        self._told[cause].append(problem)
+        self._problems[cause].append(problem)
         self._addresses[cause].update(map(str, addresses))
 
     def diagnostics(self) -> Iterator[Diagnostic]:
         """The problems, in the order of their places. Those that fail alone come first."""
-        for cause, told in sorted(self._told.items()):
-            problems = sorted(told, key=_place)
+        for cause, reported in sorted(self._problems.items()):
+            problems = sorted(reported, key=_place)
             addresses = tuple(sorted(self._addresses[cause]))
             if not cause or len(addresses) == 1:
                 yield from problems

@@ -153,12 +153,12 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
         return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
     moved = moved_fields(kind, record, None, live) if live is not None else []
-    told = "".join(
+    changed = "".join(
         f"; `{change.path}` changed: {_as_text(change.before)} -> {_as_text(change.after)}"
         for change in moved
     )
     if keeps:
-        reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
+        reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){changed}"
         advice = accepting(kind, record, moved) if moved else ()
         reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Moves(Action.RETAIN, reason=reason, advice=advice)
@@ -172,7 +172,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         )
         return refuse(problem)
     moves = kind.remove(subject)
-    return replace(moves, reason=moves.reason + told)
+    return replace(moves, reason=moves.reason + changed)
 
 
 def not_seen(why: str) -> Moves:
@@ -195,8 +195,8 @@ def _adopt(kind: Kind, subject: Subject) -> Moves:
     reason = f"{found}; {moves.reason}" if moves.reason else found
     if moves.action is Action.REFUSED:
         note = f"no record holds it: `{subject.address}` {found}"
-        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in moves.diagnostics)
-        return replace(moves, reason=reason, diagnostics=told)
+        problems = tuple(replace(problem, notes=(*problem.notes, note)) for problem in moves.diagnostics)
+        return replace(moves, reason=reason, diagnostics=problems)
     also = () if moves.action is Action.NOOP else (moves.action, *moves.also)
     return replace(moves, action=Action.ADOPT, also=also, reason=reason)
 

@@ -14,7 +14,7 @@ from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
-from reconciler.planning.answers import Unread
+from reconciler.planning.answers import FailedReads
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import bad_records, recorded_elsewhere, taken_secrets, unread_siblings
 from reconciler.planning.decide import (
@@ -77,7 +77,7 @@ class Deciding:
         self._subjects = subjects
         self._request = subjects.request
         self._builder = PlanBuilder()
-        self.unread = Unread()
+        self.unread = FailedReads()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._gone: set[Address] = set()  # what left the manifests, and cannot have got another name
@@ -125,7 +125,10 @@ class Deciding:
         for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
-        for record in (*subjects.kept, *subjects.beside):  # the latter are told only where one was renamed
+        for record in (
+            *subjects.kept,
+            *subjects.outside,
+        ):  # the plan names the latter only where one was renamed
             reason = f"kept: this version of reconcile does not know the kind {record.address.kind}"
             self._builder.keep(record, reason)
 
@@ -252,12 +255,12 @@ class Deciding:
         self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
         record, live = seen.subject.record, seen.subject.live
         if record is not None and live is not None and live.present:
-            told = {problem.code for problem in moves.diagnostics}
-            told |= {watch.code for watch in seen.kind.watched if watch.owed and moves.settles}
+            reported = {problem.code for problem in moves.diagnostics}
+            reported |= {watch.code for watch in seen.kind.watched if watch.owed and moves.settles}
             found = list(watched_fields(seen.kind, record, live))
             warnings = warnings_of(seen.kind, record, subject.resource, found)
             self._builder.report(
-                subject.address, *(warning for warning in warnings if warning.code not in told)
+                subject.address, *(warning for warning in warnings if warning.code not in reported)
             )
 
     def _take_unplanned(self, seen: Seen) -> None:
@@ -338,8 +341,8 @@ class Deciding:
     def _outside(self) -> set[Address]:
         """The addresses that the plan is not about, and does not name."""
         subjects, builder = self._subjects, self._builder
-        beside = {record.address for record in subjects.beside}
-        kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
+        outside = {record.address for record in subjects.outside}
+        kept = {address for address in outside if builder.action_of(address) is Action.RETAIN}
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
     def _hold(self, held: dict[Address, str]) -> Collection[Address]:
@@ -361,19 +364,21 @@ class Deciding:
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
-        away = request.elsewhere.not_given | unclear
+        away = request.other_manifests.not_given | unclear
         deleted = {address for address in bound if builder.action_of(address) is Action.DELETE}
         approved = request.approved_deletes
         answered = {address for address in deleted if approved is not None and str(address) in approved}
         left = [
             *(address for address in bound if address not in answered | self._gone),
-            *(record.address for record in self._subjects.beside if record.address not in away),
+            *(record.address for record in self._subjects.outside if record.address not in away),
         ]
-        resources, elsewhere = self._subjects.resources, request.elsewhere
-        found = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
+        resources, other_manifests = self._subjects.resources, request.other_manifests
+        found = find_renames(
+            request.kinds, builder.changes, resources, request.records, left, other_manifests
+        )
         # Where a file that was not given says what became of it, it is known: none goes on.
         renames = [
-            replace(rename, kept=rename.kept and elsewhere.moved.keys().isdisjoint(rename.reasons))
+            replace(rename, kept=rename.kept and other_manifests.moved.keys().isdisjoint(rename.reasons))
             for rename in found
         ]
         # Who approves a delete of a plan that is only looked at answers the question, too.
@@ -383,7 +388,7 @@ class Deciding:
         for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:
-                if entry := elsewhere.moved.get(old):
+                if entry := other_manifests.moved.get(old):
                     problem = replace(problem, help=f"{entry} says where {old} moved: pass that file, too")
             builder.report(rename.address, problem)
         kept = [address for address in bound if builder.action_of(address) is Action.RETAIN]

@@ -90,7 +90,7 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
         before = watch.good or record.applied.get(watch.path)
         if watch.owed:
             before = next((owed.machine for owed in record.obligations if owed.machine), None)
-            now = now or "none"  # being attached to no machine is told, too
+            now = now or "none"  # being attached to no machine is drift, too
         if now is None or before is None:
             continue
         if now in watch.bad if watch.bad else not is_same(before, now):

@@ -45,13 +45,13 @@ def as_reviewed(
     unnamed = new.keys() - named
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
-    told = list(_compared(reviewed, now, then, new, resources, recorded))
+    remarks = list(_compared(reviewed, now, then, new, resources, recorded))
     for address in (added for added in new if added in unnamed):
         if address in needs:
-            told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
+            remarks.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
         else:
-            told.append(_not_in_plan(address, _said(new[address])))
-    told += (
+            remarks.append(_not_in_plan(address, _said(new[address])))
+    remarks += (
         _not_in_plan(change.address, f"{change.action}: {change.reason}")
         for change in now.changes
         if change.action is Action.REFUSED and change.address not in named
@@ -63,7 +63,7 @@ def as_reviewed(
     return replace(
         plan,
         inputs=now.inputs,  # what others are made from is read, whatever becomes of it
-        diagnostics=(*now.diagnostics, *told),
+        diagnostics=(*now.diagnostics, *remarks),
         outside=now.outside + len(now.changes) - len(plan.changes),
     )
 
@@ -150,13 +150,13 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
 
 def _not_in_plan(address: Address, planned: str) -> Diagnostic:
     """The warning for an address that only the new plan has."""
-    told = warning(
+    problem = warning(
         NOT_IN_PLAN,
         f"`{address}` is not in the file and was left as it is: {planned}",
         help=f"make a plan of it and review it: `{_ANEW}`",
         advice=(_ANEW,),
     )
-    return replace(told, addresses=(str(address),))
+    return replace(problem, addresses=(str(address),))
 
 
 def _allowed(what: str) -> Diagnostic:

@@ -14,7 +14,7 @@ from reconciler.core.model import Address, Resource, StateRecord, took_s
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import OnService, claim_of, listed, located
-from reconciler.moves.compare import Elsewhere
+from reconciler.moves.compare import OtherManifests
 from reconciler.planning.conflicts import Siblings, secret_setters, wanted_powers
 from reconciler.planning.declared import in_force
 
@@ -39,7 +39,7 @@ class PlanRequest(Struct, frozen=True):
     capabilities: frozenset[str]
     undecided: Mapping[Address, Diagnostic] = field(default_factory=dict)
     focus: Collection[Address] | None = None
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    other_manifests: OtherManifests = field(default_factory=OtherManifests)
     siblings: Siblings = field(default_factory=Siblings)
     approved_deletes: Collection[str] | None = ()
 
@@ -52,7 +52,7 @@ class Subjects:
 
     `resources`: with the ignores that are in force. `expired`: a warning for each ignore that is over.
     `left`: records in focus that no manifest names any more. `kept`: records in focus whose kind is unknown.
-    `beside`: other records without a manifest among those that were given, about which the plan is not.
+    `outside`: other records without a manifest among those that were given, about which the plan is not.
     `owned`: the address of each object that a record or a
     `metadata.id` claims. `referenced`: addresses that any resource refers to; `needed`: those that a
     resource in focus refers to.
@@ -74,12 +74,12 @@ class Subjects:
                 self.needed.update(targets)
         self.left: list[StateRecord] = []
         self.kept: list[StateRecord] = []
-        self.beside: list[StateRecord] = []
+        self.outside: list[StateRecord] = []
         for address, record in request.records.items():
             if address in self.resources:
                 continue
-            if not self.in_focus(address) or address in request.elsewhere.not_given:
-                self.beside.append(record)
+            if not self.in_focus(address) or address in request.other_manifests.not_given:
+                self.outside.append(record)
             elif address.kind in request.kinds:
                 self.left.append(record)
             else:
@@ -87,7 +87,7 @@ class Subjects:
         self.owned = self._owned()
         self.setters = secret_setters(request.kinds, self.resources, request.records)
         self._took_s = cache(partial(took_s, request.records.values()))
-        not_given = request.elsewhere.not_given
+        not_given = request.other_manifests.not_given
         self._powers = wanted_powers(request.kinds, self.resources, request.records, not_given)
 
     def in_focus(self, address: Address) -> bool:

@@ -146,7 +146,7 @@ def validate(
     files: set[str] = set()
     differ: set[Address] = set()
     dependants: set[Address] = set()
-    told: dict[Diagnostic, list[str]] = {}
+    found: dict[Diagnostic, list[str]] = {}
     known = Known()
     for config in configs:
         manifests = read_manifests(paths, config, texts, ref=ref, changed_since=changed_since, known=known)
@@ -156,9 +156,9 @@ def validate(
             differ.update(manifests.changed.differ)
             dependants.update(manifests.changed.dependants)
         for problem in _problems(manifests, config):
-            told.setdefault(problem, []).append(config.env or BASE)
+            found.setdefault(problem, []).append(config.env or BASE)
     diagnostics = tuple(
-        problem if len(names) == len(configs) else _of(problem, names) for problem, names in told.items()
+        problem if len(names) == len(configs) else _of(problem, names) for problem, names in found.items()
     )
     return Validated(addresses, files, diagnostics, differ, dependants - differ)
 

@@ -22,11 +22,11 @@ from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import OnService, SendsSecret, object_of, service_of
-from reconciler.moves.compare import Elsewhere, questions
+from reconciler.moves.compare import OtherManifests, questions
 from reconciler.moves.records import Followed, earlier_addresses, follow_moves
 from reconciler.planning.conflicts import Siblings
 from reconciler.planning.declared import Desired
-from reconciler.planning.lookalikes import without_told
+from reconciler.planning.lookalikes import without_named
 from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
@@ -117,7 +117,7 @@ async def gather(
         capabilities=project.capabilities,
         undecided={**questions, **followed.refused, **unsigned},
         focus=desired.focus,
-        elsewhere=look_elsewhere(desired, records),
+        other_manifests=look_into_other_manifests(desired, records),
         siblings=siblings or Siblings(),
         approved_deletes=approved_deletes,
     )
@@ -139,7 +139,7 @@ async def gather(
     else:
         secrets = await _secret_values(project, wanted, records, planner.live, required=will_run)
     unclaimed = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
-    lookalikes = without_told(planner.lookalikes.found, unclaimed)
+    lookalikes = without_named(planner.lookalikes.found, unclaimed)
     if lookalikes and siblings is None:
         siblings = await read_siblings(project.environments)
     return PlanInputs(
@@ -256,7 +256,7 @@ async def _secret_values(
     return SecretValues(fingerprints, problems, unread)
 
 
-def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> Elsewhere:
+def look_into_other_manifests(desired: Desired, records: Mapping[Address, StateRecord]) -> OtherManifests:
     """Look up in other files what a plan needs to know of records without a manifest.
 
     `records`: as they are once Moved manifests are followed.
@@ -265,7 +265,7 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
     unwanted = [record for record in records.values() if record.address not in wanted]
     not_given = frozenset(record.address for record in unwanted if not desired.selected(record))
     if not unwanted or (not not_given and desired.moved is None):
-        return Elsewhere(not_given)
+        return OtherManifests(not_given)
     resources = desired.resources
     if desired.focus is not None:
         resources = [resource for resource in resources if resource.address in desired.focus]
@@ -278,7 +278,7 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
         for address in (record.address for record in question.suspects):
             if address in gone or address not in not_given:
                 moved[address] = desired.moved(address)
-    return Elsewhere(not_given, frozenset(gone), moved)
+    return OtherManifests(not_given, frozenset(gone), moved)
 
 
 async def read_siblings(config: ProjectSettings | None) -> Siblings:

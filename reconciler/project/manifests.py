@@ -44,7 +44,7 @@ class Manifests(Struct, frozen=True):
 
     loaded: Loaded
     selected: Callable[[StateRecord], bool]
-    declared: "_Elsewhere"
+    declared: "_OtherManifests"
     changed: Changed | None = None
     at: Revision | None = None
     trusted: Trusted | None = None
@@ -108,9 +108,9 @@ def read_manifests(
         before = _before(given_paths((), config), config, config.trusted, known, whole=True)
         trusted, remarks = compare_with_trusted(config, before, loaded, at)
         loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *remarks))
-    elsewhere = _Elsewhere(config, at)
-    selected = _selector(given, config, elsewhere, whole=not paths)
-    return Manifests(loaded, selected, elsewhere, differ, at, trusted)
+    other_manifests = _OtherManifests(config, at)
+    selected = _selector(given, config, other_manifests, whole=not paths)
+    return Manifests(loaded, selected, other_manifests, differ, at, trusted)
 
 
 def _revisions(
@@ -194,14 +194,14 @@ def _checked(loaded: Loaded, config: ProjectSettings, paths: Sequence[str] | Non
     declared = (*loaded.resources, *loaded.policies)
     # What is wrong already may leave a source without a value.
     found = () if has_errors(loaded.diagnostics) else own_credentials(declared, config.own_variables)
-    told = loaded.diagnostics
+    problems = loaded.diagnostics
     if paths is not None:
         beside = [Path(path) for path in paths if not os.path.abspath(path).startswith(f"{config.root}/")]  # noqa: PTH100
         folders = [config.root, *beside]
-        told = tuple(
-            problem if _is_ours(problem, config.root, folders) else veiled(problem) for problem in told
+        problems = tuple(
+            problem if _is_ours(problem, config.root, folders) else veiled(problem) for problem in problems
         )
-    return replace(loaded, diagnostics=(*told, *found))
+    return replace(loaded, diagnostics=(*problems, *found))
 
 
 _ABOUT_FILES = ("symlink-outside", "outside-root", "unreadable-file")  # they repeat nothing that a file holds
@@ -234,10 +234,10 @@ def _before(
 
 
 def _selector(
-    given: Sequence[str], config: ProjectSettings, elsewhere: "_Elsewhere", *, whole: bool
+    given: Sequence[str], config: ProjectSettings, other_manifests: "_OtherManifests", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
     """Whether a record's manifest would be among `given`: it stands there, or nowhere any more."""
-    folders, at = [*given, overlay_path(config)] if config.env and whole else given, elsewhere.at
+    folders, at = [*given, overlay_path(config)] if config.env and whole else given, other_manifests.at
 
     @cache  # thousands of records are of one file
     def selected(name: str) -> bool | None:  # None: its file is gone, and others were not given
@@ -252,7 +252,7 @@ def _selector(
 
     def is_selected(record: StateRecord) -> bool:
         found = selected(record.source)
-        return found if found is not None else not elsewhere.stands(record)
+        return found if found is not None else not other_manifests.stands(record)
 
     return is_selected
 
@@ -269,7 +269,7 @@ class _Declared(NamedTuple):
     moved: Mapping[Address, str]
 
 
-class _Elsewhere:
+class _OtherManifests:
     """Whether a record's manifest stands in a file that was not given: in its own, or now in any.
 
     Files are read when that is asked, and each once.

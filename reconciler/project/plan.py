@@ -10,7 +10,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
-from reconciler.approvals.in_force import Terms, loosened_ages
+from reconciler.approvals.in_force import Terms, weakened_objectives
 from reconciler.approvals.rules import APPROVALS
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
@@ -55,8 +55,8 @@ async def make_plan(
         on_answer=on_answer,
     )
     plan = _plan(inputs)
-    told = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
-    return replace(plan, diagnostics=tuple(told))
+    diagnostics = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
+    return replace(plan, diagnostics=tuple(diagnostics))
 
 
 def _plan(inputs: PlanInputs) -> Plan:
@@ -77,7 +77,7 @@ def _plan(inputs: PlanInputs) -> Plan:
     return replace(
         plan,
         bindings=tuple(bindings),
-        loosened=tuple(loosened_ages(state, wanted, inputs.followed.moves)),
+        loosened=tuple(weakened_objectives(state, wanted, inputs.followed.moves)),
         providers={name: inputs.providers[name] for name in providers_of(plan) if name in inputs.providers},
         moves=inputs.followed.moves,
         manifests=inputs.desired.manifests,
@@ -88,9 +88,9 @@ def _plan(inputs: PlanInputs) -> Plan:
 def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     """The resources that `plan`, made of `desired`, counts as unchanged."""
     changed, about = {str(change.address) for change in plan.changes}, declared_in_focus(desired)
-    for told in plan.diagnostics:
-        if told.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
-            changed.update(told.addresses)
+    for problem in plan.diagnostics:
+        if problem.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
+            changed.update(problem.addresses)
     return [resource.address for resource in about if str(resource.address) not in changed]
 
 
@@ -154,7 +154,7 @@ def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 def _older(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     """Objects that are older than the state and unknown to it."""
-    return inputs.older.told()
+    return inputs.older.note()
 
 
 # In the order of reports.

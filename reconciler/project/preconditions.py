@@ -13,7 +13,7 @@ from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.planning.answers import Unread, digest_now
+from reconciler.planning.answers import FailedReads, digest_now
 from reconciler.planning.conflicts import Siblings
 from reconciler.state.store import State
 
@@ -168,7 +168,7 @@ def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Dia
         if expectation.read is not None
     }
     reads |= {Address.parse(source): read for source, read in plan.inputs}
-    unread = Unread()
+    unread = FailedReads()
     for now in observed.values():
         unread.answered(now)
     for address, read in reads.items():

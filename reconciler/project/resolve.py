@@ -277,14 +277,14 @@ async def confirm_inferred(project: Project, addresses: Collection[Address]) -> 
     unasked = [str(address) for address in addresses if address not in inferred]
     if unasked:
         raise ReconcilerError(f"`{'`, `'.join(unasked)}` has no inferred id")
-    told = {}
+    found = {}
     for address in addresses or sorted(inferred, key=str):
         record = inferred[address]
         async with project.actor().leased(project.store, [record.scope]) as lease:
             confirmed = await _confirm(project, lease, record, record.id)
         sent = ", ".join(f"{name} {record.applied[name]}" for name in _SHOWN if name in record.applied)
-        told[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
-    return told
+        found[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
+    return found
 
 
 async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str:

@@ -61,7 +61,7 @@ def settings_before(config: ProjectSettings, base: Revision) -> tuple[ProjectSet
 def _paths_in(data: bytes) -> Settings | None:
     """The settings of where manifests are.
 
-    Nothing else in the text is looked at. None where it cannot be told.
+    Nothing else in the text is looked at. None where the text does not say.
     """
     composed = compose(data, SETTINGS_FILE)
     value: Any = composed.documents[0].value if composed.documents else {}

@@ -107,8 +107,8 @@ async def run_plan(
             )
         )
         on_executor(executor)
-        if told := project.budget.add(project.services, _rate_keys(project, plan)):
-            project.reporter.note(told)
+        if warning := project.budget.add(project.services, _rate_keys(project, plan)):
+            project.reporter.note(warning)
         results = await executor.run()
         with anyio.CancelScope(shield=True):
             try:

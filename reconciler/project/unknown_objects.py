@@ -140,7 +140,7 @@ class Older:
         created_at = parse_time(item.created_at)
         return created_at is not None and created_at < made_at
 
-    def told(self) -> list[Diagnostic]:
+    def note(self) -> list[Diagnostic]:
         """One note, with all of them as its addresses."""
         if not self.found:
             return []
@@ -163,7 +163,7 @@ async def older_objects(project: Project, resources: Mapping[Address, Resource])
     """The note about older objects in all lists of what is declared or recorded. Sends nothing but GET."""
     older = Older(await project.store.load(), resources, project.capabilities)
     await read_all(project, list(older.lists), older.look)
-    return older.told()
+    return older.note()
 
 
 async def note_made(store: Store, actor: Actor) -> None:
