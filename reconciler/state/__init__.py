@@ -78,8 +78,8 @@ def open_store(
             lease_s=lease_s,
         )
         return sealing(objects)
-    from reconciler.state.sqlite.files import spool_path
-    from reconciler.state.sqlite.store import SqliteStore
+    from reconciler.state.places.sqlite.files import spool_path
+    from reconciler.state.places.sqlite.store import SqliteStore
 
     # Resolved, so that a link and what it points to are one state, with one key and one lock.
     path = (root / rest).resolve()

@@ -11,9 +11,8 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import encrypting_of, files_of, has_files, movable_of
 from reconciler.state.contents import verify, with_entry
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite import files
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
 
 
@@ -86,8 +85,6 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     StoreError.
     """
     if has_files(store):
-        if file is not None:
-            files.read_key(files.key_path(file))  # that of an encrypted state does not go into a file
         return await files_of(store).restore(file, by=by)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")

@@ -1,9 +1,7 @@
 """Every report says first what it is about: environment, platform, state and git revision."""
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,9 @@ from typing import Any
 import pytest
 
 from reconciler.core.context import without_credentials
-from reconciler.state.store import Run
+from reconciler.state.store import Event, Run
 from tests.cli.harness import Project, Sandbox, volume
+from tests.cli.test_who_and_why import entries
 from tests.revisions.repository import commit, git
 
 KEYS = ["environment", "platform", "state", "lineage", "revision", "dirty", "version", "at"]
@@ -309,9 +308,8 @@ def test_a_run_notes_its_own_plan_and_the_digest_and_the_revision_of_its_manifes
     saved = json.loads((repository.root / "saved.plan").read_text())["plan"]
     repository.run("apply", "--plan", "saved.plan")
 
-    with closing(sqlite3.connect(repository.root / ".reconcile/state.db")) as state:
-        ((data,),) = state.execute("SELECT data FROM journal WHERE event = 'run.started'")
-    run = Run.from_json(json.loads(data))
+    (started,) = entries(repository, Event.RUN_STARTED)
+    run = Run.from_json(started)
     assert run.plan
     assert run.plan != saved["id"]  # what ran is what this run planned
     assert run.resources == saved["manifests"]["digest"]

@@ -18,8 +18,8 @@ from reconciler.core.model import StateRecord
 from reconciler.doctor.state import check_lock
 from reconciler.state import open_store
 from reconciler.state.between_scopes import arrived
+from reconciler.state.places.sqlite import backups
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite import backups
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.conftest import project_at
 from tests.cli.harness import Project, Sandbox, cluster, serving, volume
@@ -181,7 +181,7 @@ def test_a_clock_that_is_off_is_told(calm: Project, real: Sandbox) -> None:
 
 
 def test_a_tampered_state_is_found_and_its_backup_named(calm: Project) -> None:
-    damage(calm, "UPDATE records SET body = replace(body, 'size_gb\":10', 'size_gb\":11')")
+    damage(calm, "UPDATE objects SET body = x'00' WHERE key LIKE '%/heads/%'")
     found = checks(calm, code=1)
     assert found["state"]["outcome"] == "problem"
     assert "is damaged" in found["state"]["message"]

@@ -10,7 +10,7 @@ import pytest
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.store import require_private
 from reconciler.sandbox.lock import locked, running_at
-from reconciler.state.sqlite.locks import is_locked, try_lock
+from reconciler.state.places.sqlite.locks import is_locked, try_lock
 from tests.cli.harness import Project, Sandbox, volume
 from tests.inprocess import Command
 from tests.inprocess import volume as one_volume

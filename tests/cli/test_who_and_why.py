@@ -1,11 +1,12 @@
 """What the journal says of who did something and why."""
 
-import json
-import sqlite3
-from contextlib import closing
 from typing import Any
 
+import anyio
+
+from reconciler.core.clock import SystemClock
 from reconciler.project.attribution import person
+from reconciler.state.places.sqlite.store import SqliteStore
 from tests.cli.harness import Project, Sandbox, volume
 
 CI = {
@@ -19,9 +20,14 @@ URL = "https://github.example/shop/infra/actions/runs/7"
 
 def entries(project: Project, event: str) -> list[dict[str, Any]]:
     """The data of the entries of this event, oldest first."""
-    with closing(sqlite3.connect(project.root / ".reconcile/state.db")) as state:
-        rows = state.execute("SELECT data FROM journal WHERE event = ? ORDER BY row", (event,))
-        return [json.loads(data) for (data,) in rows]
+
+    async def read() -> list[dict[str, Any]]:
+        store = SqliteStore(project.root / ".reconcile/state.db", SystemClock(), read_only=True)
+        journal = await store.journal()
+        await store.close()
+        return [dict(entry.data) for _, entry in journal if entry.event == event]
+
+    return anyio.run(read)
 
 
 def test_a_run_says_who_began_it_where_and_why(project: Project, app: str) -> None:

@@ -36,7 +36,7 @@ from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.settings import find_settings
 from reconciler.reports.formats import find_formats
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, REMEMBERED, WHOLE_STATE, Event, JournalEntry, State
 from tests.execution.stage import Stage, loaded
 from tests.explain import encrypted, projects

@@ -24,7 +24,7 @@ import click
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, Store
 from tests.cli.harness import Ran, environment
 from tests.forking import apart, import_everything
@@ -244,12 +244,13 @@ def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None
 
 
 def _wrap_files(boundaries: Boundaries) -> None:
-    from reconciler.state.sqlite import files
+    from reconciler.state.places.sqlite import files
+    from reconciler.state.places.sqlite.state_file import StateFile
 
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
-    for name in ("create_state", "create_key", "_create"):
-        _wrap(boundaries, files, name)
+    _wrap(boundaries, files, "create_state")
+    _wrap(boundaries, StateFile, "_write")
 
 
 def _wrap(boundaries: Boundaries, owner: Any, name: str) -> None:

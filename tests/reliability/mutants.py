@@ -45,7 +45,6 @@ DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
 REFUSALS = "services/platform.py"
 RULES = "state/rules.py"
-LEASES = "state/sqlite/leases.py"
 
 OWN: tuple[Mutant, ...] = (
     # --- what an answer means ---
@@ -529,21 +528,21 @@ OWN: tuple[Mutant, ...] = (
     # --- the state ---
     _mutant(
         "an old epoch may write",
-        LEASES,
-        "if connection.execute(query, ours).fetchone() is None:",
+        "state/log/commits.py",
+        "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
     ),
     _mutant(
         "epochs do not rise",
-        LEASES,
-        "UPDATE leases SET epoch = epoch + 1,",
-        "UPDATE leases SET epoch = epoch,",
+        "state/log/lease_taking.py",
+        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
     ),
     _mutant(
         "two processes hold one lease",
-        "state/sqlite/locks.py",
-        "taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})",
-        "taken = False",
+        "state/places/sqlite/holders.py",
+        "return None if locks.is_locked(self._lock_file, _byte(beat.id)) else 0.0",
+        "return 0.0",
     ),
     _mutant(
         "the lease is given back before the calls",

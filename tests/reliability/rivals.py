@@ -32,8 +32,8 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.places.postgres.store import PostgresStore
-from reconciler.state.sqlite import database
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite import database, whole
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.providers.postgres import running_postgres
 from tests.reliability.shared import NEW_SERVER, lease_over, new_database
@@ -69,7 +69,8 @@ def journal(place: Path | str) -> list[tuple[str, str, str]]:
     if isinstance(place, str):
         return anyio.run(_journal, place)
     with closing(sqlite3.connect(place)) as connection:
-        return connection.execute("SELECT run, event, step FROM journal ORDER BY row").fetchall()
+        stored = whole.contents_of(connection).rows
+    return [(row.columns[0], row.columns[1], row.columns[4]) for row in stored]
 
 
 async def _journal(url: str) -> list[tuple[str, str, str]]:

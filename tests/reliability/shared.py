@@ -18,7 +18,7 @@ from reconciler.state.log import lease_beats
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.bucket import open_bucket
 from reconciler.state.places.postgres.store import PostgresStore
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Store
 from tests.forking import apart
 from tests.providers.postgres import Postgres, running_postgres

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.state.log.commits import Committing
 from reconciler.state.log.lease_keeping import Keeping
-from reconciler.state.sqlite import leases, locks
+from reconciler.state.places.sqlite import locks
 from tests.providers.postgres import running_postgres
 from tests.reliability.rivals import Tally, pauses, races, run
 from tests.reliability.shared import NEW_SERVER, new_database
@@ -44,7 +45,8 @@ def test_locks_that_exclude_nobody_are_found_out(tmp_path: Path, monkeypatch: py
 
 
 def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "check", lambda connection, lease: None)
+    monkeypatch.setattr(Keeping, "look", lambda keeping, leases: None)
+    monkeypatch.setattr(Committing, "_require", lambda committing, lease, seen: None)
     tally = Tally()
     pauses(1, 7, tmp_path / "state.db", tmp_path / "log", tally)
     assert any("after the take-over" in violation for violation in tally.violations)

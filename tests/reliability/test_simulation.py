@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.execution import settling
 from reconciler.rehearsal.timeline import Standstill, Timeline
-from reconciler.state.sqlite import journal
+from reconciler.state.log.changes import Change
 from tests.reliability.simulation import campaign
 from tests.reliability.simulation.campaign import Summary, play_seed
 from tests.reliability.simulation.database import serving
@@ -154,8 +154,8 @@ def test_what_a_stopped_runner_sends_too_late_is_told() -> None:
 
 
 def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = journal.keep_up
-    monkeypatch.setattr(journal, "keep_up", lambda to, effect, row: kept(to, replace(effect, plans=()), row))
+    written = Change.to_line
+    monkeypatch.setattr(Change, "to_line", lambda change: written(replace(change, put=())))
     violation = play(Scenario(3, [Round([VOLUME], runs=[Run()])])).violation
     assert violation is not None
     assert violation.invariant == "state-loads"

@@ -12,7 +12,7 @@ import anyio
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked
 from reconciler.core.model import Address
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.worlds import entry, record
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.clock import Clock
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from tests.state.worlds import SimulatedClock
 
 OpenStore = Callable[[], SqliteStore]

@@ -18,8 +18,8 @@ from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import Root
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
 
 

@@ -2,16 +2,16 @@
 
 import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.sqlite import backups
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite import backups
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
+from tests.state.altering import alter
 from tests.state.conftest import OpenStore
 from tests.state.test_files import fill
 from tests.state.worlds import SimulatedClock, entry, record
@@ -47,8 +47,10 @@ async def test_the_newest_five_are_kept(store: SqliteStore, path: Path, clock: S
     found = backups.all_of(path)
     assert len(found) == backups.KEPT
     assert len(list(found[0].path.parent.iterdir())) == 2 * backups.KEPT
-    with closing(sqlite3.connect(found[0].path)) as newest:
-        assert newest.execute("SELECT count(*) FROM records").fetchone() == (7,)
+    newest = SqliteStore(found[0].path, clock, read_only=True)
+    assert len((await newest.load()).records) == 7
+    assert await newest.fingerprint_key() == await store.fingerprint_key()
+    await newest.close()
 
 
 async def test_a_backup_that_fails_is_told_and_the_release_stands(
@@ -107,7 +109,7 @@ async def test_there_is_nothing_to_back_up_without_a_state(opened: SqliteStore) 
 
 async def test_a_damaged_state_is_not_backed_up(store: SqliteStore, another: OpenStore, path: Path) -> None:
     await fill(store)
-    path.with_name("state.db.key").write_bytes(b"k" * 32)
+    alter(path, "heads/shop", b"step.done", b"step.fail")
     with pytest.raises(StoreError, match="is damaged"):
         await another().backup()
 

@@ -10,8 +10,8 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state.between_scopes import move
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, record
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Store
 from tests.state.contract import Backend, StoreContract
 from tests.state.worlds import SimulatedClock

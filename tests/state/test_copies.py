@@ -7,7 +7,7 @@ import pytest
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.copies import backup, restore
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS
 from tests.state.moving import THERE, filled
 from tests.state.worlds import SimulatedClock

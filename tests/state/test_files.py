@@ -10,15 +10,19 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.sqlite import schema
-from reconciler.state.sqlite.database import connect, use_wal
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.log import segments
+from reconciler.state.places.sqlite import schema
+from reconciler.state.places.sqlite.database import connect, use_wal
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
+from tests.state.altering import alter, execute
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, NOON, entry, record
 
@@ -43,12 +47,6 @@ async def fill(store: SqliteStore) -> None:
     )
     await store.release(lease)
     await store.close()
-
-
-def execute(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute(statement).rowcount != 0
-        connection.commit()
 
 
 async def test_every_acknowledged_commit_survives_a_kill(path: Path, store: SqliteStore) -> None:
@@ -98,7 +96,7 @@ async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) ->
     lease = await store.lease(["shop"], "anna")
     await store.commit(lease, [], [record()])
     before = await store.load()
-    connection = store._file.connection
+    connection = store._file._writing
     assert connection is not None
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -110,6 +108,37 @@ async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) ->
     connection.execute("PRAGMA max_page_count = 100000")
     await store.commit(lease, [big])
     assert (await store.load()).open_intents == (big,)
+
+
+async def test_a_full_disk_fails_no_commit_of_another_scope(store: SqliteStore) -> None:
+    lease = await store.lease(["blog", "shop"], "anna")
+    await store.commit(lease.of("shop"), [], [record()])
+    connection = store._file._writing
+    assert connection is not None
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+    big, small = entry(Event.INTENT, "s9", text="x" * 100_000), entry(Event.INTENT, "s8")
+    said: list[str] = []
+
+    async def commit(scope: str, intent: JournalEntry) -> None:
+        try:
+            await store.commit(lease.of(scope), [intent])
+        except StoreError as failure:
+            said.append(failure.message)
+
+    async with anyio.create_task_group() as tasks:
+        with store._file._turn:  # the first one waits alone; the others together
+            tasks.start_soon(commit, "blog", replace(small, step="s7"))
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(commit, "blog", small)
+            tasks.start_soon(commit, "shop", big)
+            await anyio.wait_all_tasks_blocked()
+    assert [line.startswith("no space left") for line in said] == [True]
+    assert {intent.step for intent in (await store.load()).open_intents} == {"s7", "s8"}
+    connection.execute("PRAGMA max_page_count = 100000")
+    await store.commit(lease.of("shop"), [big])
+    assert len((await store.load()).open_intents) == 3
+    await store.verify()
 
 
 async def test_a_state_whose_file_was_removed_takes_no_more_commits(store: SqliteStore, path: Path) -> None:
@@ -179,21 +208,21 @@ async def test_a_newer_state_is_refused(store: SqliteStore, another: OpenStore, 
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("before", "after"),
     [
-        "body = replace(body, '\"size_gb\":10', '\"size_gb\":11')",
-        "body = CAST(x'ff' || body AS TEXT)",
-        "digest = ''",
-        "serial = serial + 1",
-        "ordinal = ordinal + 7",
+        (rb"size_gb\":10", rb"size_gb\":11"),
+        (rb"size_gb\":10", b"\xff" + rb"ize_gb\":10"),
+        (b'"logs","shop",0,3,', b'"logs","shop",0,4,'),
+        (b'"logs","shop",0,3,', b'"logs","shop",7,3,'),
     ],
 )
+@pytest.mark.parametrize("fits", [True, False])
 async def test_a_changed_record_is_named(
-    store: SqliteStore, another: OpenStore, path: Path, change: str
+    store: SqliteStore, another: OpenStore, path: Path, before: bytes, after: bytes, fits: bool
 ) -> None:
     await fill(store)
-    execute(path, f"UPDATE records SET {change} WHERE name = 'logs'")
-    with pytest.raises(StoreError, match=r"record of Volume/shop/logs.* is not what was written") as damaged:
+    alter(path, "heads/shop", before, after, fits=fits)
+    with pytest.raises(StoreError, match=r"is damaged.*shop") as damaged:
         await another().load()
     assert str(path) in str(damaged.value)
     assert "backup" in damaged.value.help
@@ -224,46 +253,44 @@ async def test_no_flipped_byte_changes_what_is_known(
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("before", "after"),
     [
-        ('UPDATE journal SET data = \'{"id":"vol_9"}\' WHERE seq = 3', "row 3 is not what was written"),
-        (
-            "UPDATE journal SET at = '2031-01-01T00:00:00+00:00' WHERE seq = 1",
-            "row 1 is not what was written",
-        ),
-        ("DELETE FROM journal WHERE seq = 2", "row 2 is missing"),
-        ("DELETE FROM open_intents", "table open_intents"),
-        ("DELETE FROM plans_run", "table plans_run"),
-        ("UPDATE meta SET value = 'another' WHERE key = 'lineage'", "its lineage"),
+        (b'"step.done"', b'"step.fail"'),
+        (b"2030-01-01T12", b"2031-01-01T12"),
+        (rb"vol_1\"]", rb"vol_2\"]"),
+        (b'"step.unknown"', b'"step.done"'),
+        (b'"plan\\":', b'"plqn\\":'),
     ],
 )
-async def test_verify_finds_any_change_of_the_journal(
-    store: SqliteStore, another: OpenStore, path: Path, change: str, found: str
+@pytest.mark.parametrize("fits", [True, False])
+async def test_any_change_of_the_journal_is_found(
+    store: SqliteStore, another: OpenStore, path: Path, before: bytes, after: bytes, fits: bool
 ) -> None:
     await fill(store)
     await another().verify()
-    execute(path, change)
-    with pytest.raises(StoreError, match=found):
-        await another().verify()
+    alter(path, "heads/shop", before, after, fits=fits)
+    for attempt in (another().load, another().journal, another().verify):
+        with pytest.raises(StoreError, match=r"is damaged.*shop"):
+            await attempt()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE journal SET data = '{}' WHERE step = 's2' AND event = 'step.intent'",
-        "DELETE FROM journal WHERE step = 's2' AND event = 'step.intent'",
-        "UPDATE journal SET event = 'step.done' WHERE event = 'step.unknown'",
-        "UPDATE open_intents SET row = 2",
-        "UPDATE open_intents SET row = 99",
-    ],
-)
-async def test_loading_checks_open_intents_and_the_newest_row(
-    store: SqliteStore, another: OpenStore, path: Path, change: str
+@pytest.mark.parametrize("kind", ["journal", "base"])
+async def test_a_change_of_an_older_object_is_found(
+    store: SqliteStore, another: OpenStore, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await fill(store)
-    execute(path, change)
-    with pytest.raises(StoreError, match=r"journal row|table open_intents"):
-        await another().load()
+    """Segments decide nothing where there is a base: who reads them finds it."""
+    monkeypatch.setattr(segments, "TAIL_BYTES", 400)
+    monkeypatch.setattr(segments, "BASE_BYTES", 400)
+    lease = await store.lease(["shop"], "anna")
+    for number in range(9):
+        await store.commit(lease, [entry(Event.INTENT, f"s{number}"), entry(Event.DONE, f"s{number}")])
+    await store.release(lease)
+    await store.close()
+    await another().verify()
+    execute(path, f"UPDATE objects SET body = body || x'00' WHERE key LIKE '%/{kind}/shop/%'")
+    for attempt in (another().verify, another().backup, another().journal):
+        with pytest.raises(StoreError, match=rf"is damaged: .*{kind}/shop/"):
+            await attempt()
 
 
 async def test_a_damaged_fingerprint_key_is_refused(

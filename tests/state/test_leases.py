@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.sqlite import locks
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite import holders, locks
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.worlds import SimulatedClock, entry
@@ -68,13 +67,11 @@ async def test_a_holder_whose_lock_was_lost_can_no_longer_write(
     """As on a file system that forgets locks, or when somebody removes the lock file."""
     stale = await store.lease(["shop"], "anna")
     await store.check(stale)
-    (number,) = [number for _, number in store._holding.held.values()]
-    locks.unlock(path.with_name("state.db.lock"), number)
+    store._exclusion.close()
     await another().lease(["shop"], "ben")
     with pytest.raises(StoreError, match="no longer ours"):
         await store.commit(stale, [entry(Event.INTENT)])
     assert (await store.load()).open_intents == ()
-    store._holding.held.clear()
 
 
 async def test_a_check_waits_for_no_commit_and_sees_who_took_the_lease_meanwhile(
@@ -91,20 +88,11 @@ async def test_a_check_waits_for_no_commit_and_sees_who_took_the_lease_meanwhile
         else:
             said.append("ours")
 
-    async with store._busy, anyio.create_task_group() as tasks:  # as while a commit is being written
-        tasks.start_soon(check)
-        await anyio.wait_all_tasks_blocked()
-        assert said == ["ours"]
+    with store._file._turn:  # as while a commit is being written
+        await check()
         await another().unlock("shop", force=True)
-        tasks.start_soon(check)
-        await anyio.wait_all_tasks_blocked()
-        assert said == ["ours", "the lease of `shop` is no longer ours"]
-
-
-async def test_a_check_of_a_store_that_was_not_read_yet_opens_it(
-    store: SqliteStore, another: OpenStore
-) -> None:
-    await another().check(await store.lease(["shop"], "anna"))
+        await check()
+    assert said == ["ours", "the lease of `shop` is no longer ours"]
 
 
 async def test_a_thousand_scopes_need_one_descriptor(store: SqliteStore) -> None:
@@ -189,14 +177,13 @@ async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(
         await store.unlock("shop", force=True)
 
 
-async def test_a_holder_that_has_not_written_its_name_yet_is_another_process(
+async def test_who_restores_the_state_keeps_all_scopes(
     store: SqliteStore, another: OpenStore, path: Path
 ) -> None:
     await store.release(await store.lease(["shop"], "anna"))
-    assert locks.try_lock(path.with_name("state.db.lock"), 1)
-    with pytest.raises(Locked, match="another process"):
+    with holders.nobody_else(path), pytest.raises(Locked, match="another process"):
         await another().lease(["shop"], "ben")
-    locks.unlock(path.with_name("state.db.lock"), 1)
+    await another().lease(["shop"], "ben")
 
 
 def test_all_bytes_at_once_exclude_every_one(tmp_path: Path) -> None:

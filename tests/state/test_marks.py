@@ -15,8 +15,8 @@ from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
 from tests.state.encryption.doubles import ANA
 from tests.state.objects.doubles import memory_bucket

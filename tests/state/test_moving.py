@@ -11,8 +11,9 @@ import pytest
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.contents import same, verify
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
+from tests.state.altering import alter
 from tests.state.contract import Backend
 from tests.state.moving import THERE, MovableContract, filled
 from tests.state.test_contract import Opened, until_closed
@@ -71,7 +72,7 @@ class TestTheFile:
         self, store: SqliteStore, tmp_path: Path, clock: SimulatedClock
     ) -> None:
         contents = await store.export()
-        for name in ("other.db.spool", "other.db.key"):
+        for name in ("other.db.spool", "other.db.key", "other.db.seen"):
             trace = tmp_path / name
             trace.write_bytes(b"k" * 32)
             with pytest.raises(StoreError, match=f"{name} still exists"):
@@ -80,7 +81,7 @@ class TestTheFile:
         (tmp_path / "other.db.key").write_bytes(contents.key)  # an attempt that was killed
         await SqliteStore(tmp_path / "other.db", clock).import_(contents)
 
-    async def test_a_copy_is_not_replaced_while_a_process_reads_it(
+    async def test_a_copy_is_replaced_while_a_process_reads_it(
         self, store: SqliteStore, tmp_path: Path, clock: SimulatedClock
     ) -> None:
         contents = replace(await store.export(), moved_to="elsewhere")
@@ -89,11 +90,13 @@ class TestTheFile:
         await copy.revive()
         with closing(sqlite3.connect(tmp_path / "copy.db", isolation_level=None)) as reader:
             reader.execute("BEGIN")
-            reader.execute("SELECT * FROM meta").fetchall()
+            before = reader.execute("SELECT * FROM objects").fetchall()
             await copy.retire("elsewhere", contents)
-            with pytest.raises(StoreError, match="another process has the state"):
-                await copy.import_(contents)
-        await copy.import_(contents)
+            await copy.import_(contents)
+            assert reader.execute("SELECT * FROM objects").fetchall() == before
+        await copy.revive()
+        assert await copy.load() == await store.load()
+        await copy.close()
 
     async def test_a_state_stays_that_of_its_environment(self, path: Path, clock: SimulatedClock) -> None:
         first = SqliteStore(path, clock)
@@ -112,8 +115,7 @@ class TestTheFile:
 
     async def test_damage_is_told_and_not_carried_elsewhere(self, store: SqliteStore, path: Path) -> None:
         await store.close()
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE journal SET step = 'other' WHERE row = 2")
+        alter(path, "heads/shop", b"step.intent", b"step.failed", fits=True)
         with pytest.raises(StoreError, match="not what was written"):
             verify(await store.export())
 

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
-from reconciler.state.sqlite import backups, checks
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.places.sqlite import backups, seen
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import LOST_ROWS, Event, State
+from tests.state.altering import alter, execute
 from tests.state.conftest import OpenStore
-from tests.state.test_files import execute, fill
+from tests.state.test_files import fill
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
@@ -56,9 +57,9 @@ async def test_a_damaged_journal_row_costs_that_row_only(
 ) -> None:
     await fill(store)
     known = await go_on(another(), clock)
-    execute(path, "UPDATE journal SET data = '{}' WHERE step = 'c2'")
+    alter(path, "heads/shop", rb'"c2",1,"{\"creates\":true', rb'"c2",1,"{\"creates\":null')
     damaged = path.read_bytes()
-    with pytest.raises(StoreError, match="journal row"):
+    with pytest.raises(StoreError, match="heads/shop is not what was written"):
         await another().load()
 
     restored = await another().restore(by="anna")
@@ -72,12 +73,12 @@ async def test_a_damaged_journal_row_costs_that_row_only(
     assert restored.salvaged == 6
 
 
-async def test_damage_of_what_the_journal_implies_costs_nothing(
+async def test_damage_beside_what_the_journal_proves_costs_nothing(
     store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
 ) -> None:
     await fill(store)
     known = await go_on(another(), clock)
-    execute(path, "DELETE FROM open_intents")
+    execute(path, "UPDATE objects SET tag = 'x' WHERE key LIKE '%/heads/shop'")
     restored = await another().restore()
     assert (restored.lost, restored.reopened, restored.key) == ("", (), "kept")
     assert await another().load() == known
@@ -86,17 +87,19 @@ async def test_damage_of_what_the_journal_implies_costs_nothing(
 async def test_a_call_whose_record_is_damaged_is_left_open(
     store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
 ) -> None:
-    """The removal's record is unreadable as well: whether it was removed, the platform says."""
+    """Only what stands in the same change is lost with it."""
     await fill(store)
     known = await go_on(another(), clock)
-    execute(path, "UPDATE records SET body = '{}' WHERE name = 'new'")
+    alter(path, "heads/shop", rb'["Volume","new","shop",0,4,', rb'["Volume","new","shop",0,5,')
     restored = await another().restore()
     state = await another().load()
-    assert restored.reopened == (LOGS, NEW)
-    assert {intent.step for intent in state.open_intents} == {"s2", "c1", "c2", "d1"}
+    assert restored.reopened == (NEW,)
+    assert {intent.step for intent in state.open_intents} == {"s2", "c1", "c2"}
     assert NEW not in state.records
     assert state.records[DATA] == known.records[DATA]
-    assert LOGS in state.records
+    assert LOGS not in state.records
+    assert restored.salvaged == 6
+    await another().verify()
 
 
 async def test_a_file_that_is_no_database_any_more_leaves_the_backup(
@@ -131,15 +134,19 @@ async def test_pages_that_cannot_be_read_stop_no_walk_from_the_other_end(
 ) -> None:
     await fill(store)
     other = another()
-    lease = await other.lease(["shop"], "anna")
+    lease = await other.lease(["blog", "shop"], "anna")
     for number in range(40):
-        await other.commit(lease, [entry(Event.DONE, f"x{number}", text="y" * 900)])
+        await other.commit(lease.of("shop"), [entry(Event.DONE, f"x{number}", text="y" * 900)])
+    for number in range(10):
+        await other.commit(lease.of("blog"), [entry(Event.DONE, f"z{number}")])
     await other.close()
+    execute(path, "VACUUM")
     content = path.read_bytes()
     page = content.index(b"x20") // 4096
     path.write_bytes(content[: page * 4096] + b"\xff" * 4096 + content[page * 4096 + 4096 :])
     restored = await another().restore()
-    assert 30 <= restored.salvaged < 40
+    assert 25 <= restored.salvaged < 50
+    assert len(await another().journal()) > 25
     assert "journal rows" in restored.lost
     await another().verify()
 
@@ -156,7 +163,7 @@ async def test_what_a_person_forgot_or_moved_after_the_backup_stays_so(
     moved = replace(entry(Event.DECIDED, ""), data={"from": str(DATA), "to": str(NEW), "id": "vol_data"})
     await other.commit(lease, [moved], [replace(records[DATA], address=NEW, serial=0)], [DATA])
     await other.close()
-    execute(path, "DELETE FROM records")
+    execute(path, "UPDATE objects SET body = x'7b7d' WHERE key LIKE '%/heads/shop'")
     await another().restore()
     state = await another().load()
     assert set(state.records) == {Address("Volume", "data", "shop", 1), NEW}
@@ -208,6 +215,19 @@ async def test_a_restore_that_ended_half_way_still_finds_the_wal(
     await reader.close()
 
 
+async def test_a_damaged_root_costs_nothing(
+    store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
+) -> None:
+    await fill(store)
+    known = await go_on(another(), clock)
+    alter(path, "state.json", b'"key": "', b'"key": "AAAA')
+    with pytest.raises(StoreError, match=r"state\.json is not what was written"):
+        await another().load()
+    restored = await another().restore()
+    assert (restored.key, restored.lost, restored.salvaged) == ("kept", "", 7)
+    assert await another().load() == known
+
+
 async def test_only_the_key_is_brought_back_when_only_the_key_is_lost(
     store: SqliteStore, another: OpenStore, path: Path
 ) -> None:
@@ -237,7 +257,7 @@ async def test_state_and_key_come_back_together(store: SqliteStore, another: Ope
     key = path.with_name("state.db.key")
     sound = key.read_bytes()
     key.unlink()
-    execute(path, "DELETE FROM open_intents")
+    execute(path, "DELETE FROM objects WHERE key = 'state.json'")
     assert (await another().restore()).key == "restored"
     assert key.read_bytes() == sound
     assert await another().load() == known
@@ -248,7 +268,7 @@ async def test_a_backup_without_its_key_is_refused_when_the_key_is_lost_too(
 ) -> None:
     await fill(store)
     path.with_name("state.db.key").unlink()
-    execute(path, "DELETE FROM open_intents")
+    execute(path, "DELETE FROM objects WHERE key = 'state.json'")
     (backup,) = backups.all_of(path)
     backup.path.with_name(backup.path.name + ".key").unlink()
     before = path.read_bytes()
@@ -277,7 +297,7 @@ async def test_a_bad_backup_changes_nothing(
     files = {file: file.read_bytes() for file in path.parent.glob("state.db*") if file.is_file()}
     bad = tmp_path / "bad.db"
     shutil.copy(backups.all_of(path)[0].path, bad)
-    execute(bad, "UPDATE records SET body = '{}' WHERE name = 'logs'")
+    execute(bad, "UPDATE objects SET body = x'00' WHERE key LIKE '%/heads/shop'")
     for file in (bad, tmp_path / "missing.db"):
         with pytest.raises(StoreError, match=file.name):
             await another().restore(file)
@@ -300,7 +320,7 @@ async def test_a_backup_of_another_state_is_refused(
 async def test_no_backup_no_restore(store: SqliteStore, another: OpenStore, path: Path) -> None:
     await fill(store)
     shutil.rmtree(backups.folder(path))
-    execute(path, "DELETE FROM open_intents")
+    execute(path, "DELETE FROM objects WHERE key = 'state.json'")
     with pytest.raises(StoreError, match="is damaged") as damaged:
         await another().load()
     assert "no good backup" in damaged.value.help
@@ -326,11 +346,11 @@ async def test_what_was_seen_of_the_damaged_state_counts_no_more(
     await fill(store)
     await go_on(another(), clock)
     with closing(sqlite3.connect(path)) as connection:
-        before = checks.read(connection)
+        before = seen.of(connection)
     path.write_bytes(b"x")
     await another().restore()
     with closing(sqlite3.connect(path)) as connection:
-        after = checks.read(connection)
+        after = seen.of(connection)
     assert after.version > before.version
     assert after.serial >= before.serial
 
@@ -379,7 +399,7 @@ async def test_rows_that_are_lost_are_told_until_a_person_has_looked(
 ) -> None:
     await fill(store)
     await go_on(another(), clock)
-    execute(path, "UPDATE journal SET data = '{}' WHERE step = 'c2'")
+    alter(path, "heads/shop", rb'"c2",1,"{\"creates\":true', rb'"c2",1,"{\"creates\":null')
     restored = await another().restore()
     (told,) = (await another().load()).unclaimed
     assert (told.data["unclaimed"], told.data["because"]) == (LOST_ROWS, restored.lost)

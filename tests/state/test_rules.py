@@ -1,18 +1,15 @@
 """The one function that says what an entry does, and the tables that are kept up by it."""
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import StoreError
 from reconciler.state import rules
 from reconciler.state.codec import encode_entry
 from reconciler.state.rules import View
-from reconciler.state.sqlite import checks, heads, journal, schema
 from reconciler.state.store import Event, JournalEntry
 from tests.state.worlds import NOON, entry
 
@@ -56,23 +53,6 @@ def folded(wanted: Sequence[JournalEntry]) -> tuple[View[JournalEntry], list[Jou
 
 def told(**data: str) -> JournalEntry:
     return JournalEntry("a", Event.DECIDED, NOON, data=data)
-
-
-@given(st.lists(entries, max_size=30))
-@example([told(unclaimed="vol_1"), told(unclaimed="vol_2"), told(unclaimed="vol_1")])
-def test_the_tables_hold_what_the_fold_over_the_journal_says(wanted: list[JournalEntry]) -> None:
-    view, legal = folded(wanted)
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.initialise(connection, "lineage")
-        current = checks.read(connection)
-        with heads.changing(connection, current, "shop") as head:
-            journal.append(connection, current, head, "shop", map(encode_entry, legal))
-        assert journal.open_intents(connection, current) == tuple(view.open_intents.values())
-        assert journal.plans_run(connection) == view.plans_run
-        assert journal.platform(connection) == view.platform
-        assert journal.half_moved(connection, current) == tuple(view.half_moved.values())
-        assert journal.unclaimed(connection, current) == tuple(view.unclaimed.values())
-        journal.verify(connection, current, heads.read(connection, current))
 
 
 @given(st.lists(entries, max_size=30))

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import maintenance_of, spool_file
+from reconciler.state.places.sqlite.files import spool_path
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.files import spool_path
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import Event, Lease, State
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
@@ -308,14 +308,8 @@ async def test_a_torn_line_stands_in_the_journal(
     with place.open("r+b") as file:
         file.write(b'\0\0{"dig')
     await taken_in(store, another)
-    reader = another()
-    await reader.load()
-    assert isinstance(reader.inner, SqliteStore)
-    assert reader.inner._file.connection is not None
-    (data,) = reader.inner._file.connection.execute(
-        "SELECT data FROM journal ORDER BY seq DESC LIMIT 1"
-    ).fetchone()
-    assert "half-written" in data
+    *_, (_, newest) = await another().journal()
+    assert "half-written" in newest.data["dropped"]
     assert place.read_bytes() == bytes(spool_file.RESERVE_BYTES)
 
 

@@ -1,7 +1,7 @@
 """What is the SQLite store's own, beside the promises of every store (`test_contract.py`)."""
 
 import sqlite3
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,13 @@ import anyio
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.core.model import Address, StateRecord
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
 from reconciler.state.log.bucket import Taken
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
-from reconciler.state.sqlite import records
-from reconciler.state.sqlite.store import SqliteStore
-from reconciler.state.store import Event, State, Store
+from reconciler.state.places.sqlite.state_file import StateFile
+from reconciler.state.places.sqlite.store import SqliteStore
+from reconciler.state.store import Event, Lease, State, Store
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
@@ -33,24 +32,45 @@ async def test_reading_a_state_that_does_not_exist_creates_nothing(opened: Sqlit
 
 
 async def test_concurrent_commits_share_a_transaction(
-    another: OpenStore, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
-    flush = SqliteStore._flush
-
-    def count(store: SqliteStore, batch: Sequence[Any]) -> None:
-        sizes.append(len(batch))
-        flush(store, batch)
-
-    monkeypatch.setattr(SqliteStore, "_flush", count)
-    store = another()
-    await store.create()
-    lease = await store.lease(["shop"], "me")
+    changes: list[int] = []
+    monkeypatch.setattr(StateFile, "_tell_seen", lambda file, found: changes.append(found[0]))
+    scopes = [f"app{number}" for number in range(8)]
+    lease = await store.lease(scopes, "me")
+    changes.clear()
     async with anyio.create_task_group() as tasks:
-        for number in range(8):
-            tasks.start_soon(store.commit, lease, [entry(Event.DONE, f"s{number}")])
-    assert sum(sizes) == 8
-    assert len(sizes) <= 2
+        with store._file._turn:
+            for scope in scopes:
+                tasks.start_soon(store.commit, lease.of(scope), [entry(Event.DONE, scope)])
+                await anyio.wait_all_tasks_blocked()
+    first, second = changes  # the first one did not wait for others
+    assert second - first == 7
+
+
+async def test_a_write_that_fails_does_not_fail_its_neighbours(
+    store: SqliteStore, another: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines = StateFile._write_lines
+
+    def failing(file: StateFile, connection: sqlite3.Connection, key: str, *rest: Any) -> int:
+        if key.endswith("/bad"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return write_lines(file, connection, key, *rest)
+
+    lease = await store.lease(["bad", "good"], "me")
+    monkeypatch.setattr(StateFile, "_write_lines", failing)
+    async with anyio.create_task_group() as tasks:
+        with store._file._turn:
+            for scope in ("first", "bad", "good"):
+                tasks.start_soon(_committed, store, lease.of("good" if scope == "first" else scope))
+                await anyio.wait_all_tasks_blocked()
+    assert [scope for scope, _ in await another().journal()] == ["good", "good"]
+
+
+async def _committed(store: SqliteStore, lease: Lease) -> None:
+    with suppress(StoreError):
+        await store.commit(lease, [entry(Event.DONE, lease.scope)])
 
 
 async def test_a_commit_is_finished_although_its_task_is_cancelled(store: SqliteStore) -> None:
@@ -62,25 +82,19 @@ async def test_a_commit_is_finished_although_its_task_is_cancelled(store: Sqlite
 
 
 async def test_a_state_is_read_again_only_after_something_changed(
-    store: SqliteStore, another: OpenStore, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, another: OpenStore
 ) -> None:
     lease, other = await store.lease(["shop"], "me"), another()
-    reads: list[int] = []
-    load = records.load
-
-    def count(connection: sqlite3.Connection, number: int) -> dict[Address, StateRecord]:
-        reads.append(number)
-        return load(connection, number)
-
-    monkeypatch.setattr(records, "load", count)
     await store.commit(lease, [], [record()])
+    known = await other.load()
+    assert set(known.records) == {DATA}
     for _ in range(3):
-        assert set((await other.load()).records) == {DATA}
-        await (third := another()).release(await third.lease(["blog"], "ben"))
-    assert reads == [1]
+        third = another()
+        await third.release(await third.lease(["shop2"], "ben"))
+        known = await other.load()
+        assert await other.load() is known
     await store.commit(lease, [], remove=[DATA])
     assert (await other.load()).records == {}
-    assert reads == [1, 0]
 
 
 def test_a_url_is_relative_to_the_root(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from reconciler.core.advice import Command, command
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -36,6 +38,12 @@ class Unanswered(Exception):
         self.cause = cause
 
 
+def restoring_a_file() -> tuple[str, Command]:
+    """What to do about damage where a state keeps no backups of its own, and the command in that text."""
+    restore = command("state", "restore", "FILE")
+    return f"restore a backup with `{restore}`", restore
+
+
 class Bucket(Protocol):
     """Objects by their key. What is written can be read at once, by everybody.
 
@@ -53,6 +61,10 @@ class Bucket(Protocol):
     def place(self) -> str:
         """The URL, without credentials."""
         ...
+
+    def way_out(self) -> tuple[str, Command]:
+        """What to do about damage, and the command in that text."""
+        return restoring_a_file()
 
     def get(self, key: str) -> Found | None: ...
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.log import segments
+from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.changes import Change, Stored
 from reconciler.state.log.damage import explained
 from reconciler.state.log.folded import Folded, Marks, Wanted, judged
@@ -35,8 +36,8 @@ class Request:
 
 
 class Committing:
-    def __init__(self, place: str, scopes: Scopes, heads: Heads, files: Files, keeping: Keeping) -> None:
-        self._place = place
+    def __init__(self, bucket: Bucket, scopes: Scopes, heads: Heads, files: Files, keeping: Keeping) -> None:
+        self._bucket = bucket
         self._scopes = scopes
         self._heads = heads
         self._files = files
@@ -46,7 +47,7 @@ class Committing:
         """Store the requests, all of one scope; each has an outcome then. One that fails fails alone."""
         (name,) = {request.wanted.scope for request in batch}
         try:
-            with explained(self._place):
+            with explained(self._bucket):
                 while waiting := [request for request in batch if request.outcome is None]:
                     self._attempt(name, waiting)
         except StoreError as error:
@@ -66,7 +67,8 @@ class Committing:
         ):
             for request, (change, _) in judged:
                 request.stored(change)
-                if any(row.columns[1] == Event.INTENT for row in change.rows):
+                # Where it is near, a look takes less time than who takes the scope away needs.
+                if self._bucket.at_once > 1 and any(row.columns[1] == Event.INTENT for row in change.rows):
                     self._keeping.prove(request.lease, asked_s)
             if seen is not before:
                 self._files.delete_unnamed(before.head, seen.head)

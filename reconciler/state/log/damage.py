@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reconciler.core.advice import command
+from reconciler.core.advice import Command
 from reconciler.core.errors import StoreError
+from reconciler.state.log.bucket import Bucket, restoring_a_file
 
 _SEAL = "sha256"
+
+_encode = json.JSONEncoder(sort_keys=True).encode
 
 
 class Damaged(Exception):
@@ -29,6 +32,12 @@ def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, _SEAL: _digest(fields)}
 
 
+def sealed_line(fields: Mapping[str, Any]) -> str:
+    """What `sealed` gives, as a line of JSON."""
+    text = _encode(fields)
+    return f'{text[:-1]}, "{_SEAL}": "{_digest_of(text)}"}}'
+
+
 def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What was sealed. Raises ValueError for anything else."""
     rest = dict(fields)
@@ -38,28 +47,29 @@ def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return _digest_of(_encode(fields))
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def explained(bucket: Bucket) -> Iterator[None]:
     try:
         yield
     except Newer as error:
-        raise newer_program(place) from error
+        raise newer_program(bucket.place) from error
     except Gone as error:
-        raise damaged(place, f"{error} is missing") from error
+        raise damaged(bucket.place, f"{error} is missing", bucket.way_out()) from error
     except Damaged as error:
-        raise damaged(place, str(error)) from error
+        raise damaged(bucket.place, str(error), bucket.way_out()) from error
 
 
-def damaged(place: str, what: str) -> StoreError:
-    restore = command("state", "restore", "FILE")
-    return StoreError(
-        f"the state {place} is damaged: {what}",
-        help=f"restore a backup with `{restore}`",
-        advice=(restore,),
-    )
+def damaged(place: str, what: str, way_out: tuple[str, Command] | None = None) -> StoreError:
+    """Names the damage, and what to do about it: without `way_out`, to restore a backup."""
+    text, restore = way_out or restoring_a_file()
+    return StoreError(f"the state {place} is damaged: {what}", help=text, advice=(restore,))
 
 
 def newer_program(place: str) -> StoreError:

@@ -72,6 +72,7 @@ class Moving:
             serial=before[0].serial + 1 if before is not None else 1,
             scopes=frozenset(copying.scopes_of(contents)),
             moved_to=contents.moved_to,
+            least_serial=contents.least_serial,
         )
         if before is None:
             outcome = writes.create(self._bucket, layout.root, new.encode())
@@ -155,4 +156,5 @@ class Moving:
             records,
             heads,
             known.moved_to,
+            known.least_serial,
         )

@@ -23,7 +23,7 @@ class Root(Struct, frozen=True):
     """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
 
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
-    everything else, so that a copy appears as a whole, with its root.
+    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `Contents`.
     `serial` and `nonce`: see `head.Head`.
     """
 
@@ -36,6 +36,7 @@ class Root(Struct, frozen=True):
     scopes: frozenset[str] = field(default_factory=frozenset)
     moved_to: str = ""
     moving: bool = False
+    least_serial: int = 0
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -55,7 +56,7 @@ def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] |
     found = bucket.get(layout.root)
     if found is None:
         return None
-    root = _decoded(bucket, found)
+    root = decoded(bucket, found)
     if root.environment != environment:
         raise StoreError(
             f"the state {bucket.place} belongs to environment `{root.environment or BASE}`, and not to "
@@ -109,7 +110,8 @@ def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
         )
 
 
-def _decoded(bucket: Bucket, found: Found) -> Root:
+def decoded(bucket: Bucket, found: Found) -> Root:
+    """Raises StoreError for anything but a root, and for one of a newer program."""
     try:
         fields = json.loads(found.body)
         newer = fields["format"] > FORMAT
@@ -120,5 +122,5 @@ def _decoded(bucket: Bucket, found: Found) -> Root:
             known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
             return Root(**known, key=key, scopes=scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise damaged(bucket.place, "state.json is not what was written") from error
+        raise damaged(bucket.place, "state.json is not what was written", bucket.way_out()) from error
     raise newer_program(bucket.place)

@@ -39,17 +39,17 @@ class _Read(Struct, frozen=True):
 class Scopes:
     """Keeps up with heads as they are read and written. For any thread."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str) -> None:
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: Marks) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
-        self._lineage = lineage
+        self._begin = begin  # of a scope without any change
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
         if name not in self._known:
-            new = Head(name, self._lineage, hash=self._lineage)
-            self._known.setdefault(name, Scope(new, Folded(Marks(self._lineage))))
+            new = Head(name, self._begin.hash).of(self._begin)
+            self._known.setdefault(name, Scope(new, Folded(self._begin)))
         return self._known[name]
 
     @property
@@ -69,6 +69,14 @@ class Scopes:
         waiting = [each for each in decoded if each.head.has_files]
         done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
         return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
+
+    def read_again(self, names: Collection[str]) -> None:
+        """Read these scopes as if nothing of them was known. Raises as `refresh` does."""
+        for name in names:
+            scope = self.of(name)
+            with scope.lock:
+                self._forget(scope)
+        self.refresh(names)
 
     def take(self, name: str, found: Found) -> Sequence[Change]:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
@@ -100,7 +108,7 @@ class Scopes:
     def _decoded(self, name: str, found: Found | None) -> "_Read":
         if found is None:
             raise Gone(self._layout.head(name))
-        head, tail = heads.decode(found.body, name, self._lineage)
+        head, tail = heads.decode(found.body, name, self._begin.hash)
         return _Read(head, tail, found.tag)
 
     def _keep_up(self, read: "_Read") -> Sequence[Change]:
@@ -127,10 +135,13 @@ class Scopes:
             if not head.fits(folded.marks):
                 raise Damaged(f"the head of `{name}` does not fit its journal and records")
         except (Gone, Damaged):
-            folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
-            self.of(name).tag = ""
+            self._forget(self.of(name))
             raise
         return changes
+
+    def _forget(self, scope: Scope) -> None:
+        folded, scope.tag = scope.folded, ""
+        folded.marks, folded.stored, folded.records = self._begin, {}, {}
 
 
 def plain(tag: str) -> str:

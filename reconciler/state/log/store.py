@@ -101,7 +101,7 @@ class LogStore:
 
     def beat(self, lease: Lease) -> Lease:
         """As `renew`; blocks, for the thread that renews while the main loop is alive."""
-        with explained(self._bucket.place):
+        with explained(self._bucket):
             return self._writable(lease).keeping.beat(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
@@ -215,7 +215,7 @@ class LogStore:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:
-            with explained(self._bucket.place):
+            with explained(self._bucket):
                 return work()
 
         if self._bucket.is_quick:

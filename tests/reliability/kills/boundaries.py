@@ -90,10 +90,9 @@ def wrap_everything(boundaries: Boundaries, sandbox_url: str) -> None:
 def _wrap_store(boundaries: Boundaries) -> None:
     from reconciler.state.log.store import LogStore
     from reconciler.state.spooling import Spooling
-    from reconciler.state.sqlite.store import SqliteStore
 
     for name in _STORE:
-        for owner in (Spooling,) if name == "spool" else (SqliteStore, LogStore):
+        for owner in (Spooling,) if name == "spool" else (LogStore,):
             setattr(owner, name, _around(boundaries, getattr(owner, name), name))
 
 
@@ -151,7 +150,7 @@ def _labelled(name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _wrap_locks(boundaries: Boundaries) -> None:
-    from reconciler.state.sqlite import locks
+    from reconciler.state.places.sqlite import locks
 
     taking, giving = locks.try_lock, locks.unlock
 

@@ -50,14 +50,14 @@ def _intent_after_the_call() -> None:
 
 
 def _open_intents_forgotten() -> None:
-    from reconciler.state.sqlite.store import SqliteStore
+    from reconciler.state.places.sqlite.store import SqliteStore
 
     loading = SqliteStore.load
 
     async def load(self: SqliteStore, scopes: Any = None) -> Any:
         return dataclasses.replace(await loading(self, scopes), open_intents=())
 
-    SqliteStore.load = load  # type: ignore[method-assign]
+    SqliteStore.load = load  # type: ignore[method-assign, assignment]
 
 
 def _silence_means_not_landed() -> None:
@@ -110,19 +110,12 @@ def _unknown_restart_forgotten() -> None:
 
 
 def _lease_outlives_its_holder() -> None:
-    from reconciler.core.errors import Locked
-    from reconciler.state.sqlite import leases
+    from reconciler.state.places.sqlite.holders import ByteHolders
 
-    taking = leases.take
+    def rest_s(self: ByteHolders, beat: Any, tag: str) -> None:
+        return None
 
-    def take(connection: Any, path: Any, scopes: Any, *arguments: Any) -> Any:
-        left = connection.execute("SELECT scope, holder FROM leases WHERE released = 0").fetchall()
-        for scope, holder in left:
-            if scope in scopes:  # others may be this process's own
-                raise Locked(scope, holder, 0)
-        return taking(connection, path, scopes, *arguments)
-
-    leases.take = take  # type: ignore[assignment]
+    ByteHolders.rest_s = rest_s  # type: ignore[method-assign]
 
 
 def _snapshot_not_taken() -> None:

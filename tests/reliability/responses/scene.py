@@ -25,8 +25,8 @@ from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from tests.execution.stage import BASE_URL, START, TOKEN, Permitted, Time
 from tests.reliability.responses.line import Exchange, MutatingTransport, Mutator, Recorded
 from tests.state.doubles import spooling

@@ -36,9 +36,9 @@ from reconciler.project.run import Applied
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling
-from reconciler.state.sqlite import store as sqlite_store
-from reconciler.state.sqlite.database import connect, use_wal
-from reconciler.state.sqlite.store import SqliteStore
+from reconciler.state.log import store as log_store
+from reconciler.state.places.sqlite.database import connect, use_wal
+from reconciler.state.places.sqlite.store import SqliteStore
 from tests.execution.stage import Permitted
 from tests.reliability.simulation import invariants, objects, people, postgres, wishes
 from tests.reliability.simulation.bucket import Shared
@@ -100,7 +100,7 @@ def play(scenario: Scenario, *, keep_trace: bool = False) -> Report:
     """Carry `scenario` out, on a loop, a platform and a state of its own."""
     root = Path(tempfile.mkdtemp(prefix="history-", dir=SHELF))
     timeline = Timeline()
-    threaded = [cast("Any", module) for module in (batching, sqlite_store, spooling)]
+    threaded = [cast("Any", module) for module in (batching, log_store, spooling)]
     for module in threaded:
         module.to_thread = Inline
     try:

@@ -21,7 +21,7 @@ from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
 from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
-from reconciler.state.sqlite.files import spool_path
+from reconciler.state.places.sqlite.files import spool_path
 from tests.reliability.simulation.bucket import Shared
 from tests.reliability.simulation.faults import Channel
 from tests.reliability.simulation.ghost import CANARY, Ghost, Opened

@@ -1,15 +1,19 @@
 """The real store without threads: the ghost hears of every durable change, and it dies with its process."""
 
 import asyncio
+import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state.log.changes import Change
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, Lease
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY
@@ -19,14 +23,25 @@ if TYPE_CHECKING:
     from tests.reliability.simulation.runner import RunnerStore
 
 
+Asked = tuple[
+    asyncio.Task[Any] | None, Lease, Sequence[JournalEntry], Sequence[StateRecord], Sequence[Address]
+]
+
+
 class SimulatedStore(SqliteStore):
     """The real store, whose every durable change the ghost is told of, and which dies with its process."""
 
     def __init__(self, process: "Process", path: Path, rng: Random) -> None:
         self._process = process
-        self._asked: dict[int, tuple[asyncio.Task[Any] | None, Sequence[JournalEntry]]] = {}
+        self._asking: Asked | None = None
+        self._asked: dict[str, Asked] = {}  # by the id of the change that it becomes
         # A backup would only be read again by nobody: the whole state is verified after each round.
         super().__init__(path, process.store_clock, rng.randbytes, backups=False)
+        self._written: list[tuple[str, bytes]] = []
+        self._telling = self._file._tell_seen
+        self._file.create = self._noting(self._file.create)  # type: ignore[method-assign]
+        self._file.replace = self._noting(self._file.replace)  # type: ignore[method-assign]
+        self._file._tell_seen = self._committed_all  # type: ignore[method-assign]
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         process = self._process
@@ -65,9 +80,8 @@ class SimulatedStore(SqliteStore):
         place = process.commit_fault()
         if place == "before":
             raise StoreError("the disk is full")
-        asked = list(remove)  # also tells this request from the others of its batch
-        self._asked[id(asked)] = (asyncio.current_task(), entries)
-        stored = await super().commit(lease, entries, put, asked)
+        self._asking = (asyncio.current_task(), lease, entries, put, remove)
+        stored = await super().commit(lease, entries, put, remove)
         process.pass_by("commit:after")
         if process.robbery is not None:
             await asyncio.shield(process.robbery)  # it hangs here, and wakes without its lease
@@ -75,22 +89,47 @@ class SimulatedStore(SqliteStore):
             raise StoreError("the disk did not answer")
         return stored
 
-    def _flush(self, batch: Sequence[Any]) -> None:
+    def _nonce(self) -> str:
+        """The id of a change is made where its commit begins, before anything else can happen."""
+        nonce = super()._nonce()
+        if self._asking is not None:
+            self._asked[nonce], self._asking = self._asking, None
+        return nonce
+
+    def _noting(self, write: Callable[..., str]) -> Callable[..., str]:
+        """`write`, whose objects are told of once they are durable."""
+
+        def written(key: str, body: bytes, *before: str) -> str:
+            self._written.append((key, body))
+            try:
+                return write(key, body, *before)
+            except BaseException:
+                self._written.remove((key, body))
+                raise
+
+        return written
+
+    def _committed_all(self, changes: tuple[Any, ...]) -> None:
         """What is durable counts from now on, whether or not those who asked for it live to hear of it."""
-        super()._flush(batch)
-        process = self._process
-        for request in batch:
-            task, entries = self._asked.pop(id(request.remove), (None, ()))
-            if not entries or isinstance(request.outcome, StoreError):
-                continue
-            written = [columns[-1] for columns in request.entries] + [body for _, body in request.put]
-            if any(CANARY in text for text in written):
-                process.ghost.violate("no-secret-leaves-memory", f"{entries[0].step} writes a secret value")
-            process.ghost.note(process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
-            process.ghost.take_in(process, task, request.lease, entries, request.outcome, request.remove)
-            invariants.check_committed(
-                process.ghost, process, request.lease, entries, request.outcome, request.remove
-            )
+        self._telling(changes)
+        written, self._written = self._written, []
+        for key, body in written:
+            text = gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+            if CANARY.encode() in text:
+                self._process.ghost.violate("no-secret-leaves-memory", "an object holds a secret value")
+            if "/heads/" in key:
+                for line in text.decode().splitlines()[1:]:
+                    self._landed(Change.from_line(line))
+
+    def _landed(self, change: Change) -> None:
+        asked, ghost = self._asked.pop(change.id, None), self._process.ghost
+        if asked is None:
+            return
+        task, lease, entries, put, remove = asked
+        stored = [replace(each, serial=new.serial) for each, new in zip(put, change.put, strict=True)]
+        ghost.note(self._process.name, "commits", *(f"{entry.event} {entry.step}" for entry in entries))
+        ghost.take_in(self._process, task, lease, entries, stored, remove)
+        invariants.check_committed(ghost, self._process, lease, entries, stored, remove)
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
         """A person takes the lease of a holder that seemed to hang: the scope is at a higher epoch now."""

@@ -20,8 +20,8 @@ from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.places.postgres import connections
 from reconciler.state.places.postgres.connections import Row
 from reconciler.state.places.postgres.store import PostgresStore
+from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.sqlite.store import SqliteStore
 from reconciler.state.store import JournalEntry, State, Store
 from tests.providers.postgres import Postgres
 from tests.state.encryption.doubles import ANA, BEN

@@ -1,0 +1,152 @@
+"""`reconcile show`, `resolve` and `extension sso`: verbs about single recorded objects."""
+
+import sys
+import webbrowser
+from collections.abc import Mapping, Sequence
+
+import click
+from msgspec.structs import replace
+
+from reconciler.cli import options
+from reconciler.cli.addresses import ADDRESS, AddressType
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import texts_here
+from reconciler.cli.group import Group
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.core.context import Context
+from reconciler.core.errors import ManifestError
+from reconciler.core.model import Address, Resource
+from reconciler.planning.declared import Desired
+from reconciler.project import resolve as decisions
+from reconciler.project.desired import load_policies, load_service_of, origin_here
+from reconciler.project.project import Project
+from reconciler.project.show import Shown, look_at, sign_in_address
+from reconciler.reports.records import object_page
+from reconciler.reports.report import Page
+
+
+@verb("show", *options.ON_STATE)
+@click.argument("address", type=ADDRESS)
+def show(address: Address, chosen: ChosenState) -> int:
+    """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
+    policies = load_service_of(address, chosen.config, texts_here(), chosen.reporter)
+
+    def manifests() -> Desired:
+        """The declared resources; none where the manifests have errors: the record is shown in any case."""
+        try:
+            return chosen.load_desired()
+        except ManifestError:
+            return Desired(())
+
+    async def work(project: Project) -> tuple[Shown, Context]:
+        shown = await look_at(project, address, manifests, policies)
+        return shown, project.context(origin_here(chosen.config), shown.lineage)
+
+    shown, context = chosen.use_project(work, policies=policies)
+    page = object_page(
+        shown.record,
+        shown.live,
+        shown.unreadable,
+        shown.sets,
+        shown.details,
+        shown.known,
+        shown.known_from,
+    )
+    emit(replace(page, context=context))
+    return FAILED if not shown.unreadable and shown.live is None else DONE
+
+
+@verb("resolve", *options.DECIDES)
+@click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
+@click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
+@click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
+@click.option(
+    "--force", is_flag=True, help="With --adopt or --not-created: even if the evidence says otherwise."
+)
+@click.option("--restarted", is_flag=True, help="The owed restarts are done.")
+@click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
+@click.option("--confirm-inferred", is_flag=True, help="The inferred ids are yours (default: all).")
+@click.option(
+    "--dismiss",
+    metavar="ID",
+    multiple=True,
+    help="Stop reporting the similar object with this id; may be repeated.",
+)
+def resolve(
+    addresses: tuple[Address, ...],
+    adopt: str | None,
+    not_created: bool,
+    force: bool,
+    restarted: bool,
+    machine: str | None,
+    confirm_inferred: bool,
+    dismiss: tuple[str, ...],
+    chosen: ChosenState,
+) -> int:
+    """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
+    that looks like yours (`lookalike`).
+    """
+    if (adopt is not None) + not_created + restarted + confirm_inferred + bool(dismiss) != 1:
+        raise click.UsageError(
+            "give exactly one of --adopt ID, --not-created, --restarted, --confirm-inferred and --dismiss ID"
+        )
+    if adopt is not None and not adopt.strip():
+        raise click.UsageError("--adopt is empty: an object has an id")
+    if force and (restarted or confirm_inferred or dismiss):
+        raise click.UsageError("--force goes with --adopt or --not-created")
+    if machine is not None and (not restarted or addresses):
+        raise click.UsageError("--machine goes with --restarted, in place of addresses")
+    if not addresses and machine is None and not confirm_inferred:
+        raise click.UsageError("Missing argument 'ADDRESS...'.")
+    if len(addresses) > 1 and not (restarted or confirm_inferred):
+        raise click.UsageError("--adopt, --not-created and --dismiss answer for one address at a time")
+    policies: Sequence[Resource] = ()
+    if addresses:
+        policies = load_service_of(addresses[0], chosen.config, texts_here(), chosen.reporter)
+
+    async def work(project: Project) -> Mapping[Address, str]:
+        if restarted:
+            return await decisions.settle_restarts(project, addresses, machine=machine)
+        if confirm_inferred:
+            return await decisions.confirm_inferred(project, addresses)
+        (address,) = addresses
+        if dismiss:
+            return {address: await decisions.dismiss(project, address, dismiss)}
+        return {address: await decisions.resolve_unknown(project, address, adopt=adopt, force=force)}
+
+    resolved = chosen.use_project(work, policies=policies)
+    documents = [{"address": str(address), "resolved": words} for address, words in resolved.items()]
+    emit(
+        Page(
+            document=documents[0] if len(addresses) == 1 else {"resolved": documents},
+            text="".join(f"{address}: {words}\n" for address, words in resolved.items()),
+            notices="" if resolved else "no recorded id is inferred: there is nothing to confirm\n",
+        )
+    )
+    return DONE
+
+
+@click.group("extension", cls=Group, moved={"show": "show ADDRESS"})
+def extension() -> None:
+    """Sign in to recorded extensions. Their providers are those of the configured manifests."""
+
+
+@verb("sso", *options.ON_STATE, of=extension, report=None)
+@click.argument("address", type=AddressType("Extension"))
+@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
+def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
+    """Open the page where the provider signs a person in; print it without a browser or terminal."""
+    policies = load_policies(chosen.config, texts_here(), chosen.reporter)
+    url = chosen.use(lambda store: sign_in_address(store, policies, address))
+    if only_print or not sys.stdout.isatty() or not _opened(url):
+        click.echo(url)
+    return DONE
+
+
+def _opened(url: str) -> bool:
+    """Whether a browser opened `url`."""
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False

@@ -1,0 +1,260 @@
+"""The objects of a state as rows of two tables, which any thread may ask for. All of it blocks.
+
+The lines of a head after its first one, which are changes, are rows of their own: a commit adds its lines and
+writes none again, and a page that is damaged costs the lines in it.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from threading import RLock, local
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.damage import Damaged
+from reconciler.state.places.sqlite.database import transaction
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CREATE = "INSERT INTO objects (tag, body, entries, serial, key) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING"
+REPLACE = "UPDATE objects SET tag = ?, body = ?, entries = ?, serial = ? WHERE key = ? AND tag = ?"
+
+
+class _Counts(Struct):
+    """How many journal entries and serials a scope has had, in the first line of its head."""
+
+    seq: int
+    record_serial: int
+
+
+class _Tail(Struct):
+    """The lines of a head after its first one. `tag`: of the head; `count`: of the lines."""
+
+    tag: str
+    body: bytes
+    count: int
+
+
+_counts_of = Decoder(_Counts).decode
+
+
+@dataclass(eq=False, slots=True)
+class _Joined:
+    """What one thread writes as one transaction. `connection`: None until it writes something."""
+
+    exits: ExitStack
+    connection: sqlite3.Connection | None = None
+
+
+class TableBucket(Bucket):
+    """Over a connection that is in autocommit, or in a transaction of the caller.
+
+    A file holds the state of one environment, so that keys stand there without its name.
+    """
+
+    is_sure = is_of_one_moment = True
+    at_once = 1
+
+    def __init__(self, place: str, connection: sqlite3.Connection | None = None) -> None:
+        self._place = place
+        self._connection = connection
+        self._lock = RLock()  # for reading, which waits for no write
+        self._turn = RLock()
+        self._own = local()
+        self._tails: dict[str, _Tail] = {}  # by head, as they were written last
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    def get(self, key: str) -> Found | None:
+        return self.get_all([key])[0]
+
+    def get_all(self, keys: Sequence[str]) -> list[Found | None]:
+        """Raises Damaged for a body that is not what was written."""
+
+        def read(connection: sqlite3.Connection) -> list[Found | None]:
+            with _one_moment(connection):
+                return [_found(connection, stored(key)) for key in keys]
+
+        return self._read(read) or [None for _ in keys]
+
+    def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+        """As in `Bucket`, one after another; all that they write is one transaction."""
+        if self._joined is not None:
+            return [work(value) for value in values]
+        with self._explained(), ExitStack() as exits:
+            self._own.joined = _Joined(exits)
+            exits.callback(setattr, self._own, "joined", None)
+            return [work(value) for value in values]
+
+    def create(self, key: str, body: bytes) -> str:
+        return self._written(CREATE, stored(key), body)
+
+    def replace(self, key: str, body: bytes, tag: str) -> str:
+        return self._written(REPLACE, stored(key), body, tag)
+
+    def delete(self, key: str) -> None:
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM objects WHERE key = ?", (stored(key),))
+            if is_head(stored(key)):
+                connection.execute("DELETE FROM lines WHERE head = ?", (stored(key),))
+
+        self._write(delete)
+
+    def list(self, prefix: str) -> Mapping[str, str]:
+        environment, _, rest = prefix.partition("/")
+
+        def read(connection: sqlite3.Connection) -> Mapping[str, str]:
+            query = "SELECT key, tag FROM objects WHERE key >= ? AND key < ?"
+            found = connection.execute(query, (rest, f"{rest[:-1]}0" if rest else "~"))
+            return {f"{environment}/{key}": tag for key, tag in found}
+
+        return self._read(read) or {}
+
+    def list_beside(self) -> tuple[str, ...]:
+        return ()
+
+    def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
+        """The tag of what was written where `before`, a tag, allows it. Raises Taken where it does not."""
+        first, tail, counts = body, b"", (0, 0)
+        if is_head(key):
+            first, _, tail = body.partition(b"\n")
+            found = _counts_of(first)
+            counts = found.seq, found.record_serial
+        tag = tag_of(first)
+
+        def write(connection: sqlite3.Connection) -> int:
+            changed = connection.execute(statement, (tag, first, *counts, key, *before)).rowcount
+            if changed and is_head(key):
+                count = self._write_lines(connection, key, tail, *before)
+                self._tails[key] = _Tail(tag, tail, count)  # true of this tag, whether it lands or not
+            return changed
+
+        if not self._write(write):
+            raise Taken
+        return tag
+
+    def _write_lines(self, connection: sqlite3.Connection, key: str, tail: bytes, before: str = "") -> int:
+        """Bring the lines of a head from those of the tag `before` to `tail`; how many there are."""
+        known = self._tails.get(key)
+        if known is None or known.tag != before:
+            lines = [line + b"\n" for line, _ in _lines(connection, key)] if before else []
+            known = _Tail(before, b"".join(lines), len(lines))
+        if not tail.startswith(known.body):
+            connection.execute("DELETE FROM lines WHERE head = ?", (key,))
+            known = _Tail(before, b"", 0)
+        new = tail[len(known.body) :].split(b"\n")[:-1]
+        rows = [(key, known.count + place, digest_of(line), line) for place, line in enumerate(new, 1)]
+        if rows:
+            connection.executemany("INSERT INTO lines VALUES (?,?,?,?)", rows)
+        return known.count + len(rows)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        joined = self._joined
+        if joined is not None:
+            if joined.connection is None:
+                joined.connection = self._begun(joined.exits)
+            return work(joined.connection)
+        with self._explained(), self._turn:
+            connection = self._writable()
+            with self._committing(connection):
+                return work(connection)
+
+    @property
+    def _joined(self) -> "_Joined | None":
+        return getattr(self._own, "joined", None)
+
+    def _begun(self, exits: ExitStack) -> sqlite3.Connection:
+        """A connection with a transaction, which ends with `exits`."""
+        exits.enter_context(self._turn)
+        connection = self._writable()
+        exits.enter_context(self._committing(connection))
+        return connection
+
+    @contextmanager
+    def _committing(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """A transaction that lands unless SQLite fails: who wrote in it takes that for stored."""
+        if connection.in_transaction:
+            yield
+            return
+        failure: BaseException | None = None
+        with transaction(connection):
+            try:
+                yield
+            except sqlite3.Error:
+                raise
+            except BaseException as raised:
+                failure = raised
+            changes = connection.execute("SELECT * FROM changes").fetchone()
+        self._tell_seen(changes)
+        if failure is not None:
+            raise failure
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """None where there is no file."""
+        with self._explained(), self._lock:
+            connection = self._readable()
+            return work(connection) if connection is not None else None
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _readable(self) -> sqlite3.Connection | None:
+        return self._connection
+
+    def _writable(self) -> sqlite3.Connection:
+        assert self._connection is not None
+        return self._connection
+
+    def _tell_seen(self, changes: tuple[Any, ...]) -> None:
+        """Note the newest change outside of the database."""
+
+
+def stored(key: str) -> str:
+    """A key as it stands in the table."""
+    return key.partition("/")[2]
+
+
+def is_head(key: str) -> bool:
+    return "/heads/" in key
+
+
+def digest_of(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def tag_of(body: bytes) -> str:
+    """Of a head, this is asked about its first line, which no two heads share."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def _one_moment(connection: sqlite3.Connection) -> AbstractContextManager[None]:
+    return nullcontext() if connection.in_transaction else transaction(connection, "DEFERRED")
+
+
+def _found(connection: sqlite3.Connection, key: str) -> Found | None:
+    row = connection.execute("SELECT CAST(body AS BLOB), tag FROM objects WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    body, tag = row
+    if tag_of(body) != tag:
+        raise Damaged(f"{key} is not what was written")
+    if is_head(key):
+        lines = _lines(connection, key)
+        if any(digest_of(line) != digest for line, digest in lines):
+            raise Damaged(f"{key} is not what was written")
+        body = b"\n".join([body, *(line for line, _ in lines), b""])
+    return Found(body, tag)
+
+
+def _lines(connection: sqlite3.Connection, key: str) -> list[tuple[bytes, bytes]]:
+    """The lines of a head after its first one, with their digests."""
+    query = "SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number"
+    return connection.execute(query, (key,)).fetchall()

@@ -1,0 +1,139 @@
+"""SQLite connections: how they are opened, how their transactions end, and what their errors mean."""
+
+import errno
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from reconciler.core.advice import Command
+from reconciler.core.errors import StoreError
+from reconciler.state.log.damage import Damaged
+
+# How long a writer waits for another process's transaction, which lasts one commit.
+_BUSY_TIMEOUT_S = 30
+_AGAIN_S = 0.02  # how often a change is tried again for which SQLite itself does not wait
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection to a file that nobody writes to; it leaves no file beside it."""
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def connect_without_a_trace(path: Path) -> sqlite3.Connection:
+    """A connection to a file that others may write to; it changes no file, and makes none, such as a WAL."""
+    if not path.with_name(path.name + "-wal").exists():
+        return connect_read_only(path)
+    uri = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and one writer work side by side; with `synchronous = FULL` each commit is one fsync.
+
+    SQLite itself waits for other processes, only not in this change, where two that make a state at the same
+    moment meet.
+    """
+    ends_s = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > ends_s:
+                raise
+            time.sleep(_AGAIN_S)
+        else:
+            return
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, mode: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All or nothing. DEFERRED reads one moment of the database and lets others write."""
+    connection.execute(f"BEGIN {mode}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk makes SQLite roll back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def check_all_pages(connection: sqlite3.Connection) -> None:
+    """Raises Damaged when any page is: a flipped bit in one can hide rows from every query."""
+    for (problem,) in connection.execute("PRAGMA integrity_check(1)"):
+        if problem != "ok":
+            raise Damaged(str(problem))
+
+
+WayOut = Callable[[], tuple[str, Command] | None]  # what to do, and the command that stands in it
+
+
+@contextmanager
+def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
+    """Turn what SQLite and the file system raise into a StoreError that names the file and the way out.
+
+    `way_out`: what to do about a damaged file.
+    """
+    try:
+        yield
+    except Damaged as error:
+        raise _damaged(path, str(error), way_out()) from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message, or a column, repeats what a flipped bit made of the text.
+        raise _damaged(path, "it contains bytes that are not text", way_out()) from error
+    except (sqlite3.Error, OSError) as error:
+        raise _explain(path, error, way_out) from error
+
+
+def _damaged(path: Path, what: str, way_out: tuple[str, Command] | None) -> StoreError:
+    message = f"the state {path} is damaged: {what}"
+    return StoreError(message, help=way_out[0], advice=way_out[1:]) if way_out else StoreError(message)
+
+
+def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_NOTADB"):
+        other = "name another with `state: sqlite:PATH`"
+        text, *advice = way_out() or ("",)
+        help = f"if it should be the state: {text}; otherwise {other}" if text else other
+        return StoreError(f"{path} is not a database", help=help, advice=tuple(advice))
+    if name.startswith("SQLITE_CORRUPT"):
+        return _damaged(path, "SQLite cannot read it", way_out())
+    if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"no space left for the state {path}", help="free some space and run again")
+    if name.startswith("SQLITE_BUSY"):
+        return StoreError(
+            f"another process has kept the state {path} busy for more than {_BUSY_TIMEOUT_S} s",
+            help="stop that process, and run again",
+        )
+    if isinstance(error, sqlite3.Error) and not name:
+        # Raised by Python's own conversion, whose message repeats the stored text.
+        return _damaged(path, "a column contains data that was never written there", way_out())
+    return StoreError(
+        f"the state {path} cannot be read or written: {error}",
+        help="check the file, its directory and their permissions",
+    )

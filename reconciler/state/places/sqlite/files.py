@@ -1,0 +1,145 @@
+"""The files of a SQLite state: `state.db`, and next to it `state.db.key`, `state.db.lock`, `state.db.seen`.
+
+New files appear complete or not at all, readable by their owner only; SQLite gives
+its `-wal` and `-shm` the permissions of the database.
+"""
+
+import hashlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from reconciler.core.advice import command
+from reconciler.core.errors import StoreError
+from reconciler.state.durable import make_private, sync, sync_directory
+from reconciler.state.encryption.envelope import is_envelope
+from reconciler.state.places.sqlite import database
+
+KEY_BYTES = 32
+
+_RESTORE = command("state", "restore")
+
+
+def state_exists(path: Path) -> bool:
+    """Raises StoreError when only the rest of a state is there: it holds commits that must not be lost."""
+    if path.exists():
+        return True
+    wal = beside(path, "-wal")
+    if wal.exists():
+        raise StoreError(
+            f"the state {path} is missing, but {wal} with its newest changes still exists",
+            help=f"put {path.name} back, or remove {wal.name} to start without a state",
+        )
+    backups = beside(path, ".backups")
+    if any(backups.glob("*.db")):
+        raise StoreError(
+            f"the state {path} is missing, but its backups in {backups} still exist",
+            help=f"`{_RESTORE}` restores the newest good one; to start without a state, move the backups "
+            "away",
+            advice=(_RESTORE,),
+        )
+    return False
+
+
+def traces_of(path: Path) -> list[Path]:
+    """What an older state has left beside it."""
+    left = [key_path(path), spool_path(path), seen_path(path)]
+    return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+
+
+def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Create the directory (0700) and a state that `fill` makes of an empty database.
+
+    Does nothing when another process was faster.
+    """
+
+    def fill_file(new: Path) -> None:
+        with closing(database.connect(new)) as connection:
+            fill(connection)
+
+    make_private(path.parent)
+    _create(path, fill_file)
+
+
+def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
+    """The fingerprint key of the state at `path`; None when there is none.
+
+    `sealed`: it may be that of an encrypted state, too. Raises StoreError when it is not a key of 32 bytes.
+    """
+    file = key_path(path)
+    try:
+        key = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    if is_envelope(key):
+        if sealed:
+            return key
+        raise StoreError(
+            f"{path} is the backup of an encrypted state, which cannot be used in a file",
+            help=f"`{_RESTORE}` brings it to a shared place without a state",
+            advice=(_RESTORE,),
+        )
+    if len(key) != KEY_BYTES:
+        raise StoreError(
+            f"{file} does not contain a fingerprint key of {KEY_BYTES} bytes",
+            help=f"`{_RESTORE}` restores it from a backup",
+            advice=(_RESTORE,),
+        )
+    return key
+
+
+def create_key(path: Path, key: bytes) -> bytes:
+    """The key of the state at `path`: `key`, unless another process was faster."""
+
+    def fill(new: Path) -> None:
+        new.write_bytes(key)
+
+    _create(key_path(path), fill)
+    return read_key(path, sealed=True) or key
+
+
+def key_digest(key: bytes | None) -> bytes:
+    """What the root of the state says of its key, which is not in the same file; b"" for none."""
+    return hashlib.sha256(key).digest() if key else b""
+
+
+def _create(path: Path, fill: Callable[[Path], None]) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
+    os.close(descriptor)
+    new = Path(name)
+    try:
+        fill(new)
+        sync(new)
+        with suppress(FileExistsError):
+            # A link, not a rename: it never replaces what another process has created meanwhile.
+            path.hardlink_to(new)
+        sync_directory(path.parent)
+    finally:
+        for leftover in (new, beside(new, "-journal")):
+            leftover.unlink(missing_ok=True)
+
+
+def key_path(path: Path) -> Path:
+    return beside(path, ".key")
+
+
+def seen_path(path: Path) -> Path:
+    return beside(path, ".seen")
+
+
+def spool_path(path: Path) -> Path:
+    return beside(path, ".spool")
+
+
+def lock_path(path: Path) -> Path:
+    """Resolved, so that two spellings of one state's path exclude each other."""
+    return beside(path.resolve(), ".lock")
+
+
+@lru_cache(maxsize=64)
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

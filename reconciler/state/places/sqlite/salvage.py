@@ -1,0 +1,237 @@
+"""What can still be believed of a damaged state: each change whose line or file is what was written.
+
+A line holds the journal rows of one commit and the records that it stored, so they are believed together. A
+line that is lost costs its own rows and records only: what they were about stays as the backup has it, and a
+call whose end stood there is open again.
+"""
+
+import gzip
+import json
+import sqlite3
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.core.errors import StoreError
+from reconciler.core.model import Address
+from reconciler.state import rules
+from reconciler.state.chain import row_hash
+from reconciler.state.codec import EntryColumns, decode_record
+from reconciler.state.contents import Body, Contents
+from reconciler.state.log import head as heads
+from reconciler.state.log import root as roots
+from reconciler.state.log.bucket import Found
+from reconciler.state.log.changes import Change
+from reconciler.state.log.damage import Damaged, Newer
+from reconciler.state.log.head import Head
+from reconciler.state.log.keys import quoted
+from reconciler.state.places.sqlite import older, schema, seen
+from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
+from reconciler.state.store import Event
+
+_READ_AT_ONCE = 4096
+
+
+@dataclass(slots=True)
+class Salvage:
+    """What a damaged state holds besides a backup.
+
+    `rows`: of the journal after those of the backup, by scope, oldest first. `records`: all, as of the newest
+    change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a call was begun
+    whose end may stand in a line that is lost. `rows_known`: how many the journal had; None: that is not
+    known. `changes`: how many the file has seen. `lineage`: "" where the root cannot be read.
+    """
+
+    records: dict[Address, Body]
+    rows: dict[str, list[EntryColumns]] = field(default_factory=dict)
+    serials: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    reopened: set[Address] = field(default_factory=set)
+    changes: int = 0
+    lineage: str = ""
+    rows_known: int | None = None
+
+
+def salvage(file: Path, base: Contents, version: int) -> Salvage:
+    """Read `file`, a copy of the damaged database with its WAL next to it. Never raises for what it holds.
+
+    `base`: the backup, after which changes are looked for; `version`: its newest change.
+    """
+    found = Salvage(dict(base.records))
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        if (schema.version_of(connection) or schema.VERSION) < schema.VERSION:
+            _salvage_older(connection, base, version, found)
+        else:
+            _salvage(connection, base, found)
+    return found
+
+
+def _salvage(connection: sqlite3.Connection, base: Contents, found: Salvage) -> None:
+    objects = dict(_objects(connection))
+    folders = [key.partition("/")[0] for key in objects if "/" in key]
+    generation = max(folders, key=folders.count, default="")
+    names = {*base.heads, *(row.scope for row in base.rows)}
+    with suppress(StoreError, KeyError):
+        root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
+        found.lineage, generation = root.lineage, root.generation
+        names |= root.scopes
+    with suppress(sqlite3.Error, Damaged, TypeError):
+        counted = seen.of(connection)
+        found.changes, found.rows_known = counted.version, counted.rows
+    for key, (body, _) in objects.items():
+        with suppress(ValueError, KeyError, TypeError):
+            if key.startswith(f"{generation}/heads/"):
+                names.add(json.loads(body)["scope"])
+    arrived: dict[Address, Body] = {}
+    for name in sorted(names):
+        head, key_of_head = None, f"{generation}/heads/{quoted(name)}"
+        with suppress(Damaged, Newer, KeyError):
+            head, _ = heads.decode(objects[key_of_head][0] + b"\n", name, base.lineage)
+        lines = [*_lines(connection, key_of_head)]
+        for key, (body, tag) in objects.items():
+            if key.startswith(f"{generation}/journal/{quoted(name)}/") and tag_of(body) == tag:
+                lines += gzip.decompress(body).splitlines()
+        arrived |= _take_scope(name, head, _changes(lines), base, found)
+    found.records |= arrived  # also where the line is lost by which the record left its former scope
+
+
+def _take_scope(
+    name: str, head: Head | None, changes: Sequence[Change], base: Contents, found: Salvage
+) -> dict[Address, Body]:
+    """Add what came after the backup in one scope; returns the records that were stored then."""
+    known = {row.hash for row in base.rows if row.scope == name}
+    in_backup = [change.number for change in changes if any(row.hash in known for row in change.rows)]
+    newest = max(in_backup, default=0)
+    later = [change for change in changes if change.number > newest]
+    before = {address for address, body in found.records.items() if _scope_of(address, body) == name}
+    arrived: dict[Address, Body] = {}
+    for change in later:
+        found.rows.setdefault(name, []).extend(row.columns for row in change.rows)
+        for address in change.remove:
+            arrived.pop(address, None)
+            if address in before:
+                found.records.pop(address, None)
+        arrived |= {stored.address: Body(stored.serial, stored.body) for stored in change.put}
+    begin = base.head(name)
+    found.serials[name] = max(
+        begin.serial,
+        head.record_serial if head is not None else 0,
+        *(stored.serial for change in later for stored in change.put),
+        0,
+    )
+    found.epochs[name] = max(begin.epoch, head.epoch if head is not None else 0)
+    found.reopened |= _reopened(later, newest, head)
+    return arrived
+
+
+def _reopened(later: Sequence[Change], newest: int, head: Head | None) -> set[Address]:
+    """Where calls are open whose end may stand in a line that is lost. `newest`: change in the backup."""
+    numbers = {change.number for change in later}
+    end = head.changes if head is not None else max(numbers, default=newest) + 1
+    lost = max((number for number in range(newest + 1, end + 1) if number not in numbers), default=0)
+    opened: dict[tuple[str, str, int], Address] = {}
+    for change in later:
+        for run, event, _, address, step, attempt, _ in (row.columns for row in change.rows):
+            if event == Event.INTENT and address is not None and change.number < lost:
+                opened[run, step, attempt] = Address.parse(address)
+            elif event in rules.CLOSING:
+                opened.pop((run, step, attempt), None)
+    return set(opened.values())
+
+
+def _changes(lines: Iterable[bytes]) -> list[Change]:
+    found: dict[int, Change] = {}
+    for line in lines:
+        with suppress(ValueError):
+            change = Change.from_line(line.decode())
+            found[change.number] = change
+    return [found[number] for number in sorted(found)]
+
+
+def _scope_of(address: Address, body: Body) -> str:
+    return decode_record(address, body.serial, body.text.encode()).scope
+
+
+def _lines(connection: sqlite3.Connection, head: str) -> Iterator[bytes]:
+    """The lines of a head that are what was written: from both ends, because a damaged page stops a walk."""
+    for order in ("ASC", "DESC"):
+        query = f"SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number {order}"  # noqa: S608
+        yield from (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
+
+
+def _objects(connection: sqlite3.Connection) -> Iterator[tuple[str, tuple[bytes, str]]]:
+    """By key, what can be read of a body from its beginning, and its tag."""
+    for order in ("ASC", "DESC"):
+        query = f"SELECT rowid, key, tag FROM objects ORDER BY rowid {order}"  # noqa: S608 - our own names
+        for rowid, key, tag in _readable(connection, query):
+            yield key, (_body(connection, rowid), tag)
+
+
+def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
+    found = b""
+    with suppress(sqlite3.Error), connection.blobopen("objects", "body", rowid, readonly=True) as blob:
+        while chunk := blob.read(_READ_AT_ONCE):
+            found += chunk
+    return found
+
+
+def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
+    """The rows up to the first that cannot be read."""
+    with suppress(sqlite3.Error):
+        yield from connection.execute(query, values)
+
+
+# --- files of older versions ---
+
+
+def _salvage_older(connection: sqlite3.Connection, base: Contents, version: int, found: Salvage) -> None:
+    """Rows whose hashes fit, and records whose digests do, each of its own."""
+    known = None
+    with suppress(sqlite3.Error, Damaged):
+        known = older.checks_of(connection)
+        found.changes, found.rows_known, found.lineage = known.version, known.rows, known.lineage
+        found.serials = dict.fromkeys(base.heads, known.serial)
+    if known is not None and known.version + 1 < version:
+        return  # an older copy was put in its place: the backup knows all that it knows, and more
+    records: dict[Address, Body] = {}
+    rows: dict[int, older.Row] = {}
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error, ValueError):
+            for address, body in older.records_of(connection, order):
+                records[address] = body  # noqa: PERF403 - those before the first that cannot be read count
+        with suppress(sqlite3.Error, ValueError, TypeError, AttributeError, zlib.error):
+            for row in older.rows_of(connection, order):
+                rows[row[-1]] = row
+    is_whole = known is not None and len(records) == known.records
+    if is_whole:
+        found.records = records
+    for address, body in records.items():
+        if address not in base.records or body.serial >= base.records[address].serial:
+            found.records[address] = body
+    for scope, columns in _following(rows, base):
+        changed = Address.parse(columns[3]) if columns[3] and rules.changes_a_record(columns[1]) else None
+        if is_whole or changed is None or changed in records:
+            found.rows.setdefault(scope, []).append(columns)
+        else:
+            found.reopened.add(changed)
+
+
+def _following(rows: Mapping[int, older.Row], base: Contents) -> list[tuple[str, EntryColumns]]:
+    """The rows after the backup, with their scopes. The row before one may be of another scope."""
+    hashes: dict[int, set[str]] = defaultdict(set, {0: {base.lineage}})
+    for head in base.heads.values():
+        hashes[head.seq].add(head.hash)
+    for *_, hash, seq, _, _ in rows.values():
+        hashes[seq].add(hash)
+    in_backup, found = {row.columns for row in base.rows}, list[tuple[str, EntryColumns]]()
+    for _, (*columns, data, hash, seq, scope, _) in sorted(rows.items()):
+        if any(row_hash(before, seq, columns, data, scope) == hash for before in hashes[seq - 1]):
+            read: EntryColumns = (*columns, data.decode())
+            # All up to a row that is in the backup are.
+            found = [] if read in in_backup else [*found, (scope, read)]
+    return found

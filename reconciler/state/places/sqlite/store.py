@@ -1,0 +1,274 @@
+"""The one store over a state in a file, and what a file has besides: backups, a way back, older versions."""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace as with_fields
+from pathlib import Path
+
+import anyio
+from msgspec.structs import replace
+
+from reconciler.core.clock import Clock
+from reconciler.core.errors import Locked, StoreError
+from reconciler.core.model import Address, StateRecord
+from reconciler.state import contents as wholes
+from reconciler.state.contents import Contents
+from reconciler.state.durable import make_private
+from reconciler.state.log import root, writes
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_taking import Obstacle
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.sqlite import backups, files, restore, seen, whole
+from reconciler.state.places.sqlite.holders import ByteHolders, nobody_else
+from reconciler.state.places.sqlite.state_file import StateFile
+from reconciler.state.store import (
+    WHOLE_STATE,
+    Backups,
+    Event,
+    JournalEntry,
+    Lease,
+    Restored,
+    State,
+    no_state,
+    refuse_beside_traces,
+)
+
+
+class SqliteStore(LogStore):
+    """A `store.Store` over the file `path`. Close it to free its leases.
+
+    `randomness(n)` gives n bytes. `tell` gets a line about what failed besides the requested work. `backups`:
+    whether `release` makes one after commits. `environment`: whose state it must be ("": that of none).
+    `read_only`: change no file, and make none. `sealed`: it may be a copy of an encrypted state, which is
+    only to be copied.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        randomness: Callable[[int], bytes] = os.urandom,
+        *,
+        tell: Callable[[str], None] = lambda message: None,
+        backups: bool = True,
+        environment: str = "",
+        read_only: bool = False,
+        sealed: bool = False,
+    ) -> None:
+        self.path = path
+        self._file = StateFile(path, clock, tell, environment=environment, read_only=read_only, sealed=sealed)
+        super().__init__(
+            self._file,
+            clock,
+            randomness,
+            exclusion=ByteHolders(files.lock_path(path)),
+            environment=environment,
+            read_only=read_only,
+        )
+        self._tell = tell
+        self._makes_backups = backups
+        self._committed = False  # since the newest backup
+
+    async def commit(
+        self,
+        lease: Lease,
+        entries: Sequence[JournalEntry],
+        put: Sequence[StateRecord] = (),
+        remove: Sequence[Address] = (),
+    ) -> Sequence[StateRecord]:
+        stored = await super().commit(lease, entries, put, remove)
+        self._committed = True
+        return stored
+
+    async def release(self, lease: Lease) -> None:
+        with anyio.CancelScope(shield=True):
+            await super().release(lease)
+            if self._makes_backups and self._committed:
+                await self._backup_after_commits()
+
+    async def take_over(self, environment: str, *, by: str) -> bool:
+        await self.close()
+        self._file.heir = environment
+        if await self._in_thread(self._file.opened) is None:
+            raise StoreError(
+                f"there is no state {self.path} to take over", help="pass that state with --state"
+            )
+        if self._file.environment == environment:
+            self._become(environment)
+            return False
+        lease = await self.lease([WHOLE_STATE], by)
+        data = {"environment": environment, "by": by}
+        await self.commit(lease, [JournalEntry("", Event.DECIDED, self._clock.now(), data=data)])
+        await self._in_thread(lambda: self._give_to(environment))
+        await self.release(lease)
+        return True
+
+    async def backup(self, target: Path | None = None) -> Path:
+        await self.verify()
+        return await self._in_thread(lambda: self._backup(target))
+
+    async def backups(self) -> Backups:
+        return await self._in_thread(lambda: backups.known(self.path))
+
+    async def migrate(self) -> bool:
+        return await self._in_thread(self._file.migrate)
+
+    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        await self.close()
+        return await self._in_thread(lambda: self._restore(backup, by))
+
+    async def import_(self, contents: Contents) -> None:
+        """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
+        wholes.verify(contents)
+        if await self._in_thread(self._file.opened) is not None:
+            await self._in_thread(lambda: self._replace_key(contents))
+            await super().import_(_with_digest(contents))
+        else:
+            await self._in_thread(lambda: self._make(contents))
+
+    async def export(self) -> Contents:
+        contents = await super().export()
+        return with_fields(contents, key=await self._in_thread(lambda: self._file.key() or b""))
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        await super().retire(to, _with_digest(contents))
+
+    async def verify(self) -> None:
+        if await self._in_thread(self._file.opened) is not None:
+            await self._in_thread(self._verify_file)
+            await super().verify()
+
+    async def close(self) -> None:
+        """Close the file, and free leases that were not released."""
+        with anyio.CancelScope(shield=True):
+            await super().close()
+            await self._in_thread(self._file.close)
+
+    async def _backup_after_commits(self) -> None:
+        try:
+            await self._in_thread(lambda: self._backup(None))
+            await self._in_thread(lambda: backups.prune(self.path))
+            self._committed = False
+        except StoreError as failure:
+            self._tell(f"no backup of the state was made: {failure.message}")
+
+    # --- in a worker thread ---
+
+    def _load(self) -> State:
+        self._file.require_newest()
+        state = super()._load()
+        if state.lineage:
+            self._file.key()
+        if state.lineage:
+            return state
+        return with_fields(state, traces=tuple(map(str, files.traces_of(self.path))))
+
+    def _create(self) -> bool:
+        lineage = ""
+        if self._root() is None:
+            self._forbid_read_only()
+            lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
+            self._make(Contents(lineage, b"", self._environment))
+        if not self._read_only and not self._file.is_older:
+            self._complete_key()
+        found = self._root()
+        return found is not None and found.lineage == lineage  # another process may have been faster
+
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+        self._forbid_read_only()
+        self._file.migrate()  # before there is a lease, in whose way it would be
+        if self._root() is not None:
+            self._complete_key()
+            self._file.key()
+        return super()._take(scopes, holder)
+
+    def _make(self, contents: Contents) -> None:
+        """A new file that holds this."""
+        known = seen.read(self.path, contents.lineage)
+        expected = [files.seen_path(self.path)] if known.version else []
+        if contents.key and files.read_key(self.path, sealed=True) == contents.key:
+            expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
+        refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
+        self._keep_key(contents.key)
+        whole.make(self.path, _with_digest(contents), known.version + 1, self._nonce)
+
+    def _replace_key(self, contents: Contents) -> None:
+        """Before `contents` take the place of the state here, where that has moved away."""
+        found = root.read(self._file, self._layout, self._environment)
+        if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
+            self._keep_key(contents.key)
+
+    def _keep_key(self, key: bytes) -> None:
+        make_private(self.path.parent)
+        if key and files.create_key(self.path, key) != key:
+            raise StoreError(f"{files.key_path(self.path)} is the key of another state")
+
+    def _complete_key(self) -> None:
+        """Make the key where the process that made the state did not get to it."""
+        while not self._file.key_digest:
+            found = root.read(self._file, self._layout, self._environment)
+            if found is None:
+                raise no_state(self.path)
+            known, tag = found
+            digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
+            after = replace(known.next(self._nonce()), key=digest)
+            if known.key or isinstance(
+                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Landed
+            ):
+                self._file.key_digest = digest
+
+    def _fingerprint_key(self) -> bytes:
+        """The key next to the state. Without a state there may be none: then one that `create` keeps."""
+        self._new_key = self._file.key() or self._new_key or self._randomness(files.KEY_BYTES)
+        return self._new_key
+
+    def _restore(self, backup: Path | None, by: str) -> Restored:
+        try:
+            with nobody_else(self.path):
+                return restore.restore(
+                    self.path,
+                    backup,
+                    self._clock.now(),
+                    by,
+                    self._nonce,
+                    lambda: self._randomness(files.KEY_BYTES),
+                )
+        except Locked as locked:
+            raise self._holder() or locked from None
+        finally:
+            self._file.close()
+
+    def _holder(self) -> Locked | None:
+        """Who has a scope; None where the state is too damaged to tell."""
+        with suppress(StoreError):
+            found = self._root()
+            for each in self._obstacles(found.scopes if found is not None else ()).values():
+                return each.locked
+        return None
+
+    def _give_to(self, environment: str) -> None:
+        known = root.read(self._file, self._layout, self._environment)
+        if known is None:
+            raise no_state(self.path)
+        after = replace(known[0].next(self._nonce()), environment=environment)
+        writes.replace(self._file, self._layout.root, after.encode(), known[1])
+        self._become(environment)
+
+    def _become(self, environment: str) -> None:
+        self._environment = self._file.environment = environment
+        self._layout = Layout(environment)
+
+    def _verify_file(self) -> None:
+        self._file.require_newest()
+        self._file.verify()
+        self._file.key()
+
+    def _backup(self, target: Path | None) -> Path:
+        return self._file.copy(target, self._clock.now())
+
+
+def _with_digest(contents: Contents) -> Contents:
+    """As its file holds it: the key is in another one."""
+    return with_fields(contents, key=files.key_digest(contents.key))

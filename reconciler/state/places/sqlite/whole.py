@@ -1,0 +1,99 @@
+"""A whole state in a database: made of `Contents`, read as such, and found to be what was written."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.core.clock import SystemClock
+from reconciler.state.contents import Contents
+from reconciler.state.log import head as heads
+from reconciler.state.log import root as roots
+from reconciler.state.log.damage import Damaged, explained
+from reconciler.state.log.keys import Layout
+from reconciler.state.log.lease_beats import Watched
+from reconciler.state.log.moving import Moving
+from reconciler.state.log.open_state import Opened
+from reconciler.state.log.root import Root
+from reconciler.state.places.sqlite import files, schema
+from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
+from reconciler.state.places.sqlite.database import check_all_pages, transaction
+
+
+def make(path: Path, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+    """A new file at `path` that holds `contents`; nothing where another process was faster. See `fill`."""
+
+    def fill_new(connection: sqlite3.Connection) -> None:
+        with transaction(connection):
+            fill(connection, contents, number, nonce)
+
+    files.create_state(path, fill_new)
+
+
+def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+    """Make a state of an empty database, in the caller's transaction. Raises StoreError.
+
+    The key of `contents` is the digest that the root holds; the key itself is in its own file.
+
+    `number`: of its newest change. `nonce()` gives another text each time.
+    """
+    schema.make(connection)
+    bucket = TableBucket("of the copy", connection)
+    Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
+    connection.execute("UPDATE changes SET number = ?", (number,))
+
+
+def root_of(bucket: TableBucket) -> Root:
+    """Of whatever environment. Raises Damaged where there is none, and StoreError for another thing."""
+    found = bucket.get(Layout("").root)
+    if found is None:
+        raise Damaged("state.json is missing")
+    return roots.decoded(bucket, found)
+
+
+def lineage_of(connection: sqlite3.Connection) -> str:
+    return root_of(TableBucket("of the copy", connection)).lineage
+
+
+def contents_of(connection: sqlite3.Connection) -> Contents:
+    """All of it, not followed again, with the digest of its key. Raises StoreError."""
+    bucket = TableBucket("of the copy", connection)
+    known, clock = root_of(bucket), SystemClock()
+
+    def opened(root: Root) -> Opened:
+        layout = Layout(root.environment, root.generation)
+        return Opened(bucket, layout, clock, root, exclusion=Watched(clock), nonce=str)
+
+    with explained(bucket):
+        return Moving(bucket, Layout(known.environment), known.environment, opened, str).export()
+
+
+def _unopened(found: Root) -> Opened:
+    raise AssertionError("nothing is read of a state that is being made")
+
+
+def verify(connection: sqlite3.Connection) -> None:
+    """Read everything, byte by byte, but do not follow it again. Raises Damaged, naming what was changed.
+
+    A commit writes only what follows from what was there. So a state holds what was written, where each
+    object is what it was, and none is missing that another one names.
+    """
+    check_all_pages(connection)
+    bucket = TableBucket("of the copy", connection)
+    tags = {}
+    for key, tag, body in connection.execute("SELECT key, tag, CAST(body AS BLOB) FROM objects"):
+        if tag_of(body) != tag:
+            raise Damaged(f"{key} is not what was written")
+        tags[key] = tag
+    known = root_of(bucket)
+    layout = Layout(known.environment, known.generation)
+    for scope in known.scopes:
+        found = bucket.get(layout.head(scope))
+        if found is None:
+            raise Damaged(f"the head of `{scope}` is missing")
+        head, _ = heads.decode(found.body, scope, known.lineage)
+        files = {layout.segment(scope, each.name): each.sha256 for each in head.segments}
+        if head.base is not None:
+            files[layout.base(scope, head.base.name)] = head.base.sha256
+        for key, sha256 in files.items():
+            if tags.get(stored(key)) != sha256:
+                raise Damaged(f"{stored(key)} is missing, or not what was written")
