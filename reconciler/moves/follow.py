@@ -12,8 +12,9 @@ from reconciler.core.nearest import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
+from reconciler.moves.records import later_addresses, next_address
 from reconciler.policies.moved import KIND as MOVED
-from reconciler.policies.moved import MovedSpec, later_addresses, next_address
+from reconciler.policies.moved import MovedSpec
 
 
 def move_problems(

@@ -11,7 +11,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
-from reconciler.policies.moved import MovedSpec, later_addresses
+from reconciler.policies.moved import MovedSpec
 
 # The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
 MOVED_FROM = "moved from"
@@ -112,6 +112,28 @@ def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]
 def earlier_addresses(record: StateRecord) -> list[Address]:
     """The addresses that a secret's fingerprint may have been made with."""
     return [Address.parse(text) for text in record.applied.get(MOVED_FROM, ())]
+
+
+def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
+    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
+
+    An entry without an [index] on either side is about all of `count`; any other about just one.
+    """
+    target = moves.get(address)
+    if target is not None:
+        return target
+    whole = moves.get(address._replace(ordinal=0))
+    return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
+
+
+def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
+    """Where `address` leads, entry by entry. Entries in a circle end after one round."""
+    following = next_address(address, moves)
+    for _ in moves:
+        if following is None:
+            return
+        yield following
+        following = next_address(following, moves)
 
 
 def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None:

@@ -3,7 +3,7 @@
 The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
@@ -76,28 +76,6 @@ def _in_other_case(text: str) -> str:
     kind, _, rest = text.partition("/")
     meant = {name.lower(): name for name in find_kinds()}.get(kind.lower())
     return f"did you mean `{meant}/{rest}`?" if meant is not None and meant != kind and rest else ""
-
-
-def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
-    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
-
-    An entry without an [index] on either side is about all of `count`; any other about just one.
-    """
-    target = moves.get(address)
-    if target is not None:
-        return target
-    whole = moves.get(address._replace(ordinal=0))
-    return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
-
-
-def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
-    """Where `address` leads, entry by entry. Entries in a circle end after one round."""
-    following = next_address(address, moves)
-    for _ in moves:
-        if following is None:
-            return
-        yield following
-        following = next_address(following, moves)
 
 
 KIND = Moved()

@@ -8,8 +8,7 @@ from reconciler.execution.decisions import Actor
 from reconciler.execution.parts import Parts, moved_entry
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
-from reconciler.moves.records import moved_records
-from reconciler.policies.moved import next_address
+from reconciler.moves.records import moved_records, next_address
 from reconciler.project.unknown_objects import not_recorded, note_known
 from reconciler.state.store import WHOLE_STATE, State, Store
 
