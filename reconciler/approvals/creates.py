@@ -97,11 +97,13 @@ def with_reasons(plan: Plan, creates: Collection[Address]) -> Plan:
 
 
 def _named(change: Change, word: str) -> Change:
+    """`change`, with the reason why it needs approval in front of its own."""
     why = f"{TO_APPROVE}no list shows whether it exists; {_option(change.address, word)}"
     return replace(change, reason=f"{why}; {change.reason}" if change.reason else why)
 
 
 def _option(address: Address, word: str) -> str:
+    """The option that approves the create of `address` in the state with this word."""
     return f"--approve-create {address.quoted}@{word}"
 
 

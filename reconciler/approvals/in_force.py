@@ -191,6 +191,7 @@ async def _remember(
 
 
 def _content(rules: Content, ages: Content) -> Content:
+    """The memory of both, without empty parts."""
     return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
 
 
@@ -246,6 +247,7 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
 
 
 def _signers(data: bytes | None, where: str) -> Signers:
+    """The signers in `data`, the content of a file; None where it is not there."""
     # What is no text cannot be a name or a key, and a state takes no NUL.
     return Signers((data or b"").decode(errors="replace").replace("\0", "\ufffd"), where)
 

@@ -1,4 +1,12 @@
-"""Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
+"""Judges the approvals that are given with a saved plan.
+
+1. The rules in force that match the plan ask for approvals (`asked_of`, `needed_by`).
+2. Each given approval is checked by itself: that it is about this plan, rehearsal, environment and state,
+   that nobody used it before, that it has not ended, and that all files of signers let its key sign
+   (`why_dead`).
+3. The approvals that count are brought together by people, since one person may have several keys or names
+   (`people`). A rule is met by as many different people as it names.
+"""
 
 import re
 from base64 import b64decode
@@ -117,6 +125,7 @@ def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Co
 
 
 def _matches(name: str, pattern: str) -> bool:
+    """Whether a pattern of allowed_signers matches a name. `[` means itself there."""
     return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 

@@ -1,4 +1,9 @@
-"""The section `approvals` of the settings: rules about changes that need somebody's approval."""
+"""The section `approvals` of the settings: rules about changes that need somebody's approval.
+
+A rule names a change by its action, its impact, a safeguard that it lowers, a size or an environment, and how
+many different people have to approve it. Rules are compared with each other (`Rule.covers`), so that a change
+of the settings cannot quietly take one away.
+"""
 
 import re
 from collections import defaultdict
@@ -24,6 +29,8 @@ _GRAVITY = list(Impact)
 
 
 class _Section(BaseModel):
+    """The base of the models: strict, without unknown keys."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -69,6 +76,7 @@ def _word(of: type[StrEnum]) -> BeforeValidator:
     """Strict models take no text for a word of an enumeration."""
 
     def convert(value: Any) -> Any:
+        """The word of the enumeration for a text; everything else as it is."""
         return of(value) if isinstance(value, str) and value in list(of) else value
 
     return BeforeValidator(convert)
@@ -85,6 +93,7 @@ class When(_Section):
 
     @model_validator(mode="after")
     def _some(self) -> "When":
+        """Refuse a rule that would match everything."""
         if not self.model_fields_set:
             raise ValueError("say at least one of action, impact, lowers, more_than_gb and environment")
         return self
@@ -103,12 +112,13 @@ def parse_span(text: str) -> timedelta:
 
 
 def _checked_span(text: str) -> str:
+    """`text`, if it is a duration. Raises ValueError."""
     parse_span(text)
     return text
 
 
 class Rule(_Section):
-    """Who has to approve changes: `people` different ones, for each change that `when` is true of."""
+    """A rule: so many different people have to approve each change that `when` is true of."""
 
     when: When
     people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
@@ -118,6 +128,7 @@ class Rule(_Section):
 
     @property
     def lasts(self) -> timedelta:
+        """The time that an approval counts for this rule."""
         return parse_span(self.valid)
 
     def covers(self, other: "Rule") -> bool:
@@ -189,6 +200,7 @@ def needed(
         changes[change.address].append(change)
 
     def matches(rule: Rule, address: Address) -> bool:
+        """Whether `rule` is true of the changes of `address`, and of its size."""
         return _matches(rule.when, changes.get(address, ()), deleted=address in deletes) and _is_large(
             rule.when, size_gb, address
         )

@@ -40,6 +40,7 @@ class Key(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
+        """The fingerprint of the public key."""
         return fingerprint(b64decode(self.public.split()[1]))
 
 

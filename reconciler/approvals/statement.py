@@ -83,6 +83,7 @@ class Approval(Struct, frozen=True):
         return f"{APPROVAL}{sha256(self.statement.to_bytes()).hexdigest()}"
 
     def to_bytes(self) -> bytes:
+        """The content of its file."""
         return self.statement.to_bytes() + self.signature
 
     def to_json(self) -> dict[str, str]:
@@ -153,16 +154,19 @@ def is_reason(text: str) -> bool:
 
 
 def _broken(name: str, why: str) -> ReconcilerError:
+    """The error for a file that is not an approval."""
     return ReconcilerError(
         f"{name} is not an approval: {why}", help="give the file that `reconcile approve` wrote, unchanged"
     )
 
 
 def _read(at: str) -> datetime:
+    """The moment of a text in UTC. Raises ValueError."""
     return datetime.strptime(at, _TIME).replace(tzinfo=UTC)
 
 
 def _written(at: datetime) -> str:
+    """The moment as text, in UTC and whole seconds."""
     return at.astimezone(UTC).strftime(_TIME)
 
 
@@ -273,6 +277,7 @@ def given_already(plan_file: Path, statement: Statement) -> dict[Path, Approval]
 
 
 def signed(config: ProjectSettings, statement: Statement, key: Key) -> Approval:
+    """The approval of `statement` with this key. Raises ReconcilerError where it does not sign."""
     return Approval(statement, sign(statement.to_bytes(), key, config.variables))
 
 

@@ -96,6 +96,7 @@ class Sameness:
         return repr((fixed, names)), repr((items, names, record.id if named else ""))
 
     def _names(self, resource: Resource | None, record: StateRecord | None) -> list[str]:
+        """The names that the platform knows the object by; none where it goes by ids."""
         return sorted(secret_names(self._kind, resource, record)) if holds_secrets(self._kind) else []
 
 
@@ -141,6 +142,7 @@ def _differing(fields: Sequence[Field], spec: BaseModel, applied: Mapping[str, o
 
 
 def _shrinks(want: object, known: object) -> bool:
+    """Whether the wanted size, or the end of its range, is smaller than the known one."""
     largest = getattr(want, "max", want)
     return isinstance(largest, int) and isinstance(known, int | float) and largest < known
 

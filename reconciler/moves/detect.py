@@ -1,4 +1,4 @@
-"""A manifest that left and one that came, for what may be one object: a renamed resource. Pure.
+"""Finds a manifest that left and one that came, for what may be one object: a renamed resource. Pure.
 
 The platform renames nothing, so a renamed manifest looks like a removed and a new one. To act on that
 would delete or abandon the data and make a second, empty object.
@@ -6,6 +6,9 @@ would delete or abandon the data and make a second, empty object.
 **A new address may be that of a recorded object if the object could become what the manifest says**: see
 `moves.compare`. An object that is known by its name or by an id in the manifest must have the same one. Of
 several, the names tell: see `moves.pair`.
+
+A `Rename` is an error with the Moved manifest to add, or a warning where the record was kept on purpose. A
+`Doubt` is a warning: nothing tells which record became which resource.
 """
 
 import json
@@ -45,6 +48,7 @@ class Rename(Struct, frozen=True):
 
     @property
     def address(self) -> Address:
+        """The address that came."""
         return self.pairs[0][1].address
 
     @property
@@ -96,6 +100,7 @@ class Rename(Struct, frozen=True):
         return self.pairs[:1] if whole else self.pairs
 
     def _entries(self) -> str:
+        """The Moved manifests to add, as one text."""
         return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
     def _commands(self) -> tuple[Command, ...]:
@@ -117,6 +122,7 @@ class Doubt(Struct, frozen=True):
 
     @property
     def address(self) -> Address:
+        """The first of the addresses that came."""
         return self.resources[0].address
 
     @property
@@ -170,7 +176,10 @@ def find_renames(
             leaving[address.kind, address.app].append(records[address])
 
     def alias(old: Address, new: Address) -> bool:
-        """Not where both are recorded, or the old one is still declared."""
+        """True where both may name one object.
+
+        Not where both are recorded, or the old one is still declared.
+        """
         if old == new or old not in records:
             return True
         if old in resources or new in records:
@@ -204,6 +213,7 @@ def _moved_away(kind: Kind, alias: Alias, record: StateRecord, came: Came, gone:
 
 
 def _is_kept(records: Iterable[StateRecord]) -> bool:
+    """Whether an earlier apply has seen all of them without a manifest."""
     return all(record.applied.get(LEFT) for record in records)
 
 
@@ -232,10 +242,12 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
     )
 
     def cost(at: int, to: int) -> int | None:
+        """The number of fields in which the two differ; None where they cannot be one."""
         fields = sameness.differing(at, to) if new[at] != old[to] else None
         return None if fields is None else len(fields)
 
     def is_alone(at: int, to: Sequence[int]) -> bool:
+        """Whether the record is the only one that the resource may be, and the other way round."""
         return len(to) == 1 and not any(
             cost(other, to[0]) is not None for other in range(len(new)) if other != at
         )

@@ -1,4 +1,8 @@
-"""Moves records to the addresses that their manifests have now, and says what is recorded then. Pure."""
+"""Moves records to the addresses that their manifests have now, and says what is recorded then. Pure.
+
+A Moved manifest is an entry `from` one address `to` another. Entries may follow each other. Without an
+[index] an entry is about all of a `count`. Only the record moves: no call is sent.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -115,7 +119,7 @@ def earlier_addresses(record: StateRecord) -> list[Address]:
 
 
 def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
-    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
+    """The address that the entry about `address` gives it; None without an entry. `moves`: `to` by `from`.
 
     An entry without an [index] on either side is about all of `count`; any other about just one.
     """
@@ -127,7 +131,7 @@ def next_address(address: Address, moves: Mapping[Address, Address]) -> Address 
 
 
 def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
-    """Where `address` leads, entry by entry. Entries in a circle end after one round."""
+    """The addresses that `address` gets, entry by entry. Entries in a circle end after one round."""
     following = next_address(address, moves)
     for _ in moves:
         if following is None:

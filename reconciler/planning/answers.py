@@ -38,11 +38,13 @@ def digest_now(expectation: Expectation, shown: Lookup) -> str | None:
 
 
 def _digest(value: Any) -> str:
+    """A digest of JSON values, in 32 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:
+    """A model of the wire as JSON values."""
     return value.model_dump()
 
 
@@ -56,6 +58,7 @@ class FailedReads:
         self._addresses: dict[str, set[str]] = defaultdict(set)
 
     def answered(self, observation: Observation) -> None:
+        """Count an answer, or its absence."""
         self._reads += 1
         if observation.cause:
             self._failed[observation.cause] += 1
@@ -84,5 +87,6 @@ class FailedReads:
 
 
 def _place(problem: Diagnostic) -> tuple[str, int, str]:
+    """The order of problems: by file, line and text."""
     span = problem.span
     return (span.file, span.line, problem.message) if span is not None else ("", 0, problem.message)

@@ -17,7 +17,12 @@ from reconciler.planning.drift import first_seen, is_as_recorded
 
 
 class PlanBuilder:
-    """Collects changes, steps, expectations, bindings and diagnostics; `unchanged` counts the rest."""
+    """Collects changes, steps, expectations, bindings and diagnostics of a plan.
+
+    A change says what becomes of an address; steps are the calls for it. An expectation is the fingerprint
+    of an object that apply must find again; a binding is a record to write. `unchanged` counts all other
+    resources. `settled`: addresses whose owed work is done, without a call.
+    """
 
     def __init__(self) -> None:
         self.changes: dict[Address, Change] = {}
@@ -39,6 +44,7 @@ class PlanBuilder:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
+        """The problems of all addresses, in their order."""
         return [item for items in self._diagnostics.values() for item in items]
 
     def action_of(self, address: Address) -> Action | None:

@@ -70,7 +70,9 @@ class UnreadableSubject(Struct, frozen=True):
 class Deciding:
     """Decides about each subject as it is handed on, or in `finish` where that depends on others.
 
-    `live`: the objects that other resources refer to, by address. `bad`: records whose ids cannot be used.
+    Decided in `finish` are secrets, whose values come last, and kinds that no read shows: whether an object
+    that they refer to is made anew decides about them. `live`: the objects that other resources refer to, by
+    address. `bad`: records whose ids cannot be used. `unread`: counts the reads, and reports the failed ones.
     """
 
     def __init__(self, subjects: Subjects) -> None:

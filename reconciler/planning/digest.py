@@ -63,6 +63,7 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     found: dict[Address, Content] = {}
 
     def of(address: Address) -> Content:
+        """The content of `address`, made where there is none yet."""
         nothing: Content = {"action": [], "id": None, "moved": "", "loosens": {}, "lifecycle": {}}
         return found.setdefault(address, nothing | {"fields": [], "calls": [], "keys": [], "asks": []})
 
@@ -134,6 +135,7 @@ def parse_plan(document: Any) -> Plan:
 
 @cache
 def _adapter() -> TypeAdapter[Plan]:
+    """The validator of plans, made when it is first used: that takes a while."""
     return TypeAdapter(Plan)
 
 
@@ -178,4 +180,5 @@ def _untag(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
+    """`value`, with a list as a tuple."""
     return tuple(value) if isinstance(value, list) else value

@@ -79,6 +79,7 @@ class Lookalikes:
         return sorted(self._unread, key=lambda problem: problem.message)
 
     def _is_named(self, resource: Resource) -> bool:
+        """Whether the resource is recorded, and its lookalikes may be named."""
         return resource.address in self._records and self._is_reported(resource.address)
 
     def _look_among(

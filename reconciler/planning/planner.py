@@ -40,6 +40,7 @@ class _Group:
 
     @property
     def addresses(self) -> list[Address]:
+        """The addresses of its resources, then of its records."""
         return [*(resource.address for resource in self.resources), *(record.address for record in self.left)]
 
 
@@ -151,6 +152,7 @@ class Planner:
         return group
 
     def _planned_or_needed(self, address: Address) -> bool:
+        """Whether the plan is about `address`, or needs values of its object."""
         return self._subjects.in_focus(address) or address in self._subjects.needed
 
     def _add_companions(self) -> None:

@@ -100,4 +100,5 @@ def _damaged(place: str) -> ReconcilerError:
 
 @cache
 def _rehearsals() -> TypeAdapter[Rehearsal]:
+    """The validator of rehearsals, made when it is first used."""
     return TypeAdapter(Rehearsal)

@@ -1,4 +1,8 @@
-"""The request for a plan, and its subjects: all that manifests and records say of each address."""
+"""The request for a plan, and its subjects: all that manifests and records say of each address.
+
+`Subjects` is worked out once from a `PlanRequest`. It knows which resources the plan is about, which records
+have no manifest any more, which object belongs to which address, and which read shows it.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime

@@ -95,6 +95,7 @@ class SourceTexts:
         return found if found is None or len(found) <= _LONGEST_SHOWN else None
 
     def _stdin(self) -> bytes:
+        """Standard input, read once."""
         if STDIN not in self._texts and self._read_stdin is not None:
             self._texts[STDIN] = self._read_stdin()
         return self._texts.get(STDIN, b"")

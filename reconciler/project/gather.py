@@ -124,11 +124,13 @@ async def gather(
     planner, older = Planner(request), Older(state, declared, project.capabilities)
 
     def answer(read: Read, observation: Observation) -> None:
+        """Hand on the answer to one of the first reads."""
         on_answer(read, observation)
         older.look(read, observation)
         planner.answer(read, observation)
 
     def more_answer(read: Read, observation: Observation) -> None:
+        """Hand on the answer to a read that an answer made necessary."""
         on_answer(read, observation)
         planner.more_answer(read, observation)
 

@@ -1,4 +1,4 @@
-"""Whether there is a state, and whether it is the one that is meant, of the platform that is meant.
+"""Checks that there is a state, and that it is the one that is meant, of the platform that is meant.
 
 A state that is lost, or another one by mistake, knows nothing: under it everything would be made again. And
 the ids of one platform mean nothing on another.
@@ -153,6 +153,7 @@ async def set_platform(store: Store, url: str, actor: Actor) -> str:
 
 
 def _same(one: str, other: str) -> bool:
+    """Whether two addresses of a platform mean the same."""
     return _plain(one) == _plain(other)
 
 

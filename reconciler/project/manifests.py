@@ -1,4 +1,8 @@
-"""Reads the manifests of the working tree or of a git revision, in the chosen environment."""
+"""Reads the manifests of the working tree or of a git revision, in the chosen environment.
+
+Files that were not given are read only when somebody asks whether they declare a record: see
+`_OtherManifests`.
+"""
 
 import dataclasses
 import os
@@ -251,6 +255,7 @@ def _selector(
         return not there or any(source.is_relative_to(Path(path).resolve()) for path in folders)
 
     def is_selected(record: StateRecord) -> bool:
+        """Whether the files given are those of `record`."""
         found = selected(record.source)
         return found if found is not None else not other_manifests.stands(record)
 

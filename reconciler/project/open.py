@@ -1,4 +1,7 @@
-"""Opens a Project from settings and options: state, platform, providers and sources of secrets."""
+"""Opens a Project from settings and options: state, platform, providers and sources of secrets.
+
+Secrets, tokens and identities are read when they are needed, not here.
+"""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

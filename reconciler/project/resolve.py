@@ -1,4 +1,8 @@
-"""Decisions of people about objects: lost calls, owed restarts, inferred ids, lookalikes."""
+"""Decisions of people about objects: lost calls, owed restarts, inferred ids, lookalikes.
+
+Each decision is checked against the platform as far as it can be, written to the journal with the name of
+the person, and changes records only: nothing but GET is sent.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -321,5 +325,6 @@ async def _note(project: Project, lease: Lease, record: StateRecord, decided: st
 
 
 def _scope(record: StateRecord | None) -> str:
+    """The scope of a record that is there."""
     assert record is not None
     return record.scope

@@ -91,6 +91,7 @@ def unseen_before(before: Loaded, base: Revision) -> Iterator[Diagnostic]:
 
 
 def _broken(base: Revision, first: str) -> Diagnostic:
+    """The warning about manifests at `base` that cannot be read. `first`: the first of the errors."""
     message = f"the manifests at {base.ref}, have errors: {first}"
     return warning("base-has-errors", message, help=_UNSEEN)
 
@@ -237,4 +238,5 @@ def _differing(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator
 
 
 def _at_begin() -> Span:
+    """The begin of the settings, for what has no place in them."""
     return Span(SETTINGS_FILE, 1, 1, 1, private=True)

@@ -1,4 +1,9 @@
-"""Carrying a plan out: under its leases, once everything is found as the plan saw it."""
+"""Carries a plan out: under its leases, once everything is found as the plan saw it.
+
+Before the first call the state is loaded again, the approvals are judged again, and exactly the objects that
+the plan relies on are read again. Then the run is journaled, and the executor sends the calls. Afterwards
+the end is journaled, and everything that only a person can settle is reported.
+"""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -184,6 +189,7 @@ def _secrets_read_once(project: Project) -> Callable[[SecretRef, Callable[[Outpu
     secrets: dict[SecretRef, Sensitive] = {}
 
     def read_secret(ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
+        """The value of `ref`, from its source or from the first look."""
         if ref not in secrets:
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]

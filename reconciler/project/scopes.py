@@ -1,4 +1,8 @@
-"""The scopes that a run needs or is about, and the addresses that `--target` names."""
+"""The scopes that a run needs or is about, and the addresses that `--target` names.
+
+A scope is an app or an organization: its lease keeps other runs away from everything in it. A target is an
+address, and stands for everything that it refers to, too.
+"""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType

@@ -101,6 +101,7 @@ async def fingerprints(
 
 
 def _no_output(ref: OutputRef) -> Any:
+    """No answer is known: no call has been sent."""
     return None
 
 

@@ -58,6 +58,7 @@ ALLOWED = {  # by pattern, in words
 
 
 def _not_reserved(name: str) -> str:
+    """`name`, unless it is the word for no environment."""
     if name == BASE:
         raise PydanticCustomError(RESERVED, "the name is reserved")
     return name
@@ -140,11 +141,13 @@ class SecretSource(ValueSource):
 
     @model_validator(mode="after")
     def _one(self) -> "SecretSource":
+        """Refuse none, and several."""
         for problem in check_source(self, ("value",), lambda *path: None):
             raise ValueError(problem.help)
         return self
 
     def ref(self) -> SecretRef:
+        """The reference by which the value is read."""
         return source_ref(self, SETTINGS_FILE)
 
 
@@ -156,6 +159,7 @@ class IdentitySource(Section):
 
     @model_validator(mode="after")
     def _one(self) -> "IdentitySource":
+        """Refuse none, both, and a key that was pasted in the place of a file's name."""
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
         if is_private_key(self.file or ""):
@@ -165,6 +169,7 @@ class IdentitySource(Section):
         return self
 
     def ref(self) -> SecretRef:
+        """The reference by which the identity is read."""
         return SecretRef("env", self.env) if self.env is not None else SecretRef("file", self.file or "")
 
 
@@ -229,6 +234,7 @@ class StateSection(Section):
 
     @model_validator(mode="after")
     def _used(self) -> "StateSection":
+        """Refuse settings that mean nothing for this place."""
         if self.encrypt_to and self.identity_from is None:
             raise ValueError("`encrypt_to` needs `identity_from`: each user of the state has to read it")
         if self.encrypt_to and self.url is not None and not is_shared(self.url):
@@ -262,6 +268,7 @@ class NotifySection(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> "NotifySection":
+        """Refuse an address without a signature, and a format with settings that it does not use."""
         if (self.url is None) == (self.url_from is None):
             raise ValueError("give exactly one of `url` and `url_from`")
         if self.format == "slack" and (self.url is not None or self.secret_from is not None):

@@ -1,4 +1,8 @@
-"""Opens the store of a state as the settings say: its private folder, its encryption, its leases."""
+"""Opens the store of a state as the settings say: its private folder, its encryption, its leases.
+
+Opening reads nothing. A verb that works with the state first checks that it is the one that is meant, see
+`open.begin_work`.
+"""
 
 import os
 import stat
