@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.project.files import read_file
 
 VERIFY_S, SIGN_S = 20, 300  # a person types a passphrase, or touches a key
 _NEEDED = ("PATH", "HOME", "TZ", "TMPDIR")
@@ -65,9 +66,7 @@ def verifies(
         who: list[str | Path] = ["-f", allowed, "-I", principal]
         what: list[str | Path] = ["-n", NAMESPACE, "-s", signed, f"-O{moment}"]
         done = _run(["ssh-keygen", "-Y", "verify", *who, *what], statement, _env(env, _NEEDED), VERIFY_S)
-    if done.returncode == 0:
-        return ""
-    return _said(done.stderr) or "ssh-keygen does not accept the signature"
+    return _why_not(done)
 
 
 def why_not_signed(statement: bytes, signature: bytes, env: Mapping[str, str]) -> str:
@@ -77,9 +76,7 @@ def why_not_signed(statement: bytes, signature: bytes, env: Mapping[str, str]) -
         signed.write_bytes(signature)
         command: list[str | Path] = ["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", signed]
         done = _run(command, statement, _env(env, _NEEDED), VERIFY_S)
-    if done.returncode == 0:
-        return ""
-    return _said(done.stderr) or "ssh-keygen does not accept the signature"
+    return _why_not(done)
 
 
 def sign(statement: bytes, key: Key, env: Mapping[str, str]) -> bytes:
@@ -141,10 +138,10 @@ def public_of(file: Path, env: Mapping[str, str]) -> Key:
         raise ReconcilerError(
             f"there is no key {file}", help="name a private key, or the public one of a key in the agent"
         )
-    beside = file if file.suffix == ".pub" else file.with_name(f"{file.name}.pub")
-    if beside.is_file():
-        return Key(file, _public(_read(beside), str(beside)))
-    text = _read(file)
+    public = file if file.suffix == ".pub" else file.with_name(f"{file.name}.pub")
+    if public.is_file():
+        return Key(file, _public(read_file(public).decode(errors="replace"), str(public)))
+    text = read_file(file).decode(errors="replace")
     if text.startswith(("ssh-", "ecdsa-", "sk-")):
         return Key(file, _public(text, str(file)))
     done = _run(["ssh-keygen", "-y", "-f", file], b"", _env(env, (*_NEEDED, *_TO_SIGN)), SIGN_S)
@@ -182,14 +179,6 @@ def _public(text: str, where: str) -> str:
     raise ReconcilerError(f"{where} does not hold a public key", help="name another one with --key FILE")
 
 
-def _read(file: Path) -> str:
-    """The text of `file`. Raises ReconcilerError."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as failure:
-        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
-
-
 def _text(data: bytes, at: int) -> tuple[bytes, int]:
     """The SSH string at `at`, and where it ends. Raises ValueError."""
     length = int.from_bytes(data[at : at + 4], "big")
@@ -221,6 +210,13 @@ def _run(
         raise ReconcilerError(f"`{command[0]}` did not answer within {timeout_s:g} s") from None
     except OSError as failure:
         raise ReconcilerError(f"`{command[0]}` cannot be run: {failure.strerror or failure}") from failure
+
+
+def _why_not(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Why `ssh-keygen` does not accept a signature; "" where it does."""
+    if done.returncode == 0:
+        return ""
+    return _said(done.stderr) or "ssh-keygen does not accept the signature"
 
 
 def _said(stderr: bytes) -> str:

@@ -35,8 +35,8 @@ from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
 from reconciler.project.project import Project, read_all
+from reconciler.project.records import Older, no_record_of
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
-from reconciler.project.unknown_objects import Older, no_record_of
 from reconciler.state.store import State
 
 NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind

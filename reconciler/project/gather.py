@@ -30,10 +30,10 @@ from reconciler.planning.lookalikes import without_named
 from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
+from reconciler.project.records import Older
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
-from reconciler.project.unknown_objects import Older
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.state.store import State
 

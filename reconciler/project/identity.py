@@ -16,7 +16,7 @@ from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.execution.decisions import Actor
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import note_made
+from reconciler.project.records import note_made
 from reconciler.state import prove
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 

@@ -23,8 +23,8 @@ from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.project.gather import Found, PlanInputs, gather
 from reconciler.project.identity import perhaps_other_state, state_missing
 from reconciler.project.project import Project
+from reconciler.project.records import no_record_of
 from reconciler.project.scopes import declared_in_focus
-from reconciler.project.unknown_objects import no_record_of
 from reconciler.services.registry import providers_of
 
 

@@ -29,7 +29,7 @@ from reconciler.manifests.validation.references import nearest_address
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project, settle_left
-from reconciler.project.unknown_objects import not_recorded
+from reconciler.project.records import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
 
 _FORCE = "pass --force"

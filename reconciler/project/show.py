@@ -18,7 +18,7 @@ from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import not_recorded
+from reconciler.project.records import not_recorded
 from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
