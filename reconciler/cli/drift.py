@@ -12,13 +12,12 @@ from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
-from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit
-from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
+from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
 from reconciler.drift.find import Drift, find_drift
@@ -33,24 +32,18 @@ from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 
 
-@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", then=notify)
-@click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS)
-@click.option(
-    "--accept",
-    is_flag=True,
-    help="Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
-    "byte changes.",
-)
-@click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest sets.")
-@click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
-@click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
+@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", notifies=True)
 def command(
-    arguments: Sequence[str],
-    accept: bool,
-    all_fields: bool,
-    only_new: bool,
-    save_baseline: bool,
     chosen: ChosenState,
+    arguments: Sequence[str] = argument(nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS),
+    accept: bool = flag(
+        "--accept",
+        "Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
+        "byte changes.",
+    ),
+    all_fields: bool = flag("--all-fields", "Exit 2 also for fields that no manifest sets."),
+    only_new: bool = flag("--only-new", "Leave out what the saved baseline knows."),
+    save_baseline: bool = flag("--save-baseline", "Save the present drift as known, for --only-new."),
 ) -> int:
     """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 

@@ -11,7 +11,7 @@
     │   ├── Unauthorized   401 or 403
     │   ├── NotYet         408: the awaited state was not reached yet; ask again
     │   ├── Down           nothing but failures for a while: more requests are useless
-    │   ├── Unreadable     the answer does not match the API document
+    │   ├── UnreadableAnswer  the answer does not match the API document
     │   └── NoSuchService  no manifest says how to reach the provider or sign its requests
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
@@ -126,7 +126,7 @@ class Down(PlatformError):
         return True
 
 
-class Unreadable(PlatformError):
+class UnreadableAnswer(PlatformError):
     pass
 
 

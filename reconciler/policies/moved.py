@@ -1,6 +1,6 @@
-"""Moves: an address that a manifest had before, and the one that it has now. They own nothing.
+"""Moved: the address that a manifest had before, and the one that it has now. It owns nothing.
 
-The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
+The platform renames no object. Only the record moves: the object of `from` belongs to `to` from then on.
 """
 
 from collections.abc import Callable, Iterable

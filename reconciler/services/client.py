@@ -23,7 +23,7 @@ from reconciler.core.errors import (
     TooLarge,
     TransportError,
     Unauthorized,
-    Unreadable,
+    UnreadableAnswer,
 )
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
@@ -127,8 +127,9 @@ class Client:
         """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
 
         A request holds one of `slots` while it is under way, not while it waits to be sent, or sent again.
-        Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
-        signs requests, Down, and PlatformError if there is no proper answer within `retry.READ_BUDGET_S`.
+        Raises NotFound, AppMissing, Unauthorized, NotYet, UnreadableAnswer, NoSuchService without the secret
+        that signs requests, Down, and PlatformError if there is no proper answer within
+        `retry.READ_BUDGET_S`.
         """
         path = _plain(read.path)
         check_path("GET", path)
@@ -319,7 +320,7 @@ class Client:
         if refusal is Refusal.STATE_NOT_REACHED:
             return NotYet(message if read.sensitive or service.label else text, **details)
         if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
-            return Unreadable(message, help=service.check_address, **details)
+            return UnreadableAnswer(message, help=service.check_address, **details)
         if fails(answer.status) and "retry-after" in answer.headers:
             who = service.label or "the platform"
             asked = "" if service.label else f" {cleaned(answer.headers['retry-after'])}"
@@ -327,11 +328,11 @@ class Client:
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 
-    def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
+    def _unreadable(self, read: Read, answer: Answer, difference: str) -> UnreadableAnswer:
         """The error for an answer that does not match the API document, without quoting the answer."""
         problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
-        return Unreadable(
+        return UnreadableAnswer(
             f"the answer{of} to GET {read.path} does not match the API document ({problem})",
             status=answer.status,
             path=_plain(read.path),

@@ -18,7 +18,7 @@ from reconciler.core.errors import (
     Refused,
     TooLarge,
     Unauthorized,
-    Unreadable,
+    UnreadableAnswer,
 )
 from reconciler.core.steps import Call, Method, Read
 from reconciler.core.wire import many, parse_time
@@ -28,8 +28,6 @@ from reconciler.services.machines.wire.volume import Snapshot, Volume
 from reconciler.services.outcome import Verdict
 from reconciler.services.transport import Answer
 from tests.services.script import START, Script, platform, reply
-
-pytestmark = pytest.mark.anyio
 
 VOLUMES = "/v1/apps/shop/volumes"
 SECRET = "/v1/apps/shop/secrets/PG_PASSWORD"
@@ -109,7 +107,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
     answer: Answer,
 ) -> None:
     client, script = platform(answer)
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnreadableAnswer) as caught:
         await client.read(Read(VOLUMES, many(Volume)))
     assert (caught.value.path, caught.value.status) == (VOLUMES, answer.status)
     assert len(script.sent) == 1
@@ -117,7 +115,7 @@ async def test_an_answer_that_is_not_the_documented_one_is_unreadable_and_never_
 
 async def test_an_unreadable_answer_is_located_and_not_quoted() -> None:
     client, _ = platform(reply('[{"id": "a"}, {"id": {"secret": "hunter2"}}]', x_request_id="r1"))
-    with pytest.raises(Unreadable, match=r"`1\.id`: string_type") as caught:
+    with pytest.raises(UnreadableAnswer, match=r"`1\.id`: string_type") as caught:
         await client.read(Read(VOLUMES, many(Volume)))
     assert caught.value.request_id == "r1"
     assert caught.value.__cause__ is None

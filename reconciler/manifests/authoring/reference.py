@@ -1,6 +1,6 @@
-"""What manifests may hold: the JSON Schema for editors, and a page for each kind that is read from it.
+"""The JSON Schema of manifests for editors, and one page for every kind, read from the schema.
 
-A page has every field with its type, bounds, meaning and an example; what a change of it means is from
+A page has every field with its type, bounds, description and an example. The meaning of a change is from
 `Kind.fields`.
 """
 
@@ -20,7 +20,7 @@ from reconciler.policies import find_manifest_kinds
 
 
 class _Written(GenerateJsonSchema):
-    """None is what a model holds for a field that nobody wrote; manifests never hold null."""
+    """A model has None for a missing field, but manifests never hold null: the schema leaves it out."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -32,7 +32,7 @@ class _Written(GenerateJsonSchema):
 
 
 def json_schema(kinds: Mapping[str, ManifestKind] | None = None) -> dict[str, Any]:
-    """One draft-07 schema (what YAML language servers read best) that chooses by `kind`."""
+    """Return one draft-07 schema, which YAML language servers read best, that chooses by `kind`."""
     models = manifest_models(find_manifest_kinds() if kinds is None else kinds)
     references, generated = models_json_schema(
         [(model, "validation") for model in models.values()], by_alias=True, schema_generator=_Written
@@ -65,7 +65,7 @@ class _AsDeclared(_Written):
 
 
 def kind_schema(kind: ManifestKind) -> dict[str, Any]:
-    """The schema of manifests of one kind, with its named parts under `$defs`."""
+    """Return the schema of manifests of one kind, with its named parts under `$defs`."""
     return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_AsDeclared)
 
 
@@ -84,11 +84,12 @@ _SOURCES = {
 
 
 class FieldPage(Struct, frozen=True):
-    """One field. `path` leads from the manifest's root; `[]` in it stands for each item of a list.
+    """One field. `path` leads from the manifest's root; `[]` in it means any item of a list.
 
-    `type` and `limits` are words. `change` says what changing the field means, and after a colon what
-    to do about that: "" where nothing on the platform changes by it. `examples` are YAML, from the
-    manifest's root. `fields` are those below; `names`: the names below are free.
+    `type` and `limits` are words. `change` describes the effect of a change, and after a colon what to do
+    about it: "" where nothing on the platform changes. `examples` are YAML, from the
+    manifest's root. `fields` are those inside; `names`: the names inside are free. `forms`: the JSON Schemas
+    that the value may have, one of them.
     """
 
     path: str
@@ -101,6 +102,7 @@ class FieldPage(Struct, frozen=True):
     examples: tuple[str, ...]
     fields: tuple["FieldPage", ...]
     names: bool
+    forms: Sequence[Mapping[str, Any]]
 
 
 class KindPage(Struct, frozen=True):
@@ -121,9 +123,9 @@ class KindPage(Struct, frozen=True):
 
 
 class CapabilityPage(Struct, frozen=True):
-    """What the settings may let the program use of a platform: a part that the API document does not show.
+    """An undocumented part of a platform's API, which settings may let the program use.
 
-    `kind`: whose objects it is used for.
+    `kind`: the kind of objects that it is used for.
     """
 
     name: str
@@ -132,7 +134,7 @@ class CapabilityPage(Struct, frozen=True):
 
 
 def capability_pages() -> dict[str, CapabilityPage]:
-    """Every capability by name, in alphabetical order."""
+    """Return every capability by name, in alphabetical order."""
     pages = [
         CapabilityPage(name, kind.name, description)
         for kind in find_kinds().values()
@@ -155,7 +157,7 @@ def example_manifest(kind: ManifestKind) -> dict[str, Any]:
 
 
 def _ignoring(kind: ManifestKind) -> dict[str, Any]:
-    """The part of a manifest that leaves a field alone: each kind has others."""
+    """Return the part of an example that ignores a field of the kind."""
     if "ignore" not in kind.lifecycle:
         return {}
     names = [field.name for field in kind.fields if field.effect is not Effect.REFUSED]
@@ -165,7 +167,7 @@ def _ignoring(kind: ManifestKind) -> dict[str, Any]:
 
 
 def _changes(kind: ManifestKind) -> dict[tuple[str, ...], str]:
-    """What changing a field of the spec means, by path."""
+    """Return the effect of a change for fields of the spec, by path."""
     meanings = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
     fields = kind.Spec.model_fields
     paths = {name: name.split(".") for name in meanings}
@@ -187,7 +189,7 @@ class _Reader(Struct, frozen=True):
     changes: Mapping[tuple[str, ...], str]
 
     def fields(self, node: Mapping[str, Any], path: tuple[str, ...]) -> tuple[FieldPage, ...]:
-        """The fields that may be written at `path`, by any form that its value may take."""
+        """Return the fields that may be written at `path`, in any form that its value may take."""
         return tuple(
             self.page(inner, (*path, name), name in form.get("required", ()), form.get("examples", ()))
             for form in self.forms(node)
@@ -197,7 +199,7 @@ class _Reader(Struct, frozen=True):
     def page(
         self, node: Mapping[str, Any], path: tuple[str, ...], required: bool, around: Sequence[Any]
     ) -> FieldPage:
-        """`around`: examples of what holds the field, for one that means nothing alone."""
+        """Return the page of one field. `around`: examples of its parent, if it means nothing alone."""
         forms = self.forms(node)
         items = [form["items"] for form in forms if "items" in form]
         below = [page for item in items for page in self.fields(item, (*path[:-1], f"{path[-1]}[]"))]
@@ -214,6 +216,7 @@ class _Reader(Struct, frozen=True):
             or tuple(_dump(_nested(path[:-1], whole)) for whole in around if path[-1] in whole),
             fields=(*self.fields(node, path), *below),
             names=any(form.get("additionalProperties") for form in forms),
+            forms=forms,
         )
 
     def defs_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -221,7 +224,7 @@ class _Reader(Struct, frozen=True):
         return found
 
     def forms(self, node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The forms that a value may take. Of a text, choices say more than the spellings beside them."""
+        """Return the schemas that a value may have. Choices of a text replace patterns of their spelling."""
         node = self.defs_of(node)
         branches = node.get("oneOf") or node.get("anyOf") or ()
         choices = [branch for branch in branches if "enum" in branch]
@@ -242,7 +245,7 @@ class _Reader(Struct, frozen=True):
         return f"{_TYPES[form['type']]}{limits}"
 
     def examples(self, node: Mapping[str, Any], path: tuple[str, ...]) -> list[Any]:
-        """The field's own, or what stands in the kind's, or else what its type tells."""
+        """Return the field's own examples, or that in the kind's example, or one that its type implies."""
         if node.get("examples"):
             return list(node["examples"])
         found: Any = self.example

@@ -1,9 +1,8 @@
-"""One document under merge patches (RFC 7386), with the position of each value wherever it was written.
+"""Applies merge patches (RFC 7386) to a document; every value keeps the position where it was written.
 
-An entry of an overlay says which kinds it is for, but a line may hold parts of several entries, and one
-entry may be for several kinds. So whether a line may hold a secret is decided here, for each line, and goes
-along with each position: whichever resource a problem is about, and whichever check finds it, such a line is
-not shown.
+An entry of an overlay names its kinds, but a line may hold parts of several entries, and one entry may be for
+several kinds. So `with_private_lines` decides for whole lines whether they may hold a secret, and marks all
+positions on them: no check that finds a problem there shows the line.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,31 +13,29 @@ from msgspec.structs import replace
 from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
-from reconciler.manifests.validation.problems import Place
 
-# What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
+# Fields without secrets in an entry for a kind with secrets. Any other field may be a misplaced value.
 _PLAIN = {
     "metadata": frozenset({"app", "id", "labels", "name"}),
     "lifecycle": frozenset(LifecycleBlock.model_fields),
 }
 
 
-def overlay_place(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Place:
-    """`document` of patches by address: all its lines but those that may hold a secret are shown.
+def with_private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> Document:
+    """Return a document of patches in which only lines that may hold a secret are private.
 
-    `holds_secrets`: whether an entry's target may hold one.
+    `holds_secrets`: whether the target of an entry may hold one.
     """
     private = frozenset(_private_lines(document, holds_secrets))
 
     def marked(spans: Mapping[Path, int]) -> dict[Path, int]:
         return {path: packed if packed >> 40 in private else packed | SHOWN for path, packed in spans.items()}
 
-    shown = replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
-    return Place(shown, file)
+    return replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
 
 
 class _Section(NamedTuple):
-    """From the key at `position` to the next section. `alone`: no other section has a part on its line."""
+    """The text from the key at `position` to the next section. `alone`: its first line has no other one."""
 
     position: int
     private: bool
@@ -52,7 +49,7 @@ def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> 
     positions = (*document.spans.values(), *document.key_spans.values())
     lines = range(1, max(packed >> 40 for packed in positions) + 1)
     if any(_is_brought(document, (target,), document.value[target]) for target in secret):
-        yield from lines  # nobody knows where the anchor stands
+        yield from lines  # the place of the anchor is not known
         return
     sections = sorted(_sections(document, frozenset(secret)))
     for section, after in zip(sections, [*sections[1:], None], strict=True):
@@ -62,7 +59,7 @@ def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> 
 
 
 def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
-    """Of the entries, of the fields in each, and of those in its `metadata` and `lifecycle`."""
+    """Yield the sections of entries, of their fields, and of those in `metadata` and `lifecycle`."""
 
     def below(path: Path, value: Mapping[str, Any]) -> Iterator[_Section]:
         keys = {name: document.key_spans[*path, name] for name in value}
@@ -79,7 +76,7 @@ def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
 
 
 def _is_private(path: Path, value: Any) -> bool:
-    """Whether a secret may stand in the section of the field at `path` of an entry for one."""
+    """Whether the section of the field at `path`, in an entry for secrets, may hold one."""
     if len(path) > 1 and path[1] not in _PLAIN:
         return True
     if len(path) > 2:
@@ -88,7 +85,7 @@ def _is_private(path: Path, value: Any) -> bool:
 
 
 def _is_brought(document: Document, path: Path, value: Any) -> bool:
-    """Whether an alias brought `value`, or something in it: that has no position, or that of the alias."""
+    """Whether `value`, or a part of it, is from an alias: it has no position, or that of the alias."""
     key = document.key_spans.get(path)
     if path not in document.spans or (key is not None and key >= document.spans[path]):
         return True
@@ -100,30 +97,32 @@ class Merged:
     """A document being patched; the original, and the patches, stay as they are."""
 
     def __init__(self, original: Document) -> None:
+        self._file = original.file
         self._value = original.value
         self._has_nulls = original.has_nulls
         self._spans = original.spans
         self._key_spans = original.key_spans
         self._surprises = dict(original.surprises)
-        self._elsewhere = dict(original.elsewhere)
-        self._keys_elsewhere = dict(original.keys_elsewhere)
+        self._overlaid = dict(original.overlaid)
+        self._overlaid_keys = dict(original.overlaid_keys)
 
-    def patch(self, change: Mapping[str, Any], source: Path, overlay: Place) -> list[Path]:
-        """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
+    def patch(self, change: Mapping[str, Any], source: Path, overlay: Document) -> list[Path]:
+        """Merge `change`, at the path `source` of `overlay`. Return the paths in `change` that it removed."""
         removed: list[Path] = []
-        self._has_nulls |= overlay.document.has_nulls
+        self._has_nulls |= overlay.has_nulls
         self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
     def document(self) -> Document:
         return Document(
+            self._file,
             self._value,
             self._spans,
             self._key_spans,
             self._surprises,
             self._has_nulls,
-            self._elsewhere,
-            self._keys_elsewhere,
+            self._overlaid,
+            self._overlaid_keys,
         )
 
     def _merge(
@@ -132,7 +131,7 @@ class Merged:
         change: Mapping[str, Any],
         at: Path,
         source: Path,
-        overlay: Place,
+        overlay: Document,
         removed: list[Path],
     ) -> dict[str, Any]:
         merged = dict(target) if isinstance(target, dict) else {}
@@ -143,7 +142,7 @@ class Merged:
                     del merged[name]
                     removed.append(here)
                     self._forget(here)
-                    self._elsewhere[here] = overlay.value(there)
+                    self._overlaid[here] = overlay.span(there)
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
@@ -154,33 +153,30 @@ class Merged:
                 self._take(here, there, overlay, inside=True)
         return merged
 
-    def _take(self, here: Path, there: Path, overlay: Place, *, inside: bool) -> None:
-        """The value of the overlay stands at `here` now, and whatever stood there does not.
-
-        `inside`: so do the items of a list.
-        """
+    def _take(self, here: Path, there: Path, overlay: Document, *, inside: bool) -> None:
+        """Let the value at `there` of the overlay replace the one at `here`. `inside`: with its items."""
         self._forget(here)
-        size, document = len(there), overlay.document
-        items = (path for path in document.spans if len(path) > size and path[:size] == there)
+        size = len(there)
+        items = (path for path in overlay.spans if len(path) > size and path[:size] == there)
         for path in (there, *items) if inside else (there,):
             to = (*here, *path[size:])
-            self._elsewhere[to] = overlay.value(path)
-            if path == there or path in document.key_spans:
-                self._keys_elsewhere[to] = overlay.key(path)
-            if path in document.surprises:
-                self._surprises[to] = document.surprises[path]
+            self._overlaid[to] = overlay.span(path)
+            if path == there or path in overlay.key_spans:
+                self._overlaid_keys[to] = overlay.key_span(path)
+            if path in overlay.surprises:
+                self._surprises[to] = overlay.surprises[path]
 
     def _forget(self, path: Path) -> None:
-        """No position at or below `path` is true any more."""
+        """Drop all positions at and below `path`."""
         self._spans = _without(self._spans, path)
         self._key_spans = _without(self._key_spans, path)
         self._surprises = _without(self._surprises, path)
-        self._elsewhere = _without(self._elsewhere, path)
-        self._keys_elsewhere = _without(self._keys_elsewhere, path)
+        self._overlaid = _without(self._overlaid, path)
+        self._overlaid_keys = _without(self._overlaid_keys, path)
 
 
 def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
-    """`document` with other values at some paths, which stay where they stand."""
+    """Return `document` with other values at some paths; positions stay the same."""
     value = document.value
     for path, new in values.items():
         value = _with(value, path, new)
@@ -193,4 +189,4 @@ def _with(value: Any, path: Path, new: Any) -> Any:
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
     size = len(path)
-    return {each: value for each, value in found.items() if each[:size] != path}
+    return {other: value for other, value in found.items() if other[:size] != path}

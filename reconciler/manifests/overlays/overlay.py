@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
-from reconciler.core.model import Address, Path, Relocation, unpack_span
-from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.model import Address, Path, Relocation
+from reconciler.core.words import did_you_mean, nearest
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
-from reconciler.manifests.overlays.merge import Merged, overlay_place
+from reconciler.manifests.overlays.merge import Merged, with_private_lines
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import named
-from reconciler.manifests.validation.problems import Place, describe
+from reconciler.manifests.validation.problems import describe
 
 PATTERN_SIGNS = (b"*", b"?")
 
@@ -33,61 +33,61 @@ class Patch(Struct, frozen=True):
     """One entry of an overlay. `glob` is None for an exact address."""
 
     target: str
-    written: Place
+    written: Document
     glob: re.Pattern[str] | None
 
     @property
     def change(self) -> Any:
-        return self.written.document.value[self.target]
+        return self.written.value[self.target]
 
     def value(self, path: Path = ()) -> Span:
-        """Where the value at `path` of the patch stands, or the nearest one around it."""
-        return self.written.value((self.target, *path))
+        """Return the position of the value at `path` of the patch, or of the nearest one around it."""
+        return self.written.span((self.target, *path))
 
     def key(self, path: Path = ()) -> Span:
-        return self.written.key((self.target, *path))
+        return self.written.key_span((self.target, *path))
 
 
 class Overlays:
     """The overlays of one environment, in the order of files, documents and entries; later ones win.
 
-    `manifests`: documents that exist only here, with their files. `problems`: what is wrong with entries.
+    `manifests`: documents that exist only in this environment. `problems`: those of entries.
     """
 
-    def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, ManifestKind]) -> None:
+    def __init__(self, documents: Iterable[Document], kinds: Mapping[str, ManifestKind]) -> None:
         self._kinds = kinds
-        self.manifests: list[tuple[Document, str]] = []
+        self.manifests: list[Document] = []
         self.problems: list[Diagnostic] = []
         self._exact: dict[str, list[tuple[int, Patch]]] = defaultdict(list)
         self._globs: list[tuple[int, Patch]] = []
         self._patches: list[Patch] = []
         self._matched: set[int] = set()
-        self._effective: set[tuple[int, Path]] = set()  # of removals: those that removed something
+        self._effective: set[tuple[int, Path]] = set()  # the removals that removed something
         self._seen: set[Address] = set()
-        self._here: dict[Address, Address] = {}
-        self._bases: dict[Address, Address] = {}  # the same, the other way round; of those that are elsewhere
+        self._addresses: dict[Address, Address] = {}  # in this environment, by those of the manifests
+        self._bases: dict[Address, Address] = {}  # the other way round, where the two differ
         self._removed: dict[Address, Span] = {}
-        for document, file in documents:
-            self._read(document, file)
+        for document in documents:
+            self._read(document)
         self._refuse_doubles()
 
     # --- reading ---
 
-    def _read(self, document: Document, file: str) -> None:
+    def _read(self, document: Document) -> None:
         if isinstance(document.value, dict) and _is_manifest(document.value):
-            self.manifests.append((document, file))
+            self.manifests.append(document)
             return
         if not isinstance(document.value, dict):
             problem = error(
                 "not-an-overlay",
                 f"expected a mapping of addresses to patches, or a manifest, found "
                 f"{describe(document.value, secret=True)}",
-                unpack_span(file, document.spans[()]),
+                document.span(()),
                 help="write an address such as `Volume/shop/data:`, and below it the fields that differ",
             )
             self.problems.append(problem)
             return
-        written = overlay_place(document, file, self._may_hold_secrets)
+        written = with_private_lines(document, self._may_hold_secrets)
         for target in document.value:
             patch = Patch(target, written, _glob(target) if set(target) & set("*?") else None)
             found = [*self._wrong(patch)]
@@ -101,7 +101,7 @@ class Overlays:
                     self._globs.append((number, patch))
 
     def _wrong(self, patch: Patch) -> Iterator[Diagnostic]:
-        """What is wrong with an entry by itself."""
+        """Yield the problems of an entry by itself."""
         target, change = patch.target, patch.change
         if numbered := _ONE_OF_COUNT.fullmatch(target):
             yield error(
@@ -148,11 +148,11 @@ class Overlays:
             )
 
     def _refuse_doubles(self) -> None:
-        """One field that two exact patches give: nobody meant the order of the files to decide."""
+        """Refuse a field that two exact patches give: the order of files must not decide."""
         for patches in self._exact.values():
             given: dict[Path, Patch] = {}
             for _, patch in patches:
-                doubles: dict[Path, Path] = {}  # what is given again, by where the patch gives it
+                doubles: dict[Path, Path] = {}  # the fields given again, by their paths in the patch
                 for path in _leaves(patch.change):
                     first = next((other for other in given if _overlap(path, other)), None)
                     if first is None:
@@ -163,15 +163,15 @@ class Overlays:
                     self.problems.append(_double(given[first], first, patch, path))
 
     def _may_hold_secrets(self, target: str) -> bool:
-        """Whether the entry for `target` is for a kind that holds secrets, or perhaps for a misspelt one."""
+        """Whether the entry for `target` is for a kind that holds secrets, or for an unknown one."""
         pattern = _glob(target.partition("/")[0])
         kinds = [kind for name, kind in self._kinds.items() if pattern.fullmatch(name)]
         return not kinds or any(map(holds_secrets, kinds))
 
     # --- patching ---
 
-    def apply(self, document: Document, file: str) -> Document | None:
-        """`document` as it is in this environment; None when it is not there."""
+    def apply(self, document: Document) -> Document | None:
+        """Return `document` as it is in this environment; None if it is removed."""
         address = self._address(document)
         if address is None:
             return document
@@ -179,9 +179,9 @@ class Overlays:
         merged = Merged(document)
         name = str(address)
         patches = [*self._exact.get(name, ())]
-        patches += (each for each in self._globs if each[1].glob and each[1].glob.fullmatch(name))
+        patches += (entry for entry in self._globs if entry[1].glob and entry[1].glob.fullmatch(name))
         gone: Patch | None = None
-        for number, patch in sorted(patches, key=lambda each: each[0]):
+        for number, patch in sorted(patches, key=lambda numbered: numbered[0]):
             self._matched.add(number)
             if gone is not None:
                 if gone.glob is not None and patch.glob is None and patch.change is not None:
@@ -195,7 +195,7 @@ class Overlays:
             self._removed[address] = gone.key()
             return None
         done = merged.document() if patches else document
-        here = self._here[address] = self._address(done) or address
+        here = self._addresses[address] = self._address(done) or address
         if here != address:
             self._bases[here] = address
         return done
@@ -214,10 +214,10 @@ class Overlays:
     # --- after all manifests ---
 
     def relocation(self) -> Relocation | None:
-        """Where the manifests' addresses are in this environment; None when none has moved."""
+        """Return the addresses of manifests in this environment; None if none has moved."""
         here = {
             base: found if found.app is None or _APP_NAME.fullmatch(found.app) else base
-            for base, found in self._here.items()
+            for base, found in self._addresses.items()
         }
         if all(base == found for base, found in here.items()):
             return None
@@ -228,20 +228,20 @@ class Overlays:
         return Relocation(here, {key: frozenset(found) for key, found in apps.items()})
 
     def base(self, address: Address) -> Address | None:
-        """The address in the manifests of what is at `address` here; None where it is the same."""
+        """Return the address in the manifests of this environment's `address`; None if it is the same."""
         return self._bases.get(address)
 
     def removes(self, address: Address) -> bool:
-        """Whether a manifest of this address is taken out. It is the one in the manifests."""
+        """Whether the manifest with this address, as it is without the overlay, is removed."""
         return address in self._removed
 
     def why_missing(self, address: Address) -> tuple[str, ...]:
-        """Notes for an address that is referred to and not there."""
+        """Return notes for a reference to an address that does not exist here."""
         span = self._removed.get(address)
         return (f"removed at {span.place}",) if span is not None else ()
 
     def unused(self) -> Iterator[Diagnostic]:
-        """Entries that matched no manifest, and removals that removed nothing."""
+        """Yield a problem for every entry that matched no manifest, or removed nothing."""
         known = sorted(map(str, self._seen))
         for number, patch in enumerate(self._patches):
             if number not in self._matched:
@@ -273,7 +273,7 @@ def _is_manifest(value: Mapping[str, Any]) -> bool:
 
 
 def _glob(text: str) -> re.Pattern[str]:
-    """`*` stands for any text within one part of an address, `?` for one character."""
+    """Return a pattern: `*` stands for any text within one part of an address, `?` for one character."""
     return re.compile(re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
 
 
@@ -286,7 +286,7 @@ def _is_address(text: str) -> bool:
 
 
 def _leaves(change: Any, path: Path = ()) -> Iterator[Path]:
-    """The fields that a patch gives or removes."""
+    """Yield the fields that a patch gives or removes."""
     if not isinstance(change, dict):
         yield path
         return
@@ -306,7 +306,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _named(patch: Patch, path: Path) -> str:
-    """The field at `path` of `patch`; without its name where that may be a value, such as {hunter2}."""
+    """Return the field at `path` of `patch`, without its name if that may be a value, as in {hunter2}."""
     value = patch.value(path)
     may_be_a_value = value.private and _at(patch.change, path) is None and value.column == value.end_column
     return named((*path[:-1], "…") if may_be_a_value else path)
@@ -337,8 +337,8 @@ def _nearest(patch: Patch, known: Sequence[str]) -> str:
     if patch.glob is None:
         return did_you_mean(patch.target, known)
     parts = patch.target.split("/")
-    alike = [each.split("/") for each in known if each.count("/") == len(parts) - 1]
-    meant = [_part(part, {each[at] for each in alike}) for at, part in enumerate(parts)]
+    alike = [address.split("/") for address in known if address.count("/") == len(parts) - 1]
+    meant = [_part(part, {address[at] for address in alike}) for at, part in enumerate(parts)]
     found = _glob("/".join(meant))
     better = meant != parts and any(map(found.fullmatch, known))
     return f"did you mean `{'/'.join(meant)}`?" if better else ""

@@ -1,4 +1,4 @@
-"""Documents to resources, one after the other, and what can be said only once all of them were read."""
+"""Turns documents into resources, one after the other, and checks them together once all were read."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
@@ -27,7 +27,6 @@ from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.validation.envelope import API_VERSION, context, ignores_of, manifest_models
 from reconciler.manifests.validation.problems import (
     MOST_PROBLEMS,
-    Place,
     describe,
     explain,
     no_kind,
@@ -43,11 +42,11 @@ from reconciler.policies.moved import KIND as MOVED
 
 _MOST_SPECS = 10_000  # to look for equal ones among
 _DEFAULT_LIFECYCLE = Lifecycle()
-_NOTHING: Mapping[Any, Any] = {}  # of most resources: three mappings of 64 bytes each count
+_NOTHING: Mapping[Any, Any] = {}  # shared by most resources: three mappings of 64 bytes matter
 
 
 class Effective(Struct, frozen=True):
-    """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
+    """A valid manifest as it is in the environment: `value` as YAML would hold it, and its `files`."""
 
     address: Address
     value: Mapping[str, Any]
@@ -60,13 +59,13 @@ def _models(kinds: tuple[ManifestKind, ...]) -> dict[str, type[BaseModel]]:
 
 
 def _id_of(kind: ManifestKind) -> Callable[[Any], str | None] | None:
-    """What tells the existing object that a manifest of `kind` names; None for a kind whose cannot."""
+    """Return a function for the existing object's id in a manifest; None for kinds without one."""
     named = kind.adoptable or kind.id_path != ManifestKind.id_path
     return attrgetter(".".join(map(str, kind.id_path))) if named else None
 
 
 class Loader:
-    """One load: what was read so far."""
+    """One load: the documents read so far, as resources and problems."""
 
     def __init__(self, kinds: Mapping[str, ManifestKind], known: Known, *, keep: bool = False) -> None:
         self.kinds = kinds
@@ -83,21 +82,21 @@ class Loader:
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
         self.adopted: dict[tuple[str, str], Resource] = {}
-        self.claimed: set[Address] = set()  # what invalid documents would have declared
-        self.invalid: list[Resource] = []  # what is known of them
+        self.claimed: set[Address] = set()  # of invalid documents
+        self.invalid: list[Resource] = []  # the valid parts of these
         self.complete = True  # no file hides documents from us
 
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
-        """The documents of a file but those of sops, with the problems of the others noted.
+        """Return the documents of a file, except those of sops, and note the file's problems.
 
-        `signs`: more of what tells that a file of an overlay may hold a secret.
+        `signs`: further bytes that mean that the file, of an overlay, may hold a secret.
         """
-        documents = self.known.documents(data, self.table) if not signs else None
+        documents = self.known.documents(file, data, self.table) if not signs else None
         composed = Composed(documents, []) if documents is not None else compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
-            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
-            # or a source, and in an overlay a pattern may stand for its kind.
+            # The kinds in an unreadable file are not known. A misspelt secret still has a value or a source,
+            # and in an overlay a pattern may stand for its kind.
             signs = (*map(str.encode, self.secrets), b"value", b"_from", *signs)
             private = any(sign in data for sign in signs)
             self.problems += composed.diagnostics if private else composed.shown()
@@ -106,24 +105,26 @@ class Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        return [each for each in composed.documents if not self.is_passed_over(each.value)]
+        return [document for document in composed.documents if not self.is_passed_over(document.value)]
 
     def is_passed_over(self, value: Any) -> bool:
         return is_of_sops(value) and not holds_patches(value, self.kinds)
 
     def read(self, file: str, data: bytes) -> None:
+        """Add all documents of a file, up to too many errors."""
         errors = 0
         for document in self.compose(file, data):
             if errors > MOST_PROBLEMS:
                 self.complete = False
                 return
             known = len(self.problems)
-            self.document(document, file)
+            self.document(document)
             if len(self.problems) > known:
                 errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
 
-    def document(self, document: Document, file: str) -> None:
-        kind = self.kind_of(document, file)
+    def document(self, document: Document) -> None:
+        """Validate a document, and add its resources or its problems."""
+        kind = self.kind_of(document)
         if kind is None:
             self.complete = False
             return
@@ -135,31 +136,30 @@ class Loader:
         try:
             manifest = self.validated(value, kind, share=not (secret or document.has_nulls))
         except ValidationError as failure:
-            place = Place(document, file)
             remaining: ValidationError | None = failure
             if secret:
-                value, problems = take_out_literals(value, kind, place)
+                value, problems = take_out_literals(value, kind, document)
                 remaining = self.invalid_part(value, kind) if problems else failure
             if remaining is not None:
-                problems += explain(remaining, self.models[kind.name], place)
+                problems += explain(remaining, self.models[kind.name], document)
             spec = valid_part(value.get("spec"), kind.Spec)
             if spec is not None:
-                problems += kind.check(spec, lambda *path: place.value(path))
+                problems += kind.check(spec, lambda *path: document.span(path))
             unknown = unknown_fields(failure, self.models[kind.name], document.value)
-            problems = list(without_values(problems, unknown, place))
-            self.claim(document, spec, kind, file)
+            problems = list(without_values(problems, unknown, document))
+            self.claim(document, spec, kind)
         else:
             names = kind.role(NamesResources) if self.relocation is not None else None
             if names is not None:
-                manifest, document = self.follow(manifest, kind, names, document, file, problems)
-            problems += self.add(manifest, kind, document, file)
+                manifest, document = self.follow(manifest, kind, names, document, problems)
+            problems += self.add(manifest, kind, document)
         self.problems += problems
         if document.surprises:
-            found = surprises(Place(document, file), problems, unknown)
+            found = surprises(document, problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def validated(self, value: Any, kind: ManifestKind, *, share: bool) -> Any:
-        """The manifest; manifests with the same spec `share` one. Raises ValidationError."""
+        """Return the manifest. Raises ValidationError. `share`: equal specs may be one object."""
         model, context = self.models[kind.name], self.contexts[kind.name]
         if not share:
             return model.model_validate(value, context=context)
@@ -182,8 +182,8 @@ class Loader:
             return failure
         return None
 
-    def kind_of(self, document: Document, file: str) -> ManifestKind | None:
-        """The kind that the document names; None, with a problem noted, when it names none of ours."""
+    def kind_of(self, document: Document) -> ManifestKind | None:
+        """Return the kind that the document names; None, with a problem noted, if there is no such kind."""
         value = document.value
         problem: Diagnostic | None = None
         if not isinstance(value, dict):
@@ -191,34 +191,34 @@ class Loader:
             problem = error(
                 "not-a-manifest",
                 f"expected a mapping with `apiVersion`, `kind`, `metadata` and `spec`, found {found}",
-                Place(document, file).value(()),
+                document.span(()),
             )
             self.problems.append(problem)
             return None
         version, name = value.get("apiVersion", API_VERSION), value.get("kind")
         if version == API_VERSION and isinstance(name, str) and name in self.kinds:
             return self.kinds[name]
-        place = Place(document.shown(), file)
+        shown = document.shown()
         if version != API_VERSION:
             problem = error(
                 "unknown-api-version",
                 f"expected `apiVersion: {API_VERSION}`",
-                place.value(("apiVersion",)),
+                shown.span(("apiVersion",)),
                 help=f"write `apiVersion: {API_VERSION}`, or keep manifests of other programs elsewhere",
             )
         elif "kind" not in value:
-            problem = no_kind(place, list(self.kinds))
+            problem = no_kind(shown, list(self.kinds))
         elif not isinstance(name, str):
-            problem = wrong_type("text", ("kind",), place)
+            problem = wrong_type("text", ("kind",), shown)
         else:
             problem = error(
                 "unknown-kind",
                 f"there is no kind `{name}`",
-                place.value(("kind",)),
+                shown.span(("kind",)),
                 help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
             )
-        lines = [place.value((key,)).line for key in value]
-        shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
+        lines = [shown.span((key,)).line for key in value]
+        shares_its_line = len(set(lines)) < len(lines)  # with a value that may be a secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
         private = shares_its_line or cut_off or _may_follow_a_text(document, problem)
@@ -231,10 +231,9 @@ class Loader:
         kind: ManifestKind,
         names: NamesResources,
         document: Document,
-        file: str,
         problems: list[Diagnostic],
     ) -> tuple[Any, Document]:
-        """The manifest with the names that resources have in this environment."""
+        """Return the manifest, and its document, with names as they are in this environment."""
         assert self.relocation is not None
         values: dict[tuple[str | int, ...], Any] = {}
         for path, value in names.follow(manifest.spec, self.relocation):
@@ -244,7 +243,7 @@ class Loader:
                         "split-app",
                         f"what `{'.'.join(map(str, path))}` selects is in several apps of this environment: "
                         f"{values[path]} and {value}",
-                        Place(document, file).value(path),
+                        document.span(path),
                         help="move all of it into one app, or write one manifest for each in the overlay",
                     )
                 )
@@ -254,8 +253,8 @@ class Loader:
         value = mark_nulls(document.value) if document.has_nulls else document.value
         return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
 
-    def add(self, manifest: Any, kind: ManifestKind, document: Document, file: str) -> Iterator[Diagnostic]:
-        """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
+    def add(self, manifest: Any, kind: ManifestKind, document: Document) -> Iterator[Diagnostic]:
+        """Add the resources of a valid manifest. Yield problems of its kind, and duplicates."""
         metadata, spec = manifest.metadata, manifest.spec
         id_of = self.ids[kind.name]
         adopt_id = id_of(manifest) if id_of is not None else None
@@ -265,14 +264,14 @@ class Loader:
             address,
             spec,
             lifecycle.lifecycle() if lifecycle else _DEFAULT_LIFECYCLE,
-            file,
+            document.file,
             document.spans,
             metadata.labels or _NOTHING,
             adopt_id,
             tuple(kind.references(spec, address)),
             _NOTHING,
             ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
-            inherited=document.elsewhere or _NOTHING,
+            inherited=document.overlaid or _NOTHING,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
@@ -291,13 +290,14 @@ class Loader:
             yield from self.adopt(resource, kind, count)
         self.resources[address] = resource
         if self.keep:
-            sources = dict.fromkeys([file, *(span.file for span in document.elsewhere.values())])
+            sources = dict.fromkeys([document.file, *(span.file for span in document.overlaid.values())])
             self.effective.append(Effective(address, document.value, tuple(sources)))
         for ordinal in range(1, count):
             numbered = address._replace(ordinal=ordinal)
             self.resources[numbered] = replace(resource, address=numbered)
 
     def adopt(self, resource: Resource, kind: ManifestKind, count: int) -> Iterator[Diagnostic]:
+        """Yield the problems of a manifest that names an existing object."""
         assert resource.adopt_id is not None
         path = kind.id_path
         if count > 1:
@@ -317,10 +317,10 @@ class Loader:
                 notes=(f"first at {_at(first, *path)}",),
             )
 
-    def claim(self, document: Document, spec: Any, kind: ManifestKind, file: str) -> None:
-        """Remember what an invalid document would have declared, so that references to it are not errors.
+    def claim(self, document: Document, spec: Any, kind: ManifestKind) -> None:
+        """Remember the address of an invalid document, so that references to it are not errors.
 
-        Its own references are checked as far as `spec` tells them (None: not at all).
+        Its own references are checked as far as `spec`, its valid part, holds them (None: not at all).
         """
         written = document.value.get("metadata")
         metadata: Mapping[str, Any] = written if isinstance(written, dict) else {}
@@ -336,17 +336,17 @@ class Loader:
                     address,
                     spec,
                     _DEFAULT_LIFECYCLE,
-                    file,
+                    document.file,
                     document.spans,
                     references=references,
-                    inherited=document.elsewhere,
+                    inherited=document.overlaid,
                 )
             )
 
     def finish(self, *, check_overlays: bool) -> tuple[list[Resource], list[Resource]]:
-        """Resources and policies, with defaults given and references checked.
+        """Return resources and policies, after giving defaults and checking references.
 
-        `check_overlays`: all manifests were read, so that a patch which matches none is a mistake.
+        `check_overlays`: all manifests were read, so that a patch without a match is a mistake.
         """
         if self.overlays is not None:
             self.problems += self.overlays.problems
@@ -377,7 +377,7 @@ class Loader:
         return resources, policies
 
     def _leave_out_moves(self, overlays: Overlays) -> None:
-        """Moved entries to what this environment takes out are not there, either."""
+        """Remove Moved entries whose targets this environment removes."""
 
         def taken_out(address: Address) -> bool:
             whole = self.resources.get(address._replace(ordinal=0))
@@ -391,14 +391,14 @@ class Loader:
             self.resources = {
                 address: item for address, item in self.resources.items() if address not in gone
             }
-            self.effective = [each for each in self.effective if each.address not in gone]
+            self.effective = [item for item in self.effective if item.address not in gone]
 
     def _may_be_declared(self, address: Address) -> bool:
         return not self.complete or address._replace(ordinal=0) in self.claimed
 
 
 def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
-    """Whether the last line of a quoted text may stand before what `problem` is about: only within braces."""
+    """Whether the last line of a quoted text may stand before the place of `problem`: only in braces."""
     assert problem.span is not None
     first = min(document.key_spans.values(), default=0)
     if first >> 20 == document.spans[()] >> 20:
@@ -408,7 +408,7 @@ def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
 
 
 def _moved_by(second: Resource, first: Resource) -> Iterator[str]:
-    """Notes that name the overlays which brought two resources to one address."""
+    """Yield notes that name the overlays which brought two resources to one address."""
     whose: dict[str, list[str]] = {}
     for resource, name in ((second, "this one"), (first, "the first")):
         span = resource.span("metadata", "app")

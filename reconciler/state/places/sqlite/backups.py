@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.places.sqlite import files, older, schema, seen, whole
+from reconciler.state.places.sqlite import database, files, older, seen, whole
 from reconciler.state.places.sqlite.database import connect_read_only, explained
 from reconciler.state.store import Backups
 
@@ -124,8 +124,8 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
 
     What was done comes back, in words; "" for nothing.
     """
-    version = schema.require(connection, path)
-    if version == schema.VERSION:
+    version = database.require(connection, path)
+    if version == database.VERSION:
         return ""
     folder(path).mkdir(mode=0o700, exist_ok=True)
     copy = folder(path) / f"version-{version}-{at:{_AT}}.db"  # which is never pruned
@@ -136,7 +136,7 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     with suppress(sqlite3.OperationalError):  # where there is no room, its pages are used again
         connection.execute("VACUUM")
     return (
-        f"the state {path} was migrated from version {version} to {schema.VERSION}; "
+        f"the state {path} was migrated from version {version} to {database.VERSION}; "
         f"a copy of version {version} is {copy}: to go back to an older program, put it and {copy.name}.key "
         f"in the place of {path.name} and {path.name}.key, and remove {path.name}.seen: what was recorded "
         "since is unknown to it"
@@ -160,7 +160,7 @@ def verify(file: Path) -> None:
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
     with closing(connect_read_only(file)) as connection:
-        if schema.require(connection, file) == schema.VERSION:
+        if database.require(connection, file) == database.VERSION:
             yield connection
             return
         with closing(migrated_copy(connection)) as copy:

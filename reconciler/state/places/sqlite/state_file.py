@@ -15,7 +15,7 @@ from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Found
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.keys import Layout
-from reconciler.state.places.sqlite import backups, database, files, holders, schema, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, locks, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import no_state
@@ -155,8 +155,8 @@ class StateFile(TableBucket):
     def _open(self) -> None:
         connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
         try:
-            version = schema.require(connection, self.path)
-            self.is_older = version < schema.VERSION
+            version = database.require(connection, self.path)
+            self.is_older = version < database.VERSION
             if self.is_older:
                 connection, before = (
                     backups.migrated_copy(connection),
@@ -184,7 +184,7 @@ class StateFile(TableBucket):
 
     def _migrate(self) -> None:
         """Bring the file to the newest version, once it was copied, while nobody holds a lease."""
-        with closing(database.connect(self.path)) as connection, holders.nobody_else(self.path):
+        with closing(database.connect(self.path)) as connection, locks.nobody_else(self.path):
             if made := backups.migrate(connection, self.path, self._clock.now()):
                 self._tell(made)
             database.use_wal(connection)
@@ -193,7 +193,7 @@ class StateFile(TableBucket):
         apply, migrate = command("apply"), command("state", "migrate")
         self._tell(
             f"the state has version {version}, of an older program: `{apply}` or `{migrate}` brings it to "
-            f"version {schema.VERSION}"
+            f"version {database.VERSION}"
         )
 
     def _hide_key(self) -> None:

@@ -21,7 +21,7 @@ from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
-from reconciler.state.places.sqlite.holders import ByteHolders, nobody_else
+from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
 from reconciler.state.places.sqlite.state_file import StateFile
 from reconciler.state.store import (
     WHOLE_STATE,

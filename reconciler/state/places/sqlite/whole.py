@@ -14,7 +14,7 @@ from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
-from reconciler.state.places.sqlite import files, schema
+from reconciler.state.places.sqlite import database, files
 from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 
@@ -36,7 +36,7 @@ def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce:
 
     `number`: of its newest change. `nonce()` gives another text each time.
     """
-    schema.make(connection)
+    database.make(connection)
     bucket = TableBucket("of the copy", connection)
     Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
