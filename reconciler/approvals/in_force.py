@@ -175,7 +175,7 @@ async def remember_ended(
         state = await project.store.load()
         await _remember(project, state, ended)
     except (Locked, StoreError) as failure:
-        project.reporter.note(f"the state still has the approval rules of before: {failure.message}")
+        project.reporter.note(f"the state keeps the approval rules of the last apply: {failure.message}")
 
 
 async def _remember(
