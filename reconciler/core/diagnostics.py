@@ -18,6 +18,8 @@ UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person
 
 
 class Severity(StrEnum):
+    """Errors refuse something; warnings and remarks do not."""
+
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
@@ -43,13 +45,14 @@ class Span(NamedTuple):
 
     @property
     def place(self) -> str:
+        """The place as `FILE:LINE:COLUMN`."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
 class Diagnostic(Saved, frozen=True):
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
-    `label` is the text beside the caret, `help` says how to go on; `advice`: the commands in these texts.
+    `label` is the text next to the caret, `help` says what to do; `advice`: the commands in these texts.
     `addresses`: all resources that the problem affects.
     `shown_to`: how many characters of the line may be shown, as what follows may be a secret; 0: all.
     """
@@ -128,4 +131,5 @@ def as_warning(problem: Diagnostic) -> Diagnostic:
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether any of `diagnostics` is an error."""
     return any(item.severity is Severity.ERROR for item in diagnostics)

@@ -56,7 +56,7 @@ def find_tokens(text: str, places: Collection[LineColumn]) -> Mapping[LineColumn
     starts = [0, *(found.end() for found in _LINE_BREAK.finditer(text))]
     found: dict[LineColumn, Token] = {}
     inside: list[str | None] = []  # the anchors of the open lists and mappings
-    reach: dict[LineColumn, list[str]] = {}  # the anchors by which a token can be read elsewhere
+    reach: dict[LineColumn, list[str]] = {}  # the anchors that may repeat a token
     anchored: dict[str, LineColumn] = {}
     uses: dict[str, LineColumn] = {}
     event: Any
@@ -144,6 +144,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The path of the field inside the manifest, without `spec`, for messages."""
         return ".".join(map(str, self.path[1:]))
 
     @property
@@ -166,6 +167,7 @@ class Rewritten(Struct, frozen=True):
 
 
 def cannot_accept(message: str, span: Span | None, help: str, advice: tuple[Command, ...] = ()) -> Diagnostic:
+    """Return the problem of an edit that cannot be made."""
     return error("cannot-accept", message, span, help=help, advice=advice)
 
 
