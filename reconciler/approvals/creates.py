@@ -39,9 +39,9 @@ class Everything(tuple[str, ...]):
 def creates_to_approve(
     plan: Plan, state: State, resources: Mapping[Address, Resource], capabilities: frozenset[str]
 ) -> frozenset[Address]:
-    """What `plan` makes and no list can show, but for what `resolve --not-created` has answered.
+    """The addresses that `plan` creates and that no list can show.
 
-    Nothing in the embedded sandbox.
+    Without those that `resolve --not-created` has answered. Nothing in the embedded sandbox.
     """
     if not state.lineage or plan.context.platform == EMBEDDED:
         return frozenset()
@@ -55,12 +55,13 @@ def creates_to_approve(
 
 
 def _made(plan: Plan) -> set[Address]:
-    """What a call does decides, too, not only what its change says."""
+    """The addresses that get a new object: by their change, or by a call whose answer holds an id."""
     made = {change.address for change in plan.changes if change.action in _MAKING}
     return made | {step.address for step in plan.steps if step.effect.id_path is not None}
 
 
 def _is_listed(address: Address, resources: Mapping[Address, Resource], capabilities: frozenset[str]) -> bool:
+    """Whether some list of the platform can show the object of `address`."""
     kind, resource = find_kinds().get(address.kind), resources.get(address)
     return (
         kind is not None
@@ -96,11 +97,13 @@ def with_reasons(plan: Plan, creates: Collection[Address]) -> Plan:
 
 
 def _named(change: Change, word: str) -> Change:
+    """`change`, with the reason why it needs approval in front of its own."""
     why = f"{TO_APPROVE}no list shows whether it exists; {_option(change.address, word)}"
     return replace(change, reason=f"{why}; {change.reason}" if change.reason else why)
 
 
 def _option(address: Address, word: str) -> str:
+    """The option that approves the create of `address` in the state with this word."""
     return f"--approve-create {address.quoted}@{word}"
 
 
@@ -121,6 +124,7 @@ def unapproved_creates(
 
 
 def _not_approved(address: Address, word: str) -> Diagnostic:
+    """The error for a create that nobody approved."""
     restore = command("state", "restore", "FILE")
     return error(
         "create-not-approved",
@@ -174,6 +178,7 @@ def _done(journal: Collection[tuple[str, JournalEntry]]) -> Set[tuple[str, str]]
 
 
 def _of_another_state(approval: str, address: str, of: str, word: str, *, planned: bool) -> Diagnostic:
+    """The error for an approval that names the word of another state, or none."""
     anew = f"look on the platform; if it does not exist there, pass --approve-create {address}@{word}"
     return error(
         "unknown-approval",
@@ -185,6 +190,7 @@ def _of_another_state(approval: str, address: str, of: str, word: str, *, planne
 
 
 def _unknown(verb: str, approved: str, known: Collection[Address]) -> Diagnostic:
+    """The error for an approval that nothing in the plan asks for."""
     near = ""
     try:
         near = nearest_address(Address.parse(approved), known) if approved not in map(str, known) else ""

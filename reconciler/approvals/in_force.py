@@ -1,8 +1,10 @@
-"""Which approval rules, signers and objectives count in a run, and what the state remembers of them.
+"""Rules, signers and objectives that count in a run, and the memory of them in the state.
 
-Those of the last apply count together with the run's own. All that counts is remembered before the first
-call; what is looser, at the end of a run that went through all: one that dies, fails, or is about a part
-leaves nothing looser behind.
+Those of the last apply count together with the run's own: the change that is checked out may be somebody's
+pull request. What it makes stricter counts at once. Anything weaker counts from the next run on.
+
+All that counts is remembered before the first call. What is weaker is remembered at the end of a run that
+went through all of its plan: a run that dies, fails, or is about a part leaves nothing weaker behind.
 """
 
 import json
@@ -49,7 +51,8 @@ class InForce(Struct, frozen=True):
     said: Said
     loosened: Sequence[Rule]
 
-    def told(self) -> Iterator[Diagnostic]:
+    def warnings(self) -> Iterator[Diagnostic]:
+        """A warning for each rule that is gone or weaker."""
         for rule in self.loosened:
             yield warning(
                 RULES_LOOSENED,
@@ -61,7 +64,9 @@ class InForce(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """What a run asks for. `resources`: what its manifests declare; `state`: what it is planned by.
+    """The terms that a run is judged by.
+
+    `resources`: declared by its manifests; `state`: the one that it is planned by.
 
     The state remembers `rules`: as JSON, what each set of rules and signers says, with the scopes that are
     held to it. And `ages`, those of the objectives, by address and in hours.
@@ -74,7 +79,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def scopes(self) -> set[str]:
-        """Where the manifests declare anything, or the plan acts."""
+        """The scopes in which the manifests declare anything, or the plan acts."""
         records = self.state.records
         acts = {records[address].scope for address in touched(self.plan) if address in records}
         return declared_scopes(self.resources.values()) | acts
@@ -90,7 +95,7 @@ class Terms(Struct, frozen=True):
         return InForce(said, loosened)
 
     def begun(self, before: Content) -> Content:
-        """What the state remembers while this runs: all that counts in it, for all that it is about."""
+        """The memory while this runs: everything that counts in it, for every scope that it is about."""
         said = Said.of(self.authority.before, self.authority.now)
         rules, ages = before.get("rules", {}), before.get("ages", {})
         if counting := {*self._held_to(before), *_written(said)}:
@@ -99,7 +104,7 @@ class Terms(Struct, frozen=True):
         return _content(rules, ages | {name: min(age, ages.get(name, age)) for name, age in self._ages()})
 
     def ended(self, before: Content, whole: set[str], records: Collection[StateRecord]) -> Content:
-        """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
+        """The memory afterwards: what counts now, for the scopes `whole` and for all that is declared."""
         now, others = self.authority.now, {record.scope for record in records} - whole
         rules = {text: others.intersection(scopes) for text, scopes in before.get("rules", {}).items()}
         rules |= {text: whole.union(rules.get(text, ())) for text in _written(now)}
@@ -110,7 +115,7 @@ class Terms(Struct, frozen=True):
         )
 
     def _held_to(self, remembered: Content) -> Collection[str]:
-        """What is remembered of the scopes of this run; all, where it is about new scopes only."""
+        """The remembered rules of this run's scopes; all of them, where it is about new scopes only."""
         rules: Content = remembered.get("rules", {})
         scopes = self.scopes if rules else set()
         if scopes.isdisjoint(record.scope for record in self.state.records.values()):
@@ -118,16 +123,16 @@ class Terms(Struct, frozen=True):
         return [text for text, held in rules.items() if not scopes.isdisjoint(held)]
 
     def _ages(self) -> Iterator[tuple[str, Any]]:
-        """How old the newest snapshots may be: a rule that comes later asks about what is looser then."""
+        """The age objectives by address, in hours. A rule that comes later asks about weaker ones."""
         for address, resource in self.resources.items():
             if (age := resource.objectives.get(_AGE)) is not None:
                 yield str(address), age
 
 
-def loosened_ages(
+def weakened_objectives(
     state: State, resources: Mapping[Address, Resource], moves: Sequence[Move]
 ) -> Iterator[Loosened]:
-    """The `resources` whose newest snapshot may be older than at the last apply."""
+    """Age objectives that are weaker than at the last apply, among those of `resources`."""
     ages = {Address.parse(text): age for text, age in recall(state, APPROVALS).get("ages", {}).items()}
     ages |= {move.target: ages[move.source] for move in moves if move.source in ages}
     for address, before in ages.items():
@@ -145,7 +150,7 @@ async def remember_begun(project: Project, terms: Terms, held: Lease) -> None:
 async def remember_ended(
     project: Project, desired: Desired, terms: Terms, results: Sequence[Result] = ()
 ) -> None:
-    """At the end: the next run begins with what this one's revision says, as far as this one was about it.
+    """Remember, at the end, the rules and objectives of this revision, as far as the run was about them.
 
     Nothing gets looser where somebody has made it stricter since this run was planned.
     """
@@ -158,6 +163,7 @@ async def remember_ended(
     is_part = failed or left_out or desired.targets or desired.focus is not None
 
     def ended(before: Content) -> Content:
+        """The new memory, from the memory that the state has by now."""
         begun = terms.begun(before)
         if is_part or begun != planned:
             return begun
@@ -169,7 +175,7 @@ async def remember_ended(
         state = await project.store.load()
         await _remember(project, state, ended)
     except (Locked, StoreError) as failure:
-        project.reporter.note(f"the state still has the approval rules of before: {failure.message}")
+        project.reporter.note(f"the state keeps the approval rules of the last apply: {failure.message}")
 
 
 async def _remember(
@@ -185,11 +191,12 @@ async def _remember(
 
 
 def _content(rules: Content, ages: Content) -> Content:
+    """The memory of both, without empty parts."""
     return {name: found for name, found in (("rules", rules), ("ages", ages)) if found}
 
 
 def _written(said: Said) -> Collection[str]:
-    """What is `said`, as one JSON; nothing where it says nothing."""
+    """The rules and signers as one JSON text; nothing where there are none."""
     if not said.rules and not any(signer.text for signer in said.signers):
         return ()
     rules = [rule.model_dump(mode="json", by_alias=True, exclude_none=True) for rule in said.rules]
@@ -197,6 +204,7 @@ def _written(said: Said) -> Collection[str]:
 
 
 def _read(written: str) -> Said:
+    """The rules and signers of what `_written` made. Raises ReconcilerError for a newer version's."""
     content = json.loads(written)
     try:
         rules = [Rule.model_validate(rule) for rule in content["rules"]]
@@ -221,7 +229,9 @@ _FETCH = (
 
 
 def authority_of(config: ProjectSettings, base: str = "") -> Authority:
-    """`base`: the revision before the change, if somebody names it; else CI's variables do.
+    """The rules and signers of this revision and of the revision before the change.
+
+    `base`: names that revision; without it, the variables of the CI service do.
 
     Raises ReconcilerError where they name one that cannot be read: another one would be the change's choice.
     """
@@ -237,12 +247,13 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
 
 
 def _signers(data: bytes | None, where: str) -> Signers:
+    """The signers in `data`, the content of a file; None where it is not there."""
     # What is no text cannot be a name or a key, and a state takes no NUL.
     return Signers((data or b"").decode(errors="replace").replace("\0", "\ufffd"), where)
 
 
 def _outside(config: ProjectSettings) -> Signers | None:
-    """Those in the file that the runner names. Raises ReconcilerError for one that a change could bring."""
+    """The signers in the file that the runner names. Raises ReconcilerError for one in the checkout."""
     given = config.variables.get(SIGNERS, "")
     if not given:
         return None
@@ -268,6 +279,7 @@ def _checkout(config: ProjectSettings) -> list[Path]:
 
 
 def _resolved(path: Path) -> Path:
+    """`path` with its links followed. Raises ReconcilerError where they go round in a circle."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as failure:
@@ -275,6 +287,10 @@ def _resolved(path: Path) -> Path:
 
 
 def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
+    """The revision before the change; None where nobody names one.
+
+    Raises ReconcilerError where it cannot be read.
+    """
     ref = base or _ci_base(config)
     if not ref:
         return None
@@ -297,6 +313,7 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
 
 
 def _settings_at(before: Revision) -> ApprovalSettings:
+    """The approval settings at the revision `before`. Raises ReconcilerError where they cannot be read."""
     try:
         return _approvals_in(before.read(SETTINGS_FILE) or b"")
     except (ValidationError, ValueError):
@@ -316,7 +333,7 @@ def _approvals_in(settings: bytes) -> ApprovalSettings:
 
 
 def _ci_base(config: ProjectSettings) -> str:
-    """What the CI service says was there before; "" outside of one, and where it says of nothing."""
+    """The commit before the change, as the CI service names it; "" for none."""
     variables = config.variables
     if variables.get("GITHUB_ACTIONS") == "true":  # Gitea and Forgejo set it, too
         said = _github(config)
@@ -334,6 +351,7 @@ def _ci_base(config: ProjectSettings) -> str:
 
 
 def _github(config: ProjectSettings) -> str:
+    """The commit before the change, from the event file of GitHub Actions; "" for events without one."""
     event, path = (config.variables.get(name, "") for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH"))
     way = {
         "push": ("before",),

@@ -1,4 +1,12 @@
-"""Approvals of a saved plan: what its rules ask for, which of the given ones count, and what is missing."""
+"""Judges the approvals that are given with a saved plan.
+
+1. The rules in force that match the plan ask for approvals (`asked_of`, `needed_by`).
+2. Each given approval is checked by itself: that it is about this plan, rehearsal, environment and state,
+   that nobody used it before, that it has not ended, and that all files of signers let its key sign
+   (`why_dead`).
+3. The approvals that count are brought together by people, since one person may have several keys or names
+   (`people`). A rule is met by as many different people as it names.
+"""
 
 import re
 from base64 import b64decode
@@ -29,7 +37,7 @@ _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
 
 
 class About(Struct, frozen=True):
-    """What an approval must be about, to count: digests of the plan and its rehearsal, and the rest of it.
+    """The plan that an approval must be about, to count: its digest, its rehearsal's, and where it runs.
 
     `used`: the ids of approvals that runs have used.
     """
@@ -82,7 +90,7 @@ def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mappi
 
 
 def in_force(rule: Rule, approvals: Sequence[Approval], now: datetime) -> Sequence[Approval]:
-    """Those of `approvals`, which count, that the rule takes at this time."""
+    """The `approvals` that `rule` still takes at this time. All of them count in themselves."""
     return [approval for approval in approvals if not why_late(approval, rule.lasts, now)]
 
 
@@ -117,6 +125,7 @@ def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Co
 
 
 def _matches(name: str, pattern: str) -> bool:
+    """Whether a pattern of allowed_signers matches a name. `[` means itself there."""
     return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
@@ -133,6 +142,7 @@ def _lines(text: str) -> Iterator[tuple[Sequence[str], bytes]]:
 
 
 def _key(kind: str, base64: str) -> bytes | None:
+    """The public key of a line, without its certificate; None for words that hold none."""
     try:
         key = b64decode(base64)
         return plain_key(key) if key[4:].startswith(kind.encode()) else None
@@ -149,7 +159,9 @@ _STEPS = (
 
 
 class Given(Struct, frozen=True):
-    """What a person gives with a saved plan. `rehearsal`: the digest of the one in the file; "" for none.
+    """The approvals that a person gives with a saved plan.
+
+    `rehearsal`: the digest of the one in the file; "" for none.
 
     `plan`: the digest of the plan in the file; "" where there is no file.
     """
@@ -179,10 +191,10 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
 
 
 async def judge(project: Project, terms: Terms, given: Given) -> Judged:
-    """Which of the given approvals count, and an error for each rule that asks for more of them."""
+    """The given approvals that count, and an error for each rule that asks for more of them."""
     found, asked = _asked(terms)
     if not asked and not given.approvals:
-        return Judged((), tuple(found.told()))
+        return Judged((), tuple(found.warnings()))
     signers = found.said.signers
     if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
@@ -206,14 +218,14 @@ async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     again = not terms.plan.steps and all(approval.id in used for approval, _ in dead)  # the job is run again
     report = error if unmet or not (counting or again) else warning
     objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
-    told = [_dead(report, approval, why, objects) for approval, why in dead]
-    return Judged(tuple(counting), (*found.told(), *unmet, *told))
+    not_counting = [_dead(report, approval, why, objects) for approval, why in dead]
+    return Judged(tuple(counting), (*found.warnings(), *unmet, *not_counting))
 
 
 def asked_of(terms: Terms) -> list[Diagnostic]:
-    """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
+    """Warnings: the approvals that an apply of the plan will ask for, and the rules that get weaker."""
     found, asked = _asked(terms)
-    return [*found.told(), *(_needed(warning, needed) for needed in asked)]
+    return [*found.warnings(), *(_needed(warning, needed) for needed in asked)]
 
 
 def needed_by(terms: Terms) -> Sequence[Needed]:
@@ -222,6 +234,7 @@ def needed_by(terms: Terms) -> Sequence[Needed]:
 
 
 def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
+    """The rules in force, and those of them that the plan must be approved by."""
     found, plan = terms.in_force(), terms.plan
     return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms))
 
@@ -256,6 +269,7 @@ def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
 
 
 def _nobody(asked: Needed, why: str) -> Diagnostic:
+    """The error for a rule that nobody can satisfy, since no signer is known."""
     return _needed(
         error,
         asked,
@@ -265,6 +279,7 @@ def _nobody(asked: Needed, why: str) -> Diagnostic:
 
 
 def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagnostic:
+    """The problem of a rule that asks for approvals, with the commands that give them."""
     listed = [f"`{address}`" for address in asked.addresses[:3]]
     more = len(asked.addresses) - len(listed)
     what = ", ".join(listed) + (f" and {more} more" if more else "")
@@ -285,6 +300,7 @@ def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagn
 
 
 def _unknown(why: str) -> Diagnostic:
+    """The error for approvals of a plan whose signers nobody knows."""
     return error(
         "approval-dead",
         f"no approval counts: {why}",
@@ -293,6 +309,7 @@ def _unknown(why: str) -> Diagnostic:
 
 
 def _dead(report: Any, approval: Approval, why: str, about: Iterable[Address]) -> Diagnostic:
+    """The problem of an approval that does not count."""
     anew = command("approve", "FILE", "--reason", "TEXT")
     found: Diagnostic = report(
         "approval-dead",

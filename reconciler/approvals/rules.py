@@ -1,4 +1,9 @@
-"""Which changes need somebody's approval: the section `approvals` of the settings, and what it matches."""
+"""The section `approvals` of the settings: rules about changes that need somebody's approval.
+
+A rule names a change by its action, its impact, a safeguard that it lowers, a size or an environment, and how
+many different people have to approve it. Rules are compared with each other (`Rule.covers`), so that a change
+of the settings cannot quietly take one away.
+"""
 
 import re
 from collections import defaultdict
@@ -24,6 +29,8 @@ _GRAVITY = list(Impact)
 
 
 class _Section(BaseModel):
+    """The base of the models: strict, without unknown keys."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -49,6 +56,8 @@ _NEEDING = frozenset(action.value for action in Needing)
 
 
 class Harm(StrEnum):
+    """The impacts that a rule may name, from the lightest to the gravest."""
+
     RESTART = Impact.RESTART
     DOWNTIME = Impact.DOWNTIME
     REPOINT = Impact.REPOINT
@@ -67,6 +76,7 @@ def _word(of: type[StrEnum]) -> BeforeValidator:
     """Strict models take no text for a word of an enumeration."""
 
     def convert(value: Any) -> Any:
+        """The word of the enumeration for a text; everything else as it is."""
         return of(value) if isinstance(value, str) and value in list(of) else value
 
     return BeforeValidator(convert)
@@ -83,6 +93,7 @@ class When(_Section):
 
     @model_validator(mode="after")
     def _some(self) -> "When":
+        """Refuse a rule that would match everything."""
         if not self.model_fields_set:
             raise ValueError("say at least one of action, impact, lowers, more_than_gb and environment")
         return self
@@ -93,7 +104,7 @@ class When(_Section):
 
 
 def parse_span(text: str) -> timedelta:
-    """Of `30m`, `24h`, `7d`. Raises ValueError."""
+    """The duration of a text such as `30m`, `24h` or `7d`. Raises ValueError."""
     found = _SPAN.fullmatch(text)
     if not found or timedelta(**{_UNITS[found[2]]: int(found[1])}) > LONGEST:
         raise ValueError("expected a time such as 30m, 24h or 7d, at most 30d")
@@ -101,11 +112,14 @@ def parse_span(text: str) -> timedelta:
 
 
 def _checked_span(text: str) -> str:
+    """`text`, if it is a duration. Raises ValueError."""
     parse_span(text)
     return text
 
 
 class Rule(_Section):
+    """A rule: so many different people have to approve each change that `when` is true of."""
+
     when: When
     people: int = Field(1, alias="from", ge=1, le=20, description="So many different people.")
     valid: Annotated[str, AfterValidator(_checked_span)] = Field(
@@ -114,6 +128,7 @@ class Rule(_Section):
 
     @property
     def lasts(self) -> timedelta:
+        """The time that an approval counts for this rule."""
         return parse_span(self.valid)
 
     def covers(self, other: "Rule") -> bool:
@@ -128,6 +143,8 @@ class Rule(_Section):
 
 
 class ApprovalSettings(_Section):
+    """The whole section."""
+
     signers: str = Field("allowed_signers", pattern=FILE, description="File of those who may approve.")
     rules: list[Rule] = []
 
@@ -174,10 +191,7 @@ class Needed(Struct, frozen=True):
 
 
 def needed(
-    rules: Iterable[Rule],
-    plan: Plan,
-    environment: str,
-    size_gb: Callable[[Address], float | None],
+    rules: Iterable[Rule], plan: Plan, environment: str, size_gb: Callable[[Address], float | None]
 ) -> Sequence[Needed]:
     """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows."""
     found, deletes = [], frozenset(plan.deletes)
@@ -186,6 +200,7 @@ def needed(
         changes[change.address].append(change)
 
     def matches(rule: Rule, address: Address) -> bool:
+        """Whether `rule` is true of the changes of `address`, and of its size."""
         return _matches(rule.when, changes.get(address, ()), deleted=address in deletes) and _is_large(
             rule.when, size_gb, address
         )
@@ -202,17 +217,21 @@ def needed(
 
 
 def touched(plan: Plan) -> Iterable[Address]:
-    """What a call is for counts, too, whatever the changes say."""
+    """The addresses that `plan` acts on, by a change or by a call for them."""
     yield from (change.address for change in plan.changes if _acts(change))
     yield from (step.address for step in plan.steps if step.mutates)
 
 
 def _acts(change: Change) -> bool:
+    """Whether a rule may name one of the actions of `change`."""
     return any(action.value in _NEEDING for action in change.actions)
 
 
 def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
-    """`changes`: all of one address. `deleted`: whether a call of the plan deletes its object."""
+    """Whether `when` is true of an address.
+
+    `changes`: all of that address. `deleted`: whether a call of the plan deletes its object.
+    """
     if when.action is not None and not (
         any(Action(when.action) in change.actions for change in changes)
         or (when.action == Needing.DELETE and deleted)
@@ -230,6 +249,7 @@ def _matches(when: When, changes: Sequence[Change], *, deleted: bool) -> bool:
 
 
 def _is_large(when: When, size_gb: Callable[[Address], float | None], address: Address) -> bool:
+    """Whether the object is larger than `when` says. One of unknown size may be."""
     if when.more_than_gb is None:
         return True
     size = size_gb(address)
@@ -237,7 +257,7 @@ def _is_large(when: When, size_gb: Callable[[Address], float | None], address: A
 
 
 def _is_lowered(field: FieldChange) -> bool:
-    """Anything but a larger value: of what is not a number, nobody knows that it protects as much."""
+    """True unless the new value is at least the old one. A new value that is no number counts as lowered."""
     before, after = field.before, field.after
     if not isinstance(before, int | float):
         return False  # there was none before

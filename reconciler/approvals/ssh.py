@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.project.files import read_file
 
 VERIFY_S, SIGN_S = 20, 300  # a person types a passphrase, or touches a key
 _NEEDED = ("PATH", "HOME", "TZ", "TMPDIR")
@@ -40,11 +41,12 @@ class Key(Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
+        """The fingerprint of the public key."""
         return fingerprint(b64decode(self.public.split()[1]))
 
 
 def fingerprint(blob: bytes) -> str:
-    """As ssh shows it: SHA256:…"""
+    """The fingerprint as ssh shows it: SHA256:…"""
     return f"SHA256:{b64encode(sha256(blob).digest()).decode().rstrip('=')}"
 
 
@@ -64,9 +66,7 @@ def verifies(
         who: list[str | Path] = ["-f", allowed, "-I", principal]
         what: list[str | Path] = ["-n", NAMESPACE, "-s", signed, f"-O{moment}"]
         done = _run(["ssh-keygen", "-Y", "verify", *who, *what], statement, _env(env, _NEEDED), VERIFY_S)
-    if done.returncode == 0:
-        return ""
-    return _said(done.stderr) or "ssh-keygen does not accept the signature"
+    return _why_not(done)
 
 
 def why_not_signed(statement: bytes, signature: bytes, env: Mapping[str, str]) -> str:
@@ -76,9 +76,7 @@ def why_not_signed(statement: bytes, signature: bytes, env: Mapping[str, str]) -
         signed.write_bytes(signature)
         command: list[str | Path] = ["ssh-keygen", "-Y", "check-novalidate", "-n", NAMESPACE, "-s", signed]
         done = _run(command, statement, _env(env, _NEEDED), VERIFY_S)
-    if done.returncode == 0:
-        return ""
-    return _said(done.stderr) or "ssh-keygen does not accept the signature"
+    return _why_not(done)
 
 
 def sign(statement: bytes, key: Key, env: Mapping[str, str]) -> bytes:
@@ -140,10 +138,10 @@ def public_of(file: Path, env: Mapping[str, str]) -> Key:
         raise ReconcilerError(
             f"there is no key {file}", help="name a private key, or the public one of a key in the agent"
         )
-    beside = file if file.suffix == ".pub" else file.with_name(f"{file.name}.pub")
-    if beside.is_file():
-        return Key(file, _public(_read(beside), str(beside)))
-    text = _read(file)
+    public = file if file.suffix == ".pub" else file.with_name(f"{file.name}.pub")
+    if public.is_file():
+        return Key(file, _public(read_file(public).decode(errors="replace"), str(public)))
+    text = read_file(file).decode(errors="replace")
     if text.startswith(("ssh-", "ecdsa-", "sk-")):
         return Key(file, _public(text, str(file)))
     done = _run(["ssh-keygen", "-y", "-f", file], b"", _env(env, (*_NEEDED, *_TO_SIGN)), SIGN_S)
@@ -171,6 +169,7 @@ def agent_keys(env: Mapping[str, str]) -> Sequence[str]:
 
 
 def _public(text: str, where: str) -> str:
+    """The public key in a line: its type and its base64. Raises ReconcilerError where there is none."""
     words = text.split()
     try:
         if len(words) >= 2 and b64decode(words[1], validate=True):
@@ -178,13 +177,6 @@ def _public(text: str, where: str) -> str:
     except NotBase64:
         pass
     raise ReconcilerError(f"{where} does not hold a public key", help="name another one with --key FILE")
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as failure:
-        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from failure
 
 
 def _text(data: bytes, at: int) -> tuple[bytes, int]:
@@ -197,12 +189,14 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _env(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The environment variables that a program gets: those of `names` that are set, and plain English."""
     return {**{name: env[name] for name in names if name in env}, "LC_ALL": "C"}
 
 
 def _run(
     command: Sequence[str | Path], stdin: bytes, env: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
+    """The ended process. Raises ReconcilerError where the program is missing, or takes too long."""
     try:
         return subprocess.run(  # noqa: S603 - no shell, and names cannot be options
             command, input=stdin, capture_output=True, env=env, timeout=timeout_s, check=False
@@ -216,6 +210,13 @@ def _run(
         raise ReconcilerError(f"`{command[0]}` did not answer within {timeout_s:g} s") from None
     except OSError as failure:
         raise ReconcilerError(f"`{command[0]}` cannot be run: {failure.strerror or failure}") from failure
+
+
+def _why_not(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Why `ssh-keygen` does not accept a signature; "" where it does."""
+    if done.returncode == 0:
+        return ""
+    return _said(done.stderr) or "ssh-keygen does not accept the signature"
 
 
 def _said(stderr: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What an approval says, and the file that holds it: a statement, and the SSH signature of its bytes.
+"""The file of an approval: a statement, and the SSH signature of its bytes.
 
     { "format": "reconcile-approval-1", … }
     -----BEGIN SSH SIGNATURE-----
@@ -6,6 +6,7 @@
     -----END SSH SIGNATURE-----
 
 The signature is of all that stands before its first line: `ssh-keygen -Y verify` needs no help of ours.
+The second half of this module makes one: it chooses the key, and shows a person what is signed.
 """
 
 import json
@@ -78,14 +79,15 @@ class Approval(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What is journaled when it is used. Two signatures of one statement are one approval."""
+        """The id that the journal holds once it is used. Two signatures of one statement are one approval."""
         return f"{APPROVAL}{sha256(self.statement.to_bytes()).hexdigest()}"
 
     def to_bytes(self) -> bytes:
+        """The content of its file."""
         return self.statement.to_bytes() + self.signature
 
     def to_json(self) -> dict[str, str]:
-        """Whole, for the journal."""
+        """The whole approval, for the journal."""
         return {
             "id": self.id,
             "statement": self.statement.to_bytes().decode(),
@@ -130,6 +132,7 @@ def parse_statement(text: bytes, name: str) -> Statement:
 
 
 def _wrong(statement: Statement) -> Sequence[str]:
+    """The names of the fields with values that `statement_of` never gives."""
     texts = {name: value for name, value in asdict(statement).items() if name not in ("at", "expires")}
     wrong = [name for name, value in texts.items() if not isinstance(value, str)]
     if wrong:
@@ -151,16 +154,19 @@ def is_reason(text: str) -> bool:
 
 
 def _broken(name: str, why: str) -> ReconcilerError:
+    """The error for a file that is not an approval."""
     return ReconcilerError(
         f"{name} is not an approval: {why}", help="give the file that `reconcile approve` wrote, unchanged"
     )
 
 
 def _read(at: str) -> datetime:
+    """The moment of a text in UTC. Raises ValueError."""
     return datetime.strptime(at, _TIME).replace(tzinfo=UTC)
 
 
 def _written(at: datetime) -> str:
+    """The moment as text, in UTC and whole seconds."""
     return at.astimezone(UTC).strftime(_TIME)
 
 
@@ -192,6 +198,7 @@ def choose_key(config: ProjectSettings, given: Path | None) -> Key:
 
 
 def _of_git(config: ProjectSettings) -> str:
+    """The key that git signs with by SSH, as its settings name it; "" for none."""
     try:
         git = find_repository(config.root, config.variables)
         if git.run("config", "--get", "gpg.format", allowed=(0, 1)).stdout.strip() != b"ssh":
@@ -226,6 +233,7 @@ def principal_of(config: ProjectSettings, key: Key) -> str:
 def statement_of(
     config: ProjectSettings, saved: SavedPlan, principal: str, reason: str, now: datetime, nonce: str
 ) -> Statement:
+    """The statement that `principal` signs. It ends when the strictest matching rule of the settings says."""
     context = saved.plan.context
     now = now.replace(microsecond=0)
     return Statement(
@@ -269,11 +277,12 @@ def given_already(plan_file: Path, statement: Statement) -> dict[Path, Approval]
 
 
 def signed(config: ProjectSettings, statement: Statement, key: Key) -> Approval:
+    """The approval of `statement` with this key. Raises ReconcilerError where it does not sign."""
     return Approval(statement, sign(statement.to_bytes(), key, config.variables))
 
 
 def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
-    """What a person reads before signing, beside the plan."""
+    """The lines that a person reads before signing, next to the plan."""
     plan = saved.plan
     lost = [str(change.address) for change in plan.changes if change.impact == "data_loss"]
     destroys = dict.fromkeys([*map(str, plan.deletes), *lost])

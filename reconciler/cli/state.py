@@ -30,9 +30,9 @@ from reconciler.planning.decide import recorded_twice
 from reconciler.project import identity, records
 from reconciler.project import migrate as moving
 from reconciler.project.attribution import holder
+from reconciler.project.records import no_record_of, not_recorded, older_objects
 from reconciler.project.sections import check_address
 from reconciler.project.store import Opening, open_state
-from reconciler.project.unknown_objects import no_record_of, not_recorded, older_objects
 from reconciler.reports import records as pages
 from reconciler.reports.escape import visible
 from reconciler.reports.fragments import DiagnosticJson

@@ -19,9 +19,9 @@ from reconciler.doctor.platform import check_capabilities, check_platform, reads
 from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
 from reconciler.planning.declared import Desired
 from reconciler.project.open import Options, begin_work, open_platform, open_project
+from reconciler.project.records import older_objects
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
-from reconciler.project.unknown_objects import older_objects
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
 from reconciler.state import files_of, has_files, prove

@@ -29,7 +29,7 @@ from reconciler.manifests.writing.write import scalar
 from reconciler.planning.declared import Desired
 from reconciler.planning.drift import drift_of
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import not_recorded
+from reconciler.project.records import not_recorded
 
 
 def accept(

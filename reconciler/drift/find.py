@@ -26,7 +26,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, is_remade, located
 from reconciler.moves.records import follow_moves
-from reconciler.planning.answers import Unread
+from reconciler.planning.answers import FailedReads
 from reconciler.planning.conflicts import bad_object, bad_records
 from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
 from reconciler.planning.declared import Desired, in_force
@@ -35,8 +35,8 @@ from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
 from reconciler.project.project import Project, read_all
+from reconciler.project.records import Older
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
-from reconciler.project.unknown_objects import Older
 from reconciler.state.store import State
 
 NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
@@ -127,7 +127,7 @@ class _Comparison:
         self.missing: list[StateRecord] = []
         self.unmanaged: list[Change] = []
         self.unseen: Counter[str] = Counter()
-        self.unread = Unread()
+        self.unread = FailedReads()
         self.more = _MoreAnswers(self.unread)
         capabilities, is_wanted = project.capabilities, self.wanted.__contains__
         self.lookalikes = Lookalikes(
@@ -281,7 +281,7 @@ class _Comparison:
             *(problem for address, problem in bad.items() if address not in self.outside),
             *self.problems,
             *missing,
-            *self.older.told(),
+            *self.older.note(),
             *sorted(self.remarks, key=lambda remark: remark.message),  # answers come in no certain order
             *(Diagnostic(NOT_COMPARED, Severity.INFO, text.format(n)) for text, n in self.unseen.items()),
         )
@@ -290,7 +290,7 @@ class _Comparison:
 class _MoreAnswers:
     """The second reads: for objectives, and for hints why an object is gone."""
 
-    def __init__(self, unread: Unread) -> None:
+    def __init__(self, unread: FailedReads) -> None:
         self._unread = unread
         self._asked: list[tuple[Kind, Drifted, Subject, Sequence[Read]]] = []
         self._answers: dict[Read, Observation] = {}

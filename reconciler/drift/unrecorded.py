@@ -11,7 +11,7 @@ from reconciler.kinds.roles import Importable, listed
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.declared import declared_scopes
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import no_record_of
+from reconciler.project.records import no_record_of
 from reconciler.state.store import State
 
 

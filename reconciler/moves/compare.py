@@ -1,7 +1,7 @@
-"""Whether a recorded object may be what a manifest with another address describes. Pure.
+"""Compares recorded objects with manifests of other addresses. Pure.
 
-It may if no field that the platform cannot change differs, where both values are known, and none would have
-to shrink. Other fields may differ.
+A record may be what a new manifest describes if no field that the platform cannot change differs, where both
+values are known, and none would have to shrink. Other fields may differ.
 """
 
 from collections import defaultdict
@@ -30,14 +30,13 @@ def only_left(binding: Binding) -> bool:
 
 
 class Sameness:
-    """What came and what left of one kind and app, by place: each combination of values is compared once."""
+    """Compares new manifests with records that left, of one kind and app, by their places.
+
+    Each combination of values is compared once: thousands of both are mostly alike.
+    """
 
     def __init__(
-        self,
-        kind: Kind,
-        alias: Alias,
-        came: Sequence[Resource],
-        left: Sequence[Sequence[StateRecord]],
+        self, kind: Kind, alias: Alias, came: Sequence[Resource], left: Sequence[Sequence[StateRecord]]
     ) -> None:
         self._kind = kind
         self._alias = alias
@@ -75,11 +74,13 @@ class Sameness:
         return self._found[want, known]
 
     def _may_be(self, resource: Resource, record: StateRecord) -> bool:
+        """Whether no fixed field and no name tells the two apart."""
         return _differing(self._fixed, resource.spec, record.applied) is not None and not another_name(
             self._kind, resource, record
         )
 
     def _wanted(self, resource: Resource) -> str:
+        """The values of `resource` that no other object can have, as one text."""
         fields = resource.spec.model_fields_set
         values = {
             field.name: getattr(resource.spec, field.name) for field in self._fixed if field.name in fields
@@ -87,6 +88,7 @@ class Sameness:
         return repr((values, self._names(resource, None)))
 
     def _known(self, record: StateRecord) -> tuple[str, str]:
+        """The values of `record` that cannot change, and all of its values, as two texts."""
         fixed = [record.applied.get(field.name) for field in self._fixed]
         names = self._names(None, record)
         named = record.id and record.id in self._text
@@ -94,6 +96,7 @@ class Sameness:
         return repr((fixed, names)), repr((items, names, record.id if named else ""))
 
     def _names(self, resource: Resource | None, record: StateRecord | None) -> list[str]:
+        """The names that the platform knows the object by; none where it goes by ids."""
         return sorted(secret_names(self._kind, resource, record)) if holds_secrets(self._kind) else []
 
 
@@ -139,11 +142,12 @@ def _differing(fields: Sequence[Field], spec: BaseModel, applied: Mapping[str, o
 
 
 def _shrinks(want: object, known: object) -> bool:
+    """Whether the wanted size, or the end of its range, is smaller than the known one."""
     largest = getattr(want, "max", want)
     return isinstance(largest, int) and isinstance(known, int | float) and largest < known
 
 
-class Elsewhere(Struct, frozen=True):
+class OtherManifests(Struct, frozen=True):
     """The answers that planning needs about records whose manifest is not among the resources of a plan.
 
     `not_given`: the manifest is in a file that was not given, or was when the record was written.
@@ -157,7 +161,7 @@ class Elsewhere(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """Records of one kind and app beside new resources of the same kind and app.
+    """Records of one kind and app next to new resources of the same kind and app.
 
     `suspects`: those whose object a new resource may describe. `declared`: those of which it must be known
     whether a file that was not given declares them, since one of the suspects depends on it.
@@ -174,7 +178,9 @@ def questions(
     unwanted: Iterable[StateRecord],
     not_given: Collection[Address],
 ) -> Iterator[Question]:
-    """What a plan of `resources` must know of other files: nothing where no new resource may be a record's.
+    """Yields the questions about other files on which a plan of `resources` depends.
+
+    There are none where no new resource may be a record's.
 
     `unwanted`: the records that none of `resources` is about. This is asked before the platform is read,
     so it asks rather too much: a new resource may turn out to adopt an object.
@@ -201,6 +207,7 @@ def _question(
     records: Mapping[Address, StateRecord],
     not_given: Collection[Address],
 ) -> Question:
+    """The question about one kind and app. Without suspects it need not be asked."""
     named: set[Address] = set()
 
     def alias(old: Address, new: Address) -> bool:

@@ -1,4 +1,4 @@
-"""A manifest that left and one that came, for what may be one object: a renamed resource. Pure.
+"""Finds a manifest that left and one that came, for what may be one object: a renamed resource. Pure.
 
 The platform renames nothing, so a renamed manifest looks like a removed and a new one. To act on that
 would delete or abandon the data and make a second, empty object.
@@ -6,6 +6,9 @@ would delete or abandon the data and make a second, empty object.
 **A new address may be that of a recorded object if the object could become what the manifest says**: see
 `moves.compare`. An object that is known by its name or by an id in the manifest must have the same one. Of
 several, the names tell: see `moves.pair`.
+
+A `Rename` is an error with the Moved manifest to add, or a warning where the record was kept on purpose. A
+`Doubt` is a warning: nothing tells which record became which resource.
 """
 
 import json
@@ -20,7 +23,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Deletion, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
-from reconciler.moves.compare import LEFT, Alias, Elsewhere, Sameness, differing
+from reconciler.moves.compare import LEFT, Alias, OtherManifests, Sameness, differing
 from reconciler.moves.pair import pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
@@ -32,7 +35,7 @@ Left = dict[Address, list[StateRecord]]
 
 
 class Rename(Struct, frozen=True):
-    """What may be one resource under two names: `pairs` of (record, new resource), those of one `count`.
+    """A resource that may have two names: `pairs` of (record, new resource), those of one `count`.
 
     `differing`: fields that a plan would change afterwards. `others`: records that it may be as well.
     `kept`: it left the manifests in an earlier apply, so that this is likely another one.
@@ -45,6 +48,7 @@ class Rename(Struct, frozen=True):
 
     @property
     def address(self) -> Address:
+        """The address that came."""
         return self.pairs[0][1].address
 
     @property
@@ -90,16 +94,17 @@ class Rename(Struct, frozen=True):
         )
 
     def _moves(self) -> Sequence[tuple[StateRecord, Resource]]:
-        """What has to be said: one move for all of a `count`, or else each by itself."""
+        """The pairs to name in an entry: one for all of a `count`, or each member by itself."""
         record, resource = self.pairs[0]
         whole = not record.address.ordinal and not resource.address.ordinal
         return self.pairs[:1] if whole else self.pairs
 
     def _entries(self) -> str:
+        """The Moved manifests to add, as one text."""
         return "---\n".join(entry(old.address, new) for old, new in self._moves()).rstrip("\n")
 
     def _commands(self) -> tuple[Command, ...]:
-        """None where only a manifest can tell that the name on the platform stays."""
+        """The commands that move the records; none where only a manifest can say it."""
         if any(old.id in ("", old.address.name) for old, _ in self._moves()):
             return ()
         return tuple(command("state", "mv", old.address, new.address) for old, new in self._moves())
@@ -117,10 +122,12 @@ class Doubt(Struct, frozen=True):
 
     @property
     def address(self) -> Address:
+        """The first of the addresses that came."""
         return self.resources[0].address
 
     @property
     def reasons(self) -> dict[Address, str]:
+        """The reason why nothing is done, by address."""
         first = self.records[0].address
         of = f"{first}" if len(self.records) == 1 else f"one of {len(self.records)} that left, as {first},"
         new = {resource.address: f"perhaps {of} under a new name" for resource in self.resources}
@@ -148,7 +155,7 @@ def find_renames(
     resources: Mapping[Address, Resource],
     records: Mapping[Address, StateRecord],
     left: Collection[Address],
-    elsewhere: Elsewhere,
+    other_manifests: OtherManifests,
 ) -> Iterator[Rename | Doubt]:
     """Each new address at most once. `left`: recorded addresses that no manifest names any more."""
     comers: dict[tuple[str, str | None], Came] = defaultdict(lambda: defaultdict(list))
@@ -161,7 +168,7 @@ def find_renames(
 
     if not comers:
         return
-    away = {address for address in elsewhere.not_given if (address.kind, address.app) in comers}
+    away = {address for address in other_manifests.not_given if (address.kind, address.app) in comers}
     leaving: dict[tuple[str, str | None], list[StateRecord]] = defaultdict(list)
     for address in sorted((*left, *away)):
         decided = changes.get(address)
@@ -169,18 +176,21 @@ def find_renames(
             leaving[address.kind, address.app].append(records[address])
 
     def alias(old: Address, new: Address) -> bool:
-        """Not where both are recorded, or the old one is still declared."""
+        """True where both may name one object.
+
+        Not where both are recorded, or the old one is still declared.
+        """
         if old == new or old not in records:
             return True
         if old in resources or new in records:
             return False
-        return old not in away or old in elsewhere.gone
+        return old not in away or old in other_manifests.gone
 
     for group, leavers in leaving.items():
         kind, came = kinds[group[0]], comers[group]
         whole: Left = defaultdict(list)
         for record in leavers:
-            if record.address not in away or _moved_away(kind, alias, record, came, elsewhere.gone):
+            if record.address not in away or _moved_away(kind, alias, record, came, other_manifests.gone):
                 whole[record.address._replace(ordinal=0)].append(record)
         yield from _same_ids(kind, came, whole)
         fresh = {address: records for address, records in whole.items() if not _is_kept(records)}
@@ -190,7 +200,7 @@ def find_renames(
 
 
 def _raises_count(address: Address, resources: Collection[Address], records: Collection[Address]) -> bool:
-    """Whether it is one more of a recorded `count` that is still wanted: that is not a rename."""
+    """True for one more member of a recorded `count` that is still wanted: that is not a rename."""
     first = address._replace(ordinal=0)
     return address.ordinal > 0 and first in resources and first in records
 
@@ -203,11 +213,12 @@ def _moved_away(kind: Kind, alias: Alias, record: StateRecord, came: Came, gone:
 
 
 def _is_kept(records: Iterable[StateRecord]) -> bool:
+    """Whether an earlier apply has seen all of them without a manifest."""
     return all(record.applied.get(LEFT) for record in records)
 
 
 def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
-    """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
+    """Yields what names an existing object by its id, and takes it out of `came`: it is that one or none."""
     owners = {
         claim_of(kind, record.id, None, record): at for at, records in left.items() for record in records
     }
@@ -221,17 +232,22 @@ def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
 
 
 def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
-    """What is found is taken out of `came`: of what is `kept`, only the one that one new resource may be."""
+    """Yields what names make likely, and takes it out of `came`.
+
+    Of what is `kept`, only the one record that one new resource may be.
+    """
     new, old = list(came), list(left)
     sameness = Sameness(
         kind, alias, [came[address][0] for address in new], [left[address] for address in old]
     )
 
     def cost(at: int, to: int) -> int | None:
+        """The number of fields in which the two differ; None where they cannot be one."""
         fields = sameness.differing(at, to) if new[at] != old[to] else None
         return None if fields is None else len(fields)
 
     def is_alone(at: int, to: Sequence[int]) -> bool:
+        """Whether the record is the only one that the resource may be, and the other way round."""
         return len(to) == 1 and not any(
             cost(other, to[0]) is not None for other in range(len(new)) if other != at
         )
@@ -260,6 +276,7 @@ def _if_new(old: StateRecord, forget: Command) -> str:
 
 
 def _named(records: Sequence[StateRecord]) -> str:
+    """The records as a sentence names them: at most a few, and the number of the others."""
     named = [f"`{record.address}` ({record.id})" for record in records]
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
@@ -286,10 +303,11 @@ def spec(old: Address | None, new: Resource) -> str:
 
 
 def _in_file(new: Resource) -> Address:
+    """The address of `new` as its own file has it."""
     return new.in_file._replace(ordinal=new.address.ordinal)
 
 
 def _written(address: Address) -> str:
-    """As YAML, in which a plain `[1]` would end what is within braces."""
+    """The address as YAML: a plain `[1]` would end a mapping in braces."""
     text = str(address)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

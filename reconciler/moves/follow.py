@@ -1,4 +1,4 @@
-"""Moved entries against each other and against what the manifests declare."""
+"""Checks Moved entries against each other and against what the manifests declare."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,8 +12,9 @@ from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
+from reconciler.moves.records import later_addresses, next_address
 from reconciler.policies.moved import KIND as MOVED
-from reconciler.policies.moved import MovedSpec, later_addresses, next_address
+from reconciler.policies.moved import MovedSpec
 
 
 def move_problems(
@@ -32,10 +33,7 @@ def move_problems(
         if problem is not None:
             yield problem
             continue
-        for path, address, seen in (
-            ("from", entry.spec.source, entries),
-            ("to", entry.spec.target, targets),
-        ):
+        for path, address, seen in (("from", entry.spec.source, entries), ("to", entry.spec.target, targets)):
             first = seen.setdefault(address, entry)
             if problem is None and first is not entry:
                 problem = _twice(entry, path, address, first)
@@ -73,7 +71,7 @@ def move_problems(
 
 
 def ends_outside(entries: Iterable[Resource], taken_out: Callable[[Address], bool]) -> list[Resource]:
-    """Those of `entries` that lead to what an environment takes out: they do not count there.
+    """The `entries` that lead to a resource which an environment takes out: they do not count there.
 
     What they move stays where it is recorded, and has left, as what they would move it to has.
     """
@@ -112,6 +110,7 @@ def _end(address: Address, moves: Mapping[Address, Address]) -> Address:
 
 
 def _of_one(entry: Resource, kinds: Mapping[str, ManifestKind]) -> Diagnostic | None:
+    """The error of an entry whose kind has no records; None for a good one."""
     name = entry.spec.source.kind
     if name not in kinds:
         return error(
@@ -131,6 +130,7 @@ def _of_one(entry: Resource, kinds: Mapping[str, ManifestKind]) -> Diagnostic | 
 
 
 def _twice(entry: Resource, path: str, address: Address, first: Resource) -> Diagnostic:
+    """The error for two entries that start or end at the same address."""
     span = first.span("spec", path)
     return error(
         "duplicate-move",
@@ -154,5 +154,6 @@ def _swapped(
 
 
 def _nearest(target: Address, declared: Collection[Address]) -> str:
+    """The declared address that `target` may be a misspelling of, as a hint; "" for none."""
     same = [str(address) for address in declared if (address.kind, address.app) == (target.kind, target.app)]
     return did_you_mean(str(target), same[:1000])

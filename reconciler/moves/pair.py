@@ -1,4 +1,4 @@
-"""Which of the names that left became which of those that came. Pure text.
+"""Pairs names that left with names that came. Pure text.
 
 **The longest parts in common tell**: words and numbers of a name, in any order (`tenant7-data` became
 `data-tenant7`), then in the same order, then beginning and end of what is left (`customer` became
@@ -59,7 +59,7 @@ def _pair(
     near: Mapping[int, Sequence[int]],
     doubted: set[int],
 ) -> Iterator[Pairing]:
-    """From the best pairs to the worst; whatever is as good as another one for either side is not clear.
+    """Pairs the best first. A pair is not clear where another one is as good for either side.
 
     `doubted`: of `left`, what something that is not clear may be; these are added.
     """
@@ -92,7 +92,7 @@ def _pair(
 def _unclear(
     came: Sequence[int], left: Sequence[int], cost: Callable[[int, int], int | None]
 ) -> Iterator[Pairing]:
-    """So many with nothing in common: some of those that each may be, from its own place on."""
+    """Some of the names that each may be, from its own place on: so many have nothing in common."""
     for place, at in enumerate(came):
         found: list[int] = []
         for step in range(len(left)):

@@ -1,4 +1,8 @@
-"""Records that follow their manifests to another address: which do, and what is recorded then. Pure."""
+"""Moves records to the addresses that their manifests have now, and says what is recorded then. Pure.
+
+A Moved manifest is an entry `from` one address `to` another. Entries may follow each other. Without an
+[index] an entry is about all of a `count`. Only the record moves: no call is sent.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -11,7 +15,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
-from reconciler.policies.moved import MovedSpec, later_addresses
+from reconciler.policies.moved import MovedSpec
 
 # The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
 MOVED_FROM = "moved from"
@@ -99,7 +103,7 @@ def moved_records(
 
 
 def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]]:
-    """By the address that something has once all of `entries` are followed, those that it had before."""
+    """The addresses that resources had before `entries` were followed, by their address afterwards."""
     targets = {entry.spec.source: entry.spec.target for entry in entries if isinstance(entry.spec, MovedSpec)}
     former: dict[Address, list[Address]] = {}
     for source in targets:
@@ -110,8 +114,30 @@ def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]
 
 
 def earlier_addresses(record: StateRecord) -> list[Address]:
-    """Those that a secret's fingerprint may have been made with."""
+    """The addresses that a secret's fingerprint may have been made with."""
     return [Address.parse(text) for text in record.applied.get(MOVED_FROM, ())]
+
+
+def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
+    """The address that the entry about `address` gives it; None without an entry. `moves`: `to` by `from`.
+
+    An entry without an [index] on either side is about all of `count`; any other about just one.
+    """
+    target = moves.get(address)
+    if target is not None:
+        return target
+    whole = moves.get(address._replace(ordinal=0))
+    return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
+
+
+def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
+    """The addresses that `address` gets, entry by entry. Entries in a circle end after one round."""
+    following = next_address(address, moves)
+    for _ in moves:
+        if following is None:
+            return
+        yield following
+        following = next_address(following, moves)
 
 
 def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None:
@@ -129,7 +155,7 @@ def _hindrance(
     others: Sequence[Address],
     undecided: Collection[Address],
 ) -> Diagnostic | None:
-    """Why `record` cannot become that of `end`."""
+    """The error that keeps `record` from becoming that of `end`; None where nothing does."""
     source = record.address
     if source in undecided or end in undecided:
         return error(
@@ -160,7 +186,7 @@ def _hindrance(
 
 
 def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
-    """Whether the platform would take the two for two objects, because it knows them by their names only."""
+    """True where the platform takes the two for two objects, because it knows them by their names only."""
     if not holds_secrets(kind):
         return False
     return set(secret_names(kind, resource, None)) != set(secret_names(kind, None, record))
@@ -169,7 +195,7 @@ def another_name(kind: Kind, resource: Resource, record: StateRecord) -> bool:
 def _names(
     moves: Iterable[Move], resources: Iterable[Resource], after: Records
 ) -> dict[Address, dict[Address, str | None]]:
-    """What the platform calls the objects of each manifest that something moves to; None: not known."""
+    """The platform's names of the objects of each manifest that a record moves to; None: not known."""
     names: dict[Address, dict[Address, str | None]] = {move.target._replace(ordinal=0): {} for move in moves}
     for resource in resources:
         address = resource.address
@@ -182,7 +208,7 @@ def _names(
 def _found_by_name(
     move: Move, wanted: Resource | None, names: Mapping[Address, Mapping[Address, str | None]]
 ) -> str:
-    """How the object is found if the state is lost; "" where its manifest says so already."""
+    """How to find the object if the state is lost; "" where its manifest says so already."""
     if wanted is None or getattr(wanted.spec, "name", "") is not None:
         return ""
     base = move.target._replace(ordinal=0)
@@ -198,6 +224,7 @@ def _found_by_name(
 
 
 def _notice(move: Move, entries: Mapping[Address, Resource], help: str) -> Diagnostic:
+    """The remark about a record that moves."""
     entry = entries.get(move.source) or entries[move.source._replace(ordinal=0)]
     return Diagnostic(
         "move-pending",
@@ -214,7 +241,7 @@ def _spent(
     ends: Mapping[Address, Address],
     records: Records,
 ) -> Iterator[Diagnostic]:
-    """Of each entry with nothing left to move; a state that holds neither address says nothing."""
+    """A remark for each entry with nothing left to move, where the state holds its new address."""
     used = {*ends, *(address._replace(ordinal=0) for address in ends)}
     for source, entry in entries.items():
         if source not in used and (_end(source, targets) in records):

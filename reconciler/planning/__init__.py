@@ -1,1 +1,1 @@
-"""From what is wanted, recorded and observed to a plan. Pure: nothing here reads, writes or waits."""
+"""Makes a plan of manifests, records and observations. Pure: nothing here reads, writes or waits."""

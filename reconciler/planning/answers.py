@@ -1,6 +1,7 @@
-"""Digests of what a plan has seen, so that apply can tell whether an object has changed since.
+"""Answers of the platform: their fingerprints, and the reads that failed.
 
-Only managed and guard fields go in: hourly figures and other people's fields do not matter.
+An apply compares fingerprints to tell whether an object has changed since the plan. Only managed and guard
+fields go in: hourly figures and other people's fields do not matter.
 """
 
 import hashlib
@@ -19,12 +20,12 @@ from reconciler.core.words import counted
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:
-    """Of one object's fields; a field that the platform did not send counts as null."""
+    """The digest of one object's fields. A field that the platform did not send counts as null."""
     return _digest({name: getattr(live, name, None) for name in fields})
 
 
 def digest_absence(match: Mapping[str, Any], shown: Lookup) -> str:
-    """Of the ids of all present objects equal in `match`: a create expects no other of them to appear."""
+    """The digest of the ids of all present objects equal in `match`: a create expects no other to appear."""
     return _digest(sorted(item.id for item in shown.possible(match) if item.present))
 
 
@@ -37,37 +38,40 @@ def digest_now(expectation: Expectation, shown: Lookup) -> str | None:
 
 
 def _digest(value: Any) -> str:
+    """A digest of JSON values, in 32 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:
+    """A model of the wire as JSON values."""
     return value.model_dump()
 
 
-class Unread:
-    """What the reads of one command came to."""
+class FailedReads:
+    """Counts the reads of one command, and reports those that failed: once for each cause."""
 
     def __init__(self) -> None:
         self._reads = 0
         self._failed: Counter[str] = Counter()
-        self._told: dict[str, list[Diagnostic]] = defaultdict(list)
+        self._problems: dict[str, list[Diagnostic]] = defaultdict(list)
         self._addresses: dict[str, set[str]] = defaultdict(set)
 
     def answered(self, observation: Observation) -> None:
+        """Count an answer, or its absence."""
         self._reads += 1
         if observation.cause:
             self._failed[observation.cause] += 1
 
     def add(self, cause: str, problem: Diagnostic, addresses: Iterable[Address]) -> None:
         """`problem`: what is said of `addresses` where nothing else fails for this `cause` ("": alone)."""
-        self._told[cause].append(problem)
+        self._problems[cause].append(problem)
         self._addresses[cause].update(map(str, addresses))
 
     def diagnostics(self) -> Iterator[Diagnostic]:
-        """In the order of their places: answers come in no certain one. What fails alone comes first."""
-        for cause, told in sorted(self._told.items()):
-            problems = sorted(told, key=_place)
+        """The problems, in the order of their places. Those that fail alone come first."""
+        for cause, reported in sorted(self._problems.items()):
+            problems = sorted(reported, key=_place)
             addresses = tuple(sorted(self._addresses[cause]))
             if not cause or len(addresses) == 1:
                 yield from problems
@@ -83,5 +87,6 @@ class Unread:
 
 
 def _place(problem: Diagnostic) -> tuple[str, int, str]:
+    """The order of problems: by file, line and text."""
     span = problem.span
     return (span.file, span.line, problem.message) if span is not None else ("", 0, problem.message)

@@ -1,4 +1,4 @@
-"""The plan in the making: what was decided about each address, and what that relies on."""
+"""The plan in the making: decisions by address, and everything that they rely on."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,7 +17,12 @@ from reconciler.planning.drift import first_seen, is_as_recorded
 
 
 class PlanBuilder:
-    """Collects changes, steps, expectations, bindings and diagnostics; `unchanged` counts the rest."""
+    """Collects changes, steps, expectations, bindings and diagnostics of a plan.
+
+    A change says what becomes of an address; steps are the calls for it. An expectation is the fingerprint
+    of an object that apply must find again; a binding is a record to write. `unchanged` counts all other
+    resources. `settled`: addresses whose owed work is done, without a call.
+    """
 
     def __init__(self) -> None:
         self.changes: dict[Address, Change] = {}
@@ -39,10 +44,11 @@ class PlanBuilder:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
+        """The problems of all addresses, in their order."""
         return [item for items in self._diagnostics.values() for item in items]
 
     def action_of(self, address: Address) -> Action | None:
-        """None where nothing changes, or nothing was decided yet."""
+        """The action decided for `address`; None where nothing changes, or nothing was decided yet."""
         change = self.changes.get(address)
         return change.action if change is not None else None
 
@@ -71,17 +77,19 @@ class PlanBuilder:
         self.bindings = [binding for binding in self.bindings if binding.address not in addresses]
 
     def refuse(self, address: Address, why: str, *problems: Diagnostic, id: str | None = None) -> None:
+        """Do nothing about `address`, because of `problems`."""
         self.report(address, *problems)
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
+        """Note problems about `address`."""
         about = (replace(problem, addresses=problem.addresses or (str(address),)) for problem in problems)
         self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
         self, kind: Kind, subject: Subject, decision: Decision, read: Read | None, candidates: str = ""
     ) -> None:
-        """What a kind says about a subject. `read`, `candidates`: see `deciding.Seen`."""
+        """Take a kind's decision about a subject. `read`, `candidates`: see `deciding.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
         if decision.action is Action.NOOP and not decision.steps:
             self.unchanged += 1
@@ -112,7 +120,7 @@ class PlanBuilder:
             self.settled.add(address)
 
     def bind_left(self, records: Iterable[StateRecord]) -> None:
-        """The records remember that they were seen without a manifest."""
+        """Have the records remember that they were seen without a manifest."""
         for record in records:
             if not record.applied.get(LEFT):
                 self.bindings.append(
@@ -122,6 +130,7 @@ class PlanBuilder:
     def _expect(
         self, kind: Kind, subject: Subject, action: Action, read: Read | None, candidates: str
     ) -> None:
+        """Note the fingerprint that an apply must find again before it acts on the subject."""
         serial = subject.record.serial if subject.record is not None else 0
         if subject.live is not None:
             fields = list(kind.guards(subject, action))
@@ -137,7 +146,10 @@ class PlanBuilder:
         self.expectations.append(expected)
 
     def _bind(self, kind: Kind, subject: Subject, decision: Decision, *, confirms: bool) -> None:
-        """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
+        """Note the record that an apply writes.
+
+        A changed lifecycle sends nothing, and must be kept all the same.
+        """
         resource, record = subject.resource, subject.record
         assert resource is not None
         if record is None and subject.live is None and not decision.steps:
@@ -174,7 +186,7 @@ class PlanBuilder:
 
 
 def _is_confirmed(kind: Kind, subject: Subject, decision: Decision) -> bool:
-    """Whether this is the second look that shows an inferred object, and shows the same as the first one.
+    """True for the second look that shows an inferred object, and shows the same as the first one.
 
     The first one has recorded when it was made. See `reconcile explain inferred-id`.
     """
@@ -185,13 +197,18 @@ def _is_confirmed(kind: Kind, subject: Subject, decision: Decision) -> bool:
 
 
 def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
-    """Without what is ignored: the record keeps what was wanted, so that it is drift once that is over."""
+    """The managed fields that are compared. The record keeps the wanted value of an ignored one, so that a
+    difference is drift once the ignore is over.
+    """
     managed, ignored = kind.managed(subject), ignored_fields(subject.resource)
     return {name: managed[name] for name in managed if name not in ignored} if ignored else managed
 
 
 def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:
-    """What no manifest says of an object and no record holds yet, as it is: drift names what moves of it."""
+    """The live values of fields that no manifest names and no record holds yet.
+
+    Drift names them when they move.
+    """
     known = subject.record.applied if subject.record is not None else {}
     values = {field.name: getattr(subject.live, field.name, None) for field in unmanaged(kind, subject.spec)}
     blank = (None, "")
@@ -199,7 +216,7 @@ def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:
 
 
 def _first_ignored(kind: Kind, subject: Subject) -> dict[str, Any]:
-    """What is ignored before it was ever recorded, such as at an adoption: as it is wanted.
+    """The wanted values of ignored fields that were never recorded, such as at an adoption.
 
     Recorded as it is found, it would be no drift while it is ignored, nor once that is over.
     """

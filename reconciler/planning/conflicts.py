@@ -1,4 +1,7 @@
-"""What manifests and records say together of one machine or one secret: several may speak of the same."""
+"""Statements of several manifests, records and environments about one object, and ids that none may have.
+
+One machine has one power, one secret one value, one object one record.
+"""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +25,7 @@ def wanted_powers(
     records: Mapping[Address, StateRecord],
     not_given: Collection[Address],
 ) -> Mapping[str | None, Mapping[str, Power]]:
-    """What is wanted of machines, by app and id: after the manifests, also those not given.
+    """The power that each machine should have, by app and id: after the manifests, also those not given.
 
     `not_given`: addresses whose manifest, if there is one, is in a file that was not given.
     """
@@ -41,7 +44,7 @@ def wanted_powers(
 def secret_setters(
     kinds: Mapping[str, Kind], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Setters:
-    """Who sets which secret: after the manifests, and after the records of all others."""
+    """The addresses that set each secret, by app and name: after the manifests, or else after the records."""
     setters: dict[str | None, dict[str, list[Address]]] = {}
     setting = {name: role for name, kind in kinds.items() if (role := kind.role(SetsSecrets)) is not None}
     for address in _named(setting, resources, records):
@@ -53,7 +56,7 @@ def secret_setters(
 def taken_secrets(
     kinds: Mapping[str, Kind], resources: Mapping[Address, Resource], setters: Setters
 ) -> Iterator[tuple[Address, Diagnostic]]:
-    """A secret that came with another object is not set to anything else by a manifest."""
+    """An error for each manifest of a secret that came with another object, by address."""
     for app, by_name in setters.items():
         for name, addresses in by_name.items():
             for address in addresses:
@@ -78,6 +81,7 @@ def taken_secrets(
 def _named(
     kinds: Container[str], resources: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Iterator[Address]:
+    """The addresses of these kinds: declared ones first, then those that are only recorded."""
     yield from (address for address in resources if address.kind in kinds)
     yield from (address for address in records if address.kind in kinds and address not in resources)
 
@@ -113,6 +117,7 @@ def bad_records(
 
 
 def _bad_answer(address: Address, resource: Resource | None) -> Diagnostic:
+    """The error for a create whose answer holds no id."""
     forget = command("state", "forget", address)
     return error(
         "bad-id",
@@ -139,7 +144,9 @@ def bad_object(resource: Resource, item: Any) -> Diagnostic | None:
 
 
 class Siblings(Struct, frozen=True):
-    """`owners`: by what tells an object from all others (`object_of`), the environment and the address.
+    """The objects that the project's other environments record: one object belongs to one of them.
+
+    `owners`: by what tells an object from all others (`object_of`), the environment and the address.
 
     `unread`: the environments whose state is not here, or cannot be read.
     """
@@ -148,18 +155,21 @@ class Siblings(Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
     def recorded_as(self, kinds: Mapping[str, Kind], record: StateRecord) -> str:
-        """Where the object of `record`, which is new, is recorded already; "" for nowhere."""
+        """The place where the object of the new `record` is recorded already; "" for nowhere."""
         kind, address = kinds[record.address.kind], record.address
         owner = self.owners.get(object_of(kind, address, record.id, None, record))
         return f"as `{owner[1]}` in environment `{owner[0]}`" if owner is not None else ""
 
     def owner(self, kind: Kind, resource: Resource, id: str) -> tuple[str, Address] | None:
-        """Which environment has the object `id` recorded, and where; None for none that is known."""
+        """The environment and the address that have the object `id` recorded; None for none that is known."""
         return self.owners.get(object_of(kind, resource.address, id, resource.spec, None))
 
 
 def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str, Address]) -> Diagnostic:
-    """Two environments that both own an object would undo each other's changes, or delete it."""
+    """The error for an object of another environment.
+
+    Two owners would undo each other's changes, or delete it.
+    """
     environment, address = owner
     return error(
         "recorded-elsewhere",
@@ -172,7 +182,7 @@ def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str
 
 
 def unread_siblings(siblings: Siblings) -> Diagnostic:
-    """Said once where something is taken over, and an environment may own it that nobody could ask."""
+    """The remark that the plan takes something over, and an environment that may own it could not be read."""
     names = in_a_row([f"`{name}`" for name in siblings.unread])
     unread = f"the state of {names}" if len(siblings.unread) == 1 else f"the states of {names}"
     return Diagnostic(

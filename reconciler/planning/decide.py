@@ -1,4 +1,7 @@
-"""What one address needs, from everything known about it. What is not certain is refused or left alone."""
+"""Decides what one address needs, from everything known about it.
+
+Anything uncertain is refused or left alone.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +116,7 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
 
 
 def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Decision:
-    """What a wanted resource needs. `now` is our clock's time, which records are dated by.
+    """The decision about a wanted resource. `now` is our clock's time, by which records are dated.
 
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
     """
@@ -129,7 +132,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
 
 
 def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) -> Decision:
-    """What happens to a recorded object that no manifest names any more, from what was seen of it."""
+    """The decision about a recorded object that no manifest names any more."""
     record, live = subject.record, subject.live
     assert record is not None
     keeps = not subject.to_delete
@@ -152,12 +155,12 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
             Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice
         )
     moved = moved_fields(kind, record, None, live) if live is not None else []
-    told = "".join(
+    changed = "".join(
         f"; `{change.path}` changed: {_as_text(change.before)} -> {_as_text(change.after)}"
         for change in moved
     )
     if keeps:
-        reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
+        reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){changed}"
         advice = accepting(kind, record, moved) if moved else ()
         reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Decision(Action.RETAIN, reason=reason, advice=advice)
@@ -171,32 +174,37 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         )
         return refuse(problem)
     decision = kind.remove(subject)
-    return replace(decision, reason=decision.reason + told)
+    return replace(decision, reason=decision.reason + changed)
 
 
 def not_seen(why: str) -> Decision:
-    """What no manifest names stays as it is; `why` nobody could look at it."""
+    """The decision to leave an object without a manifest as it is, since nobody could look at it.
+
+    `why`: the cause.
+    """
     return Decision(Action.RETAIN, reason=f"{_LEFT}; not read: {why}")
 
 
 def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Decision:
-    """Nothing is done, for these reasons."""
+    """The decision to do nothing, because of `problems`."""
     return Decision(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
 
 
 def _adopt(kind: Kind, subject: Subject) -> Decision:
+    """The decision about an object that no record holds and the manifest matches."""
     decision = _compare(kind, subject)
     found = f"matches the existing {subject.live.id}"
     reason = f"{found}; {decision.reason}" if decision.reason else found
     if decision.action is Action.REFUSED:
         note = f"no record holds it: `{subject.address}` {found}"
-        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in decision.diagnostics)
-        return replace(decision, reason=reason, diagnostics=told)
+        problems = tuple(replace(problem, notes=(*problem.notes, note)) for problem in decision.diagnostics)
+        return replace(decision, reason=reason, diagnostics=problems)
     also = () if decision.action is Action.NOOP else (decision.action, *decision.also)
     return replace(decision, action=Action.ADOPT, also=also, reason=reason)
 
 
 def _compare(kind: Kind, subject: Subject) -> Decision:
+    """The decision about an object that is there, from the fields in which it differs."""
     differing, remarks = split_ignored(subject.resource, kind.compare(subject))
     fields = tuple(differing)
     if fields:
@@ -212,6 +220,7 @@ def _compare(kind: Kind, subject: Subject) -> Decision:
 
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
+    """A step that waits until reads show the new object, for kinds that can."""
     takes_time = kind.role(TakesTime)
     if takes_time is None:
         return ()
@@ -222,6 +231,7 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
 
 
 def _destroyed(kind: Kind, subject: Subject) -> Decision:
+    """The decision about a recorded object that the platform shows as destroyed."""
     comes_back = kind.role(ComesBack)
     # Made again under the id that the manifest names, it would be refused by the next plan.
     named = subject.resource is not None and subject.resource.adopt_id is not None
@@ -273,6 +283,7 @@ def gone(kind: Kind, subject: Subject) -> Diagnostic:
 
 
 def _seen(live: Any) -> str:
+    """How the platform shows an object that is gone."""
     return (
         f"the platform shows it as {shown_state(live)}"
         if live is not None
@@ -281,6 +292,7 @@ def _seen(live: Any) -> str:
 
 
 def _missing(kind: Kind, subject: Subject, now: datetime) -> Decision:
+    """The decision about a recorded object that is destroyed, or that no read shows."""
     record = subject.record
     assert record is not None
     if is_remade(kind, subject):

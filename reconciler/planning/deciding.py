@@ -1,4 +1,4 @@
-"""What the plan does about each subject that was read, and the plan that comes of it."""
+"""Decides about each subject as it is read, and makes the plan of all decisions."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from reconciler.kinds.roles import (
 )
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
-from reconciler.planning.answers import Unread
+from reconciler.planning.answers import FailedReads
 from reconciler.planning.builder import PlanBuilder
 from reconciler.planning.conflicts import bad_records, recorded_elsewhere, taken_secrets, unread_siblings
 from reconciler.planning.decide import (
@@ -76,14 +76,16 @@ class UnreadableSubject(Struct, frozen=True):
 class Deciding:
     """Decides about each subject as it is handed on, or in `finish` where that depends on others.
 
-    `live`: the objects that other resources refer to, by address. `bad`: records whose ids cannot be used.
+    Decided in `finish` are secrets, whose values come last, and kinds that no read shows: whether an object
+    that they refer to is made anew decides about them. `live`: the objects that other resources refer to, by
+    address. `bad`: records whose ids cannot be used. `unread`: counts the reads, and reports the failed ones.
     """
 
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
         self._request = subjects.request
         self._builder = PlanBuilder()
-        self.unread = Unread()
+        self.unread = FailedReads()
         self._unplanned: dict[Address, str] = {}  # needed, not of this plan, and without a value: why
         self._missing: list[StateRecord] = []
         self._gone: set[Address] = set()  # what left the manifests, and cannot have got another name
@@ -131,7 +133,10 @@ class Deciding:
         for address, problem in taken_secrets(self._request.kinds, subjects.resources, subjects.setters):
             if subjects.in_focus(address):
                 self._builder.refuse(address, problem.message, problem)
-        for record in (*subjects.kept, *subjects.beside):  # the latter are told only where one was renamed
+        for record in (
+            *subjects.kept,
+            *subjects.outside,
+        ):  # the plan names the latter only where one was renamed
             reason = f"kept: this version of reconcile does not know the kind {record.address.kind}"
             self._builder.keep(record, reason)
 
@@ -167,11 +172,7 @@ class Deciding:
         else:
             self._add(seen, self._decide(seen))
 
-    def finish(
-        self,
-        fingerprints: Fingerprints,
-        unreadable: Collection[Address] = (),
-    ) -> Plan:
+    def finish(self, fingerprints: Fingerprints, unreadable: Collection[Address] = ()) -> Plan:
         """The plan. `fingerprints`: of the desired secret values that could be read.
 
         `unreadable`: nothing is done about these, since a value that they need cannot be read.
@@ -215,11 +216,7 @@ class Deciding:
             owed=tuple(
                 owed for owed in owed_work(self._request.records) if owed.address not in builder.settled
             ),
-            diagnostics=(
-                *builder.diagnostics,
-                *self.unread.diagnostics(),
-                *self._doubts(),
-            ),
+            diagnostics=(*builder.diagnostics, *self.unread.diagnostics(), *self._doubts()),
             inputs=tuple((str(to), self._sources[to]) for to in sorted(needed) if to in self._sources),
             unchanged=builder.unchanged,
             outside=len(outside),
@@ -229,6 +226,7 @@ class Deciding:
     # --- one subject ---
 
     def _decide(self, seen: Seen) -> Decision:
+        """The decision about a wanted resource, unless another environment owns its object."""
         assert seen.matched is not None
         taken = self._recorded_elsewhere(seen)
         if taken is not None:
@@ -243,7 +241,7 @@ class Deciding:
         return decision
 
     def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
-        """What to say of an object that another environment has recorded; None where it may be taken."""
+        """The error for an object that another environment has recorded; None where it may be taken."""
         resource, live = seen.subject.resource, seen.subject.live
         if resource is None or seen.subject.record is not None:
             return None
@@ -258,22 +256,23 @@ class Deciding:
         return None
 
     def _add(self, seen: Seen, decision: Decision) -> None:
+        """Take a decision, with warnings about what is watched of the object."""
         subject = seen.subject
         if decision.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
             subject = replace(subject, live=None)
         self._builder.add(seen.kind, subject, decision, seen.read, seen.candidates)
         record, live = seen.subject.record, seen.subject.live
         if record is not None and live is not None and live.present:
-            told = {problem.code for problem in decision.diagnostics}
-            told |= {watch.code for watch in seen.kind.watched if watch.owed and decision.settles}
+            reported = {problem.code for problem in decision.diagnostics}
+            reported |= {watch.code for watch in seen.kind.watched if watch.owed and decision.settles}
             found = list(watched_fields(seen.kind, record, live))
             warnings = warnings_of(seen.kind, record, subject.resource, found)
             self._builder.report(
-                subject.address, *(warning for warning in warnings if warning.code not in told)
+                subject.address, *(warning for warning in warnings if warning.code not in reported)
             )
 
     def _take_unplanned(self, seen: Seen) -> None:
-        """Whether values of an object that this plan leaves alone can be had."""
+        """Note whether values of an object can be had that this plan leaves alone."""
         address = seen.subject.address
         if address not in self._subjects.needed or address in self._unplanned:
             return
@@ -288,6 +287,7 @@ class Deciding:
                 self._unplanned[address] = "it is still being created"
 
     def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:
+        """Refuse a subject without an answer, or keep it where no manifest names it."""
         address, resource, record = subject.address, subject.resource, subject.record
         if not self._subjects.in_focus(address):
             self._unplanned[address] = f"it cannot be read: {problem}"
@@ -302,6 +302,7 @@ class Deciding:
         self.unread.add(cause, question, [address])
 
     def _note_missing(self, seen: Seen) -> None:
+        """Count a recorded object that no read shows, unless it may just have been made."""
         record = seen.subject.record
         if record is None or may_be_invisible(record, self._request.context.at):
             return
@@ -313,7 +314,10 @@ class Deciding:
             self._missing.append(record)
 
     def _note_gone(self, seen: Seen) -> None:
-        """Of what has just left, only what is shown as destroyed: a list may lack what is there."""
+        """Note a record that cannot have got another name.
+
+        Of what has just left, only an object that is shown as destroyed: a list may lack one that is there.
+        """
         record, live = seen.subject.record, seen.subject.live
         assert record is not None
         unshown = seen.listed and not may_be_invisible(record, self._request.context.at)
@@ -337,16 +341,16 @@ class Deciding:
         return known
 
     def _made(self, resource: Resource) -> frozenset[Address]:
-        """What `resource` refers to and this plan makes."""
+        """The addresses that `resource` refers to and this plan creates."""
         made = (Action.CREATE, Action.RESTORE)
         targets = {to.address for to in resource.references}
         return frozenset(target for target in targets if self._builder.action_of(target) in made)
 
     def _outside(self) -> set[Address]:
-        """What the plan is not about, and says nothing of."""
+        """The addresses that the plan is not about, and does not name."""
         subjects, builder = self._subjects, self._builder
-        beside = {record.address for record in subjects.beside}
-        kept = {address for address in beside if builder.action_of(address) is Action.RETAIN}
+        outside = {record.address for record in subjects.outside}
+        kept = {address for address in outside if builder.action_of(address) is Action.RETAIN}
         return kept | {address for address in subjects.resources if not subjects.in_focus(address)}
 
     def _hold(self, held: dict[Address, str]) -> Collection[Address]:
@@ -361,23 +365,28 @@ class Deciding:
         return held
 
     def _find_renames(self) -> None:
-        """Also of what left and the plan is not about: else it would be created a second time."""
+        """Hold back new resources that may be recorded objects under another name.
+
+        Records that left outside of the plan count, too: else their object would be created a second time.
+        """
         builder, request = self._builder, self._request
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
-        away = request.elsewhere.not_given | unclear
+        away = request.other_manifests.not_given | unclear
         deleted = {address for address in bound if builder.action_of(address) is Action.DELETE}
         approved = request.approved_deletes
         answered = {address for address in deleted if approved is not None and str(address) in approved}
         left = [
             *(address for address in bound if address not in answered | self._gone),
-            *(record.address for record in self._subjects.beside if record.address not in away),
+            *(record.address for record in self._subjects.outside if record.address not in away),
         ]
-        resources, elsewhere = self._subjects.resources, request.elsewhere
-        found = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
+        resources, other_manifests = self._subjects.resources, request.other_manifests
+        found = find_renames(
+            request.kinds, builder.changes, resources, request.records, left, other_manifests
+        )
         # Where a file that was not given says what became of it, it is known: none goes on.
         renames = [
-            replace(rename, kept=rename.kept and elsewhere.moved.keys().isdisjoint(rename.reasons))
+            replace(rename, kept=rename.kept and other_manifests.moved.keys().isdisjoint(rename.reasons))
             for rename in found
         ]
         # Who approves a delete of a plan that is only looked at answers the question, too.
@@ -387,18 +396,18 @@ class Deciding:
         for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:
-                if entry := elsewhere.moved.get(old):
+                if entry := other_manifests.moved.get(old):
                     problem = replace(problem, help=f"{entry} says where {old} moved: pass that file, too")
             builder.report(rename.address, problem)
         kept = [address for address in bound if builder.action_of(address) is Action.RETAIN]
         builder.bind_left(request.records[address] for address in sorted(kept))
 
     def _known(self, to: Address, live: Any) -> Mapping[str, Any]:
-        """What this plan does not change of an object: its id, or all of one that it leaves as it is."""
+        """The fields that this plan does not change: the id, or all of an object that it leaves as it is."""
         return {"id": live.id} if to in self._builder.steps else live.model_dump()
 
     def _doubts(self) -> Iterator[Diagnostic]:
-        """What a person should know of records that may be wrong."""
+        """Problems with records that may be wrong, for a person."""
         request = self._request
         wave = many_missing(self._missing, len(request.records))
         if wave is not None and any(self._subjects.in_focus(record.address) for record in self._missing):

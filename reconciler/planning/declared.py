@@ -1,4 +1,8 @@
-"""The loaded manifests, with what a plan has to know of them."""
+"""The loaded manifests, with everything that a plan has to know of them.
+
+A manifest may leave differences alone (`lifecycle.ignore`): only those of an object that is there. A missing,
+destroyed or unreadable object is never ignored, and a create sends every field.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +18,7 @@ from reconciler.kinds import find_kinds
 
 
 class Trusted(Struct, frozen=True):
-    """What somebody else's change is planned by (--untrusted).
+    """The parts of a trusted revision that somebody else's change is planned by (--untrusted).
 
     `providers`: those of the trusted revision, the only ones that are asked. `unchecked`: the secrets whose
     value may be another one; none of them is read.
@@ -25,7 +29,9 @@ class Trusted(Struct, frozen=True):
 
 
 class Desired(Struct, frozen=True):
-    """The loaded manifests. `selected`: whether a record without a manifest belongs to the files given.
+    """The loaded manifests.
+
+    `selected`: whether a record without a manifest belongs to the files given.
 
     `policies`: resources of kinds that own no objects, such as providers. `focus`: the only addresses
     to plan; None for all. `targets`: those that were asked for, from which a focus is made once the records
@@ -48,10 +54,11 @@ class Desired(Struct, frozen=True):
 
     @property
     def by_address(self) -> Mapping[Address, Resource]:
+        """The resources by their addresses."""
         return {resource.address: resource for resource in self.resources}
 
     def declared_at(self, plan: Plan, *others: Address) -> Mapping[Address, Span]:
-        """Where the names of resources that `plan` changes stand, and those of `others`."""
+        """The places of the names of resources that `plan` changes, and of `others`."""
         resources = self.by_address
         addresses = [*(change.address for change in plan.changes), *others]
         return _Names({address: resources[address] for address in addresses if address in resources})
@@ -68,12 +75,13 @@ class Desired(Struct, frozen=True):
 
 
 def declared_scopes(resources: Iterable[Resource]) -> set[str]:
+    """The scopes that `resources` are in."""
     kinds = find_kinds()
     return {kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in resources}
 
 
 class _Names(Mapping[Address, Span]):
-    """Where the names of resources stand, looked up when a report asks: most reports show no positions."""
+    """The places of resources' names, looked up when a report asks: most reports show no positions."""
 
     def __init__(self, resources: Mapping[Address, Resource]) -> None:
         self._resources = resources
@@ -92,7 +100,7 @@ class _Names(Mapping[Address, Span]):
 
 
 def in_force(resource: Resource, now: datetime) -> tuple[Resource, list[Diagnostic]]:
-    """`resource` with the ignores that hold on the day of `now` (UTC); a warning for each that is over."""
+    """`resource` with the ignores in force on the day of `now` (UTC); a warning for each that is over."""
     if not resource.ignores:  # as most
         return resource, []
     today = now.date()
@@ -123,10 +131,12 @@ def split_ignored(
 
 
 def ignored_fields(resource: Resource | None) -> Sequence[str]:
+    """The names of the fields that the manifest leaves alone."""
     return [ignore.field for ignore in resource.ignores] if resource is not None and resource.ignores else ()
 
 
 def _left_alone(resource: Resource, ignore: Ignore, change: FieldChange) -> Diagnostic:
+    """The remark about a difference that is ignored."""
     until = f" until {ignore.until}" if ignore.until is not None else ""
     return Diagnostic(
         "ignored-difference",
@@ -138,6 +148,7 @@ def _left_alone(resource: Resource, ignore: Ignore, change: FieldChange) -> Diag
 
 
 def _expired(resource: Resource, ignore: Ignore) -> Diagnostic:
+    """The warning about an ignore that is over."""
     return warning(
         "ignore-expired",
         f"`{resource.address}`: `{ignore.field}` was ignored until {ignore.until} ({ignore.reason}), "

@@ -1,7 +1,9 @@
-"""The content of a plan: what two plans must have in common to do the same, and the digest of that.
+"""The content of a plan as JSON values, and the digest of that.
 
-Approvals sign the digest, and `apply --plan` compares the content with that of its own plan. Not in it are
-texts, times, ids of plans and steps, and the commit (a squash merge makes another one of the same manifests).
+The content is what two plans must have in common to do the same. Approvals sign the digest, and `apply
+--plan` compares the content with that of its own plan. Not in it are texts, times, ids of plans and steps,
+and the commit (a squash merge makes another one of the same manifests). Secrets stand in the JSON as
+references to their sources only.
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ def plan_digest(plan: Plan) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """What the digest is of, as JSON."""
+    """The content as JSON: the digest is of this text."""
     whole = {
         **origin(plan.context, plan.manifests),
         "targets": sorted(plan.manifests.targets),
@@ -42,7 +44,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def origin(context: Context, manifests: ManifestSet) -> Mapping[str, Any]:
-    """What a plan is made for, and from."""
+    """The environment, platform and state that a plan is made for, and the manifests that it is made from."""
     return {
         "environment": context.environment,
         "platform": context.platform,
@@ -53,7 +55,7 @@ def origin(context: Context, manifests: ManifestSet) -> Mapping[str, Any]:
 
 
 def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Address, Content]:
-    """What `plan` does about each address, as JSON; nothing of those about which it does nothing.
+    """The content of `plan` by address, as JSON. Addresses about which nothing is done are left out.
 
     `without`: the actions of an address that are left out, with the step that each is named for.
     """
@@ -61,6 +63,7 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
     found: dict[Address, Content] = {}
 
     def of(address: Address) -> Content:
+        """The content of `address`, made where there is none yet."""
         nothing: Content = {"action": [], "id": None, "moved": "", "loosens": {}, "lifecycle": {}}
         return found.setdefault(address, nothing | {"fields": [], "calls": [], "keys": [], "asks": []})
 
@@ -110,6 +113,7 @@ def _asked(plan: Plan, document: Mapping[str, Any]) -> Iterator[tuple[Address, s
 
 
 def _is_left_out(step: Step, without: LeftOut) -> bool:
+    """Whether `step` is one of an action that is left out."""
     return any(step.id == f"{step.address}#{action}" for action in without.get(step.address, ()))
 
 
@@ -117,6 +121,7 @@ _TAGS: dict[str, type[Any]] = {"$output": OutputRef, "$secret": SecretRef, "$tem
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
+    """The whole plan as JSON values."""
     tagged = replace(plan, steps=tuple(_map_values(step, _tag) for step in plan.steps))
     found: dict[str, Any] = _adapter().dump_python(tagged, mode="json")
     return found
@@ -130,10 +135,12 @@ def parse_plan(document: Any) -> Plan:
 
 @cache
 def _adapter() -> TypeAdapter[Plan]:
+    """The validator of plans, made when it is first used: that takes a while."""
     return TypeAdapter(Plan)
 
 
 def _map_values(step: Step, convert: Callable[[Any], Any]) -> Step:
+    """`step` with all values of its body and its effect converted."""
     body, applied = convert(step.call.body), convert(step.effect.applied)
     if body is step.call.body and applied is step.effect.applied:
         return step  # as most are
@@ -161,6 +168,7 @@ def _tag(value: Any) -> Any:
 
 
 def _untag(value: Any) -> Any:
+    """The value that `_tag` made `value` of."""
     if isinstance(value, Mapping):
         (tag, arguments) = next(iter(value.items())) if len(value) == 1 else ("", None)
         if tag in _TAGS and isinstance(arguments, list | tuple):
@@ -172,4 +180,5 @@ def _untag(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
+    """`value`, with a list as a tuple."""
     return tuple(value) if isinstance(value, list) else value

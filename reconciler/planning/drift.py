@@ -1,4 +1,4 @@
-"""What moved on the platform without us: the record against the live object."""
+"""Compares records with live objects: differences on the platform that we did not make."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def drift_of(
 
 
 def shown_state(live: Any) -> str:
-    """What the platform calls the state of an object that it does show."""
+    """The platform's word for the state of an object that it shows."""
     return str(getattr(live, "state", None) or live.status)
 
 
@@ -70,7 +70,7 @@ def accepting(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) ->
 
 
 def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:
-    """What moved of the fields that no manifest says, since we last saw them: for information only."""
+    """The fields that no manifest names and that moved since we last saw them: for information only."""
     moved = []
     for field in unmanaged(kind, resource.spec):
         seen, now = record.applied.get(field.name), getattr(live, field.name, None)
@@ -84,13 +84,13 @@ def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: 
 
 
 def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[FieldChange]:
-    """What shows that the object is not well, is another one, or is not where it was."""
+    """The fields that show that the object is not well, is another one, or is not where it was."""
     for watch in kind.watched:
         now = value_at(live, watch.path)
         before = watch.good or record.applied.get(watch.path)
         if watch.owed:
             before = next((owed.machine for owed in record.obligations if owed.machine), None)
-            now = now or "none"  # being attached to no machine is told, too
+            now = now or "none"  # being attached to no machine is drift, too
         if now is None or before is None:
             continue
         if now in watch.bad if watch.bad else not is_same(before, now):
@@ -98,7 +98,7 @@ def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[Field
 
 
 def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, Any]:
-    """What the record does not hold yet of what later looks are compared with."""
+    """Values to compare later looks with that the record does not hold yet."""
     known = record.applied if record is not None else {}
     new = {watch.path: value_at(live, watch.path) for watch in kind.watched if watch.is_recorded}
     return {path: value for path, value in new.items() if value is not None and path not in known}
@@ -132,7 +132,7 @@ def warnings_of(
 
 
 def is_same(before: Any, now: Any) -> bool:
-    """Whether two values are one; of moments, whatever their precision."""
+    """Whether two values are equal; of moments, whatever their precision."""
     if before == now or not isinstance(before, str) or not isinstance(now, str):
         return bool(before == now)
     moments = [parse_time(before), parse_time(now)]
@@ -141,12 +141,13 @@ def is_same(before: Any, now: Any) -> bool:
 
 
 def _objectives(kind: Kind) -> Mapping[str, Action]:
+    """The actions that meet the kind's objectives, by their names."""
     role = kind.role(HasObjectives)
     return role.objectives if role is not None else {}
 
 
 def _undoing(kind: Kind, change: FieldChange) -> Action:
-    """What brings a field that moved from `before` to `after` back; REFUSED where nothing does."""
+    """The action that brings a field back that moved from `before` to `after`; REFUSED where none does."""
     if change.path in _objectives(kind):
         return _objectives(kind)[change.path]
     field = next((field for field in kind.fields if field.name == change.path), None)
@@ -156,7 +157,7 @@ def _undoing(kind: Kind, change: FieldChange) -> Action:
 
 
 def _held(kind: Kind, record: StateRecord, resource: Resource | None) -> Mapping[str, Any]:
-    """What the record says of the fields that are managed: what drift is measured against."""
+    """The recorded values of the managed fields: drift is measured against them."""
     answers = kind.role(RecordsAnswers)
     if answers is not None:
         return answers.held(record)

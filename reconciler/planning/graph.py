@@ -43,10 +43,12 @@ class Graph(Struct, frozen=True):
 
     @property
     def edges(self) -> int:
+        """The number of arrows."""
         return sum(len(node.after) for node in self.nodes)
 
     @property
     def levels(self) -> list[list[Node]]:
+        """The nodes by level, the first ones that wait for nothing."""
         found: list[list[Node]] = [[] for _ in range(max((node.level + 1 for node in self.nodes), default=0))]
         for node in self.nodes:
             found[node.level].append(node)
@@ -114,7 +116,7 @@ def plan_graph(plan: Plan) -> Graph:
 
 
 def _call(step: Step) -> str:
-    """What is sent, and what is waited for. Paths hold no secrets."""
+    """The call that is sent, and the state that is waited for. Paths hold no secrets."""
     sent = f"{step.call.method} {step.call.path}" if step.mutates else ""
     if step.wait is None:
         return sent
@@ -127,6 +129,7 @@ def _call(step: Step) -> str:
 
 
 def _levels(after: Mapping[Key, Iterable[Key]]) -> dict[Key, int]:
+    """The level of each key: one more than the highest level before it."""
     levels: dict[Key, int] = {}
     for key in TopologicalSorter(after).static_order():
         levels[key] = max((levels[before] + 1 for before in after.get(key, ())), default=0)

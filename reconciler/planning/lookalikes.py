@@ -1,4 +1,4 @@
-"""Objects beside ours that are equal in all that ours are recognised by, and that nobody owns.
+"""Finds unowned objects that match a managed one in every identifying field.
 
 A create that took effect late, a second state or a clock that jumped leave such ones: nobody would look after
 them. They are named until a person says that they are meant to be there.
@@ -24,9 +24,9 @@ _MOST = 5  # ids in one message
 class Lookalikes:
     """Looks for them in every list that shows recorded objects, also where each of these is read alone.
 
-    `resources`: all that the manifests declare. `owned`: ids that somebody owns. `is_told`: where they may be
-    named. `found`: their ids, at one address of those that are recognised alike (`count`). `doubted`: all of
-    those addresses.
+    `resources`: all that the manifests declare. `owned`: ids that somebody owns. `is_reported`: whether the
+    lookalikes of an address may be named. `found`: their ids, at one address of those that are recognised
+    alike (`count`). `doubted`: all of those addresses.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Lookalikes:
         records: Mapping[Address, StateRecord],
         capabilities: frozenset[str],
         owned: Container[str],
-        is_told: Callable[[Address], bool],
+        is_reported: Callable[[Address], bool],
     ) -> None:
         self._kinds = kinds
         self._records = records
         self._owned = owned
-        self._is_told = is_told
+        self._is_reported = is_reported
         self._by_list: dict[Read, list[Resource]] = defaultdict(list)
         for address, resource in resources.items():
             shown_in = listed(kinds[address.kind], resource, capabilities, resources)
@@ -58,7 +58,7 @@ class Lookalikes:
     def look(self, read: Read, observation: Observation, taken: Container[str] = ()) -> None:
         """Note what the answer to any `read` shows. `taken`: ids that a plan takes.
 
-        Nothing beside one that is not recorded yet: what it may take is decided elsewhere.
+        Nothing next to one that is not recorded yet: what it may take is decided in `match`.
         """
         resources = self._by_list.get(read, ())
         named = [resource for resource in resources if self._is_named(resource)]
@@ -79,11 +79,13 @@ class Lookalikes:
         return sorted(self._unread, key=lambda problem: problem.message)
 
     def _is_named(self, resource: Resource) -> bool:
-        return resource.address in self._records and self._is_told(resource.address)
+        """Whether the resource is recorded, and its lookalikes may be named."""
+        return resource.address in self._records and self._is_reported(resource.address)
 
     def _look_among(
         self, kind: Kind, resources: Sequence[Resource], present: Collection[str], free: Lookup
     ) -> None:
+        """Note the free objects that look like recorded ones of `resources`."""
         alike: dict[tuple[tuple[str, Any], ...], list[Resource]] = defaultdict(list)
         for resource in resources:
             alike[tuple((kind.match(resource.spec, resource.address) or {}).items())].append(resource)
@@ -91,19 +93,22 @@ class Lookalikes:
             records = [
                 self._records[resource.address] for resource in group if resource.address in self._records
             ]
-            told = [
-                record.address for record in records if record.id in present and self._is_told(record.address)
+            reported = [
+                record.address
+                for record in records
+                if record.id in present and self._is_reported(record.address)
             ]
-            if not told or len(records) < len(group):
+            if not reported or len(records) < len(group):
                 continue
             dismissed = {id for record in records for id in record.applied.get(DISMISSED, ())}
             ids = [item.id for item in free.possible(dict(match)) if item.id not in dismissed]
             if ids:
-                self.found[told[0]] = ids
+                self.found[reported[0]] = ids
                 self.doubted.update(resource.address for resource in group)
 
 
 def _not_looked(observation: Observation, recorded: int) -> Diagnostic:
+    """The warning about a list without an answer."""
     return warning(
         "unreadable",
         f"cannot look for unowned objects beside {counted(recorded, 'recorded object')}: "
@@ -112,11 +117,11 @@ def _not_looked(observation: Observation, recorded: int) -> Diagnostic:
     )
 
 
-def without_told(
-    found: Mapping[Address, Sequence[str]], told: Collection[str]
+def without_named(
+    found: Mapping[Address, Sequence[str]], reported: Collection[str]
 ) -> Mapping[Address, Sequence[str]]:
-    """`found` without the ids that are `told` otherwise."""
-    left = {address: [id for id in ids if id not in told] for address, ids in found.items()}
+    """`found` without the ids that are `reported` otherwise."""
+    left = {address: [id for id in ids if id not in reported] for address, ids in found.items()}
     return {address: ids for address, ids in left.items() if ids}
 
 

@@ -1,4 +1,4 @@
-"""Which live object belongs to which resource, without ever guessing.
+"""Matches live objects with resources, without ever guessing.
 
 A record's id decides; `metadata.id` adopts exactly that object; else a resource
 takes an unowned object that matches it, but only when that is unambiguous.
@@ -69,7 +69,7 @@ def match_objects(
 def match_unseen(
     kind: Kind, resource: Resource, record: StateRecord | None, owned: Mapping[str, Address]
 ) -> Matched:
-    """Where no read shows objects of this kind, all that can be told is whether the ids agree."""
+    """The match where no read shows objects of this kind: only ids can be compared."""
     if record is not None:
         return _recorded(kind, resource, record, {})
     return Matched(problem=_owned_by_another(kind, resource, owned))
@@ -78,7 +78,9 @@ def match_unseen(
 def _assign(
     resources: Sequence[Resource], match: Mapping[str, Any], perhaps: Sequence[Any]
 ) -> dict[Address, Matched]:
-    """As many candidates as one manifest's `count` asks for, or fewer; several manifests share none.
+    """Assign candidates: as many as one manifest's `count` asks for, or fewer.
+
+    Several manifests share none.
 
     `perhaps`: the free objects that may match. One that may match, or may not, is neither taken nor passed
     over: a person has to say.
@@ -98,6 +100,7 @@ def _assign(
 
 
 def _ambiguous(resource: Resource, ids: Sequence[str]) -> Diagnostic:
+    """The error for several objects that a resource may be."""
     more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
     return error(
         "ambiguous-match",
@@ -112,6 +115,7 @@ def _ambiguous(resource: Resource, ids: Sequence[str]) -> Diagnostic:
 
 
 def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mapping[str, Any]) -> Matched:
+    """The object of a record, unless the manifest names another one."""
     named = ".".join(map(str, kind.id_path))
     if resource.adopt_id in (None, record.id):
         return _shown(resource, by_id.get(record.id))
@@ -128,6 +132,7 @@ def _recorded(kind: Kind, resource: Resource, record: StateRecord, by_id: Mappin
 
 
 def _shown(resource: Resource, live: Any) -> Matched:
+    """The object, unless its id cannot be used."""
     problem = bad_object(resource, live) if live is not None else None
     return Matched(problem=problem) if problem is not None else Matched(live)
 
@@ -135,6 +140,7 @@ def _shown(resource: Resource, live: Any) -> Matched:
 def _adopt_by_id(
     kind: Kind, resource: Resource, by_id: Mapping[str, Any], owned: Mapping[str, Address]
 ) -> Matched:
+    """The object that the manifest names by its id."""
     problem = _owned_by_another(kind, resource, owned)
     if problem is not None:
         return Matched(problem=problem)
@@ -155,7 +161,10 @@ def _adopt_by_id(
 
 
 def _of_other_apps(objects: Sequence[Any], owned: Mapping[str, Address], address: Address) -> list[Any]:
-    """The objects in the list of `address` that another app's address owns: no ordinary namesakes."""
+    """The objects in the list of `address` that an address of another app owns.
+
+    They are no ordinary namesakes.
+    """
     found = []
     for item in objects:
         owner = owned.get(item.id, address)
@@ -165,7 +174,7 @@ def _of_other_apps(objects: Sequence[Any], owned: Mapping[str, Address], address
 
 
 def _unless_foreign(resource: Resource, foreign: Sequence[Any], owned: Mapping[str, Address]) -> Matched:
-    """Nothing is taken, nor made, where an object that fits has its address in another app."""
+    """No match, and an error where an object that fits has its address in another app."""
     if not foreign:
         return Matched()
     address, id = resource.address, foreign[0].id
@@ -183,6 +192,7 @@ def _unless_foreign(resource: Resource, foreign: Sequence[Any], owned: Mapping[s
 
 
 def _owned_by_another(kind: Kind, resource: Resource, owned: Mapping[str, Address]) -> Diagnostic | None:
+    """The error for an id that another address has; None for a free one."""
     claim = claim_of(kind, resource.adopt_id, resource.spec, None) if resource.adopt_id else ""
     owner = owned.get(claim, resource.address)
     if owner == resource.address:

@@ -26,7 +26,10 @@ def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
 
 
 def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step]]:
-    """However many volumes ask for it: the last of them keeps the call, after what the others do first."""
+    """One restart call for each machine, however many volumes ask for it.
+
+    The last of them keeps the call, after the other volumes' steps.
+    """
     ordered = [list(group) for group in groups]
     keepers: dict[tuple[str, str], list[Step]] = {}
     for group in reversed(ordered):
@@ -93,11 +96,13 @@ def resolve_known(step: Step, known: Known) -> Step:
 
 
 def _path_part(part: OutputRef, known: Known) -> str | OutputRef:
+    """A part of a path: the known value, or the reference as it is."""
     found = _resolved(part, known)
     return part if found is part else segment(str(found))
 
 
 def _resolved(value: Any, known: Known) -> Any:
+    """`value` with the references in it that are `known` replaced."""
     if isinstance(value, Template):
         parts = [_resolved(part, known) for part in value.parts]
         return "".join(parts) if all(isinstance(part, str) for part in parts) else value

@@ -40,6 +40,7 @@ class _Group:
 
     @property
     def addresses(self) -> list[Address]:
+        """The addresses of its resources, then of its records."""
         return [*(resource.address for resource in self.resources), *(record.address for record in self.left)]
 
 
@@ -144,12 +145,14 @@ class Planner:
     # --- which reads ---
 
     def _group(self, read: Read) -> _Group:
+        """The group of `read`, made where there is none yet."""
         group = self._groups.get(read)
         if group is None:
             group = self._groups[read] = _Group()
         return group
 
     def _planned_or_needed(self, address: Address) -> bool:
+        """Whether the plan is about `address`, or needs values of its object."""
         return self._subjects.in_focus(address) or address in self._subjects.needed
 
     def _add_companions(self) -> None:
@@ -205,14 +208,14 @@ class Planner:
             yield Seen(subjects.kind(record.address), subjects.subject(record.address), None, None)
 
     def _leaves_unchanged(self, read: Read, observation: Observation) -> bool:
-        """Whether it is certain that the answer to one of `reads` leaves all that manifests name as it is."""
+        """True where the answer to one of `reads` certainly leaves all that manifests name as it is."""
         resources = self._groups[read].resources
         return bool(resources) and self._unchanged.leaves(resources, observation)
 
     def _shown(
         self, group: _Group, read: Read, observation: Observation
     ) -> Iterator[Seen | UnreadableSubject]:
-        """What the answer to one of `reads` shows of the subjects that it is about."""
+        """The subjects of one of `reads`, with what its answer shows."""
         if not observation.complete:
             self.lookalikes.look(read, observation)
             for address in group.addresses:

@@ -1,4 +1,4 @@
-"""The plan of a file next to the one that apply has made: what of it runs, and what has become another."""
+"""Compares the plan of a file with the one that apply has made: the common part runs."""
 
 import json
 from collections.abc import Collection, Container, Iterator, Mapping
@@ -45,13 +45,13 @@ def as_reviewed(
     unnamed = new.keys() - named
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
-    told = list(_compared(reviewed, now, then, new, resources, recorded))
+    remarks = list(_compared(reviewed, now, then, new, resources, recorded))
     for address in (added for added in new if added in unnamed):
         if address in needs:
-            told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
+            remarks.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
         else:
-            told.append(_not_in_plan(address, _said(new[address])))
-    told += (
+            remarks.append(_not_in_plan(address, _said(new[address])))
+    remarks += (
         _not_in_plan(change.address, f"{change.action}: {change.reason}")
         for change in now.changes
         if change.action is Action.REFUSED and change.address not in named
@@ -63,7 +63,7 @@ def as_reviewed(
     return replace(
         plan,
         inputs=now.inputs,  # what others are made from is read, whatever becomes of it
-        diagnostics=(*now.diagnostics, *told),
+        diagnostics=(*now.diagnostics, *remarks),
         outside=now.outside + len(now.changes) - len(plan.changes),
     )
 
@@ -76,7 +76,7 @@ def _compared(
     resources: Mapping[Address, Resource],
     recorded: Container[Address],
 ) -> Iterator[Diagnostic]:
-    """What is to say of each address that `reviewed` names."""
+    """The remark or error for each address that `reviewed` names and that differs."""
     held: dict[Address, str] = {
         change.address: change.action
         for change in now.changes
@@ -149,16 +149,18 @@ def _sets_a_value(was: Content | None, now: Content) -> bool:
 
 
 def _not_in_plan(address: Address, planned: str) -> Diagnostic:
-    told = warning(
+    """The warning for an address that only the new plan has."""
+    problem = warning(
         NOT_IN_PLAN,
         f"`{address}` is not in the file and was left as it is: {planned}",
         help=f"make a plan of it and review it: `{_ANEW}`",
         advice=(_ANEW,),
     )
-    return replace(told, addresses=(str(address),))
+    return replace(problem, addresses=(str(address),))
 
 
 def _allowed(what: str) -> Diagnostic:
+    """The remark about a difference that does not matter."""
     return Diagnostic("allowed-difference", Severity.INFO, what)
 
 
@@ -166,7 +168,7 @@ _MOST = 500  # characters of one side
 
 
 def _said(content: Content | None) -> str:
-    """In one line, such as `extend vol_1, size_gb 10 -> 20, PUT /v1/apps/… {"size_gb": 20}`."""
+    """The content in one line, such as `extend vol_1, size_gb 10 -> 20, PUT /v1/apps/… {"size_gb": 20}`."""
     if content is None:
         return "nothing"
     parts = [" ".join([*content["action"], content["id"] or ""]).strip(), content["moved"]]
@@ -186,6 +188,7 @@ def _said(content: Content | None) -> str:
 
 
 def _json(value: Any) -> str:
+    """`value` as JSON, without references to secrets."""
     return json.dumps(_hidden(value), ensure_ascii=False)
 
 

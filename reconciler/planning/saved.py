@@ -42,7 +42,10 @@ def dump_plan(plan: Plan, rehearsal: Rehearsal | None = None) -> bytes:
 
 
 def load_saved(text: bytes) -> SavedPlan:
-    """What `text` says, whose ever it is. Raises ReconcilerError for what `dump_plan` never writes."""
+    """The plan in `text`, whoever wrote it.
+
+    Raises ReconcilerError for anything that `dump_plan` never writes.
+    """
     document = _document(text)
     try:
         find_kinds()  # their models have the shapes that reads name
@@ -74,6 +77,7 @@ def _check_names(plan: Plan) -> None:
 
 
 def _document(text: bytes) -> Mapping[str, Any]:
+    """The JSON object in `text`. Raises ReconcilerError for another format."""
     try:
         document = from_json(text)
     except ValueError:
@@ -90,9 +94,11 @@ def _document(text: bytes) -> Mapping[str, Any]:
 
 
 def _damaged(place: str) -> ReconcilerError:
+    """The error for a file with something wrong at `place`."""
     return ReconcilerError(f"the saved plan is damaged at `{place}`", help=_ANEW, advice=(_MAKE,))
 
 
 @cache
 def _rehearsals() -> TypeAdapter[Rehearsal]:
+    """The validator of rehearsals, made when it is first used."""
     return TypeAdapter(Rehearsal)

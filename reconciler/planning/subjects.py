@@ -1,4 +1,8 @@
-"""What a plan is made from, as one value."""
+"""The request for a plan, and its subjects: all that manifests and records say of each address.
+
+`Subjects` is worked out once from a `PlanRequest`. It knows which resources the plan is about, which records
+have no manifest any more, which object belongs to which address, and which read shows it.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +18,7 @@ from reconciler.core.model import Address, Resource, StateRecord, took_s
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import OnService, claim_of, listed, located
-from reconciler.moves.compare import Elsewhere
+from reconciler.moves.compare import OtherManifests
 from reconciler.planning.conflicts import Siblings, secret_setters, wanted_powers
 from reconciler.planning.declared import in_force
 
@@ -39,7 +43,7 @@ class PlanRequest(Struct, frozen=True):
     capabilities: frozenset[str]
     undecided: Mapping[Address, Diagnostic] = field(default_factory=dict)
     focus: Collection[Address] | None = None
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    other_manifests: OtherManifests = field(default_factory=OtherManifests)
     siblings: Siblings = field(default_factory=Siblings)
     approved_deletes: Collection[str] | None = ()
 
@@ -52,7 +56,7 @@ class Subjects:
 
     `resources`: with the ignores that are in force. `expired`: a warning for each ignore that is over.
     `left`: records in focus that no manifest names any more. `kept`: records in focus whose kind is unknown.
-    `beside`: other records without a manifest among those that were given, about which the plan is not.
+    `outside`: other records without a manifest among those that were given, about which the plan is not.
     `owned`: the address of each object that a record or a
     `metadata.id` claims. `referenced`: addresses that any resource refers to; `needed`: those that a
     resource in focus refers to.
@@ -74,12 +78,12 @@ class Subjects:
                 self.needed.update(targets)
         self.left: list[StateRecord] = []
         self.kept: list[StateRecord] = []
-        self.beside: list[StateRecord] = []
+        self.outside: list[StateRecord] = []
         for address, record in request.records.items():
             if address in self.resources:
                 continue
-            if not self.in_focus(address) or address in request.elsewhere.not_given:
-                self.beside.append(record)
+            if not self.in_focus(address) or address in request.other_manifests.not_given:
+                self.outside.append(record)
             elif address.kind in request.kinds:
                 self.left.append(record)
             else:
@@ -87,14 +91,15 @@ class Subjects:
         self.owned = self._owned()
         self.setters = secret_setters(request.kinds, self.resources, request.records)
         self._took_s = cache(partial(took_s, request.records.values()))
-        not_given = request.elsewhere.not_given
+        not_given = request.other_manifests.not_given
         self._powers = wanted_powers(request.kinds, self.resources, request.records, not_given)
 
     def in_focus(self, address: Address) -> bool:
+        """Whether the plan is about `address`."""
         return self.request.focus is None or address in self.request.focus
 
     def alike(self, address: Address) -> Iterator[Address]:
-        """Those without a record whose object a list cannot tell from that of `address`."""
+        """The addresses without a record whose object a list cannot tell from that of `address`."""
         match = self._match(address)
         if match is None:
             return
@@ -105,7 +110,7 @@ class Subjects:
 
     @cached_property
     def _unrecorded(self) -> Mapping[tuple[str, str | None], tuple[Sequence[Address], Matches]]:
-        """By kind and app, those without a record that a list shows, with what each is recognised by."""
+        """The addresses without a record that a list shows, by kind and app, with what identifies them."""
         found: dict[tuple[str, str | None], dict[Address, Mapping[str, Any]]] = {}
         for address in self.resources:
             match = self._match(address) if address not in self.request.records else None
@@ -114,6 +119,7 @@ class Subjects:
         return {group: (list(matches), Matches(list(matches.values()))) for group, matches in found.items()}
 
     def kind(self, address: Address) -> Kind:
+        """The kind of `address`."""
         return self.request.kinds[address.kind]
 
     def read_of(self, resource: Resource) -> Read | None:
@@ -131,6 +137,7 @@ class Subjects:
         return located(kind, address, live.id, self.request.capabilities) if kind.read_alone else None
 
     def read_of_left(self, record: StateRecord) -> Read | None:
+        """The GET that shows the object of a record without a manifest; None where nothing shows it."""
         kind = self.kind(record.address)
         return located(kind, record.address, record.id, self.request.capabilities, record=record)
 
@@ -152,12 +159,14 @@ class Subjects:
         )
 
     def _match(self, address: Address) -> Mapping[str, Any] | None:
+        """The fields that identify the object of `address` in a list; None where an id does, or nothing."""
         resource = self.resources.get(address)
         if resource is None or resource.adopt_id is not None:
             return None
         return self.kind(address).match(resource.spec, address)
 
     def _owned(self) -> Mapping[str, Address]:
+        """The address that claims each object, by record or by `metadata.id`."""
         kinds = self.request.kinds
         owned = {
             claim_of(kinds[address.kind], resource.adopt_id, resource.spec, None): address

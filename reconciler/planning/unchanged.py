@@ -1,4 +1,4 @@
-"""Answers that leave all they are about as it is, told from data alone: so it is for most of many objects.
+"""Recognises answers that leave everything as it is, from data alone: so it is for most of many objects.
 
 What is not certain here is decided about like everything else, which costs ten times as much.
 """
@@ -17,6 +17,8 @@ _BLANK = (None, "")  # of a record: not seen yet
 
 
 class _Rule(NamedTuple):
+    """The fields of a kind that tell whether an object is as declared and recorded."""
+
     fields: Mapping[str, Field]
     shown: tuple[str, ...]
     at_rest: AtRest
@@ -24,7 +26,7 @@ class _Rule(NamedTuple):
 
 
 class Unchanged:
-    """Knows it of kinds that declare when their objects are at rest (`Kind.at_rest`)."""
+    """Knows the kinds that declare when their objects are at rest (`Kind.at_rest`)."""
 
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
@@ -56,6 +58,7 @@ class Unchanged:
         return not any(item.present and item.id not in self._subjects.owned for item in shown.values())
 
     def _leaves_one(self, resource: Resource, record: StateRecord, live: Any) -> bool:
+        """Whether `live` is certainly as `resource` declares it and `record` holds it."""
         subjects, address, applied = self._subjects, resource.address, record.applied
         rule = self._rules.get(address.kind)
         if (

@@ -3,7 +3,7 @@
 The platform renames no object. Only the record moves: the object of `from` belongs to `to` from then on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
@@ -78,28 +78,6 @@ def _in_other_case(text: str) -> str:
     kind, _, rest = text.partition("/")
     meant = {name.lower(): name for name in find_kinds()}.get(kind.lower())
     return f"did you mean `{meant}/{rest}`?" if meant is not None and meant != kind and rest else ""
-
-
-def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
-    """Return where an entry moves `address` to; None: there is no entry. `moves`: `to` by `from`.
-
-    An entry without an [index] on either side is about all of `count`, any other about one object.
-    """
-    target = moves.get(address)
-    if target is not None:
-        return target
-    whole = moves.get(address._replace(ordinal=0))
-    return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
-
-
-def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
-    """Where `address` leads, entry by entry. Entries in a circle end after one round."""
-    following = next_address(address, moves)
-    for _ in moves:
-        if following is None:
-            return
-        yield following
-        following = next_address(following, moves)
 
 
 KIND = Moved()

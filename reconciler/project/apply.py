@@ -1,7 +1,14 @@
-"""Applying: a plan is shown, approved, found to be still true, and carried out.
+"""Applies: a plan is shown, approved, found to be still true, and carried out.
 
-The plan may be one that a person reviewed in a file. It is made again, and runs as far as both
-are the same.
+One attempt of an apply:
+
+1. Calls that earlier runs left open are settled, and the plan is made (`_settled_plan`).
+2. The plan of a file, if one is given, narrows it to what a person reviewed.
+3. All approvals are judged, and a plan that may not run is refused (`_refuse_unless_runnable`).
+4. A person is asked. Nothing has been written or sent until then.
+5. The plan runs under its leases (`run_plan`), once everything is found as it was planned.
+
+Where another run was faster at step 5, and the caller waits for locks, all of it is done again.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -103,7 +110,10 @@ class _Attempt(Struct, frozen=True):
     given: Given
 
     async def plan_and_run(self) -> Applied | None:
-        """None: the plan can run, but its state was of an older version. It is migrated now: plan again."""
+        """Plan, ask, and run.
+
+        None: the plan can run, but its state was of an older version, and is migrated now.
+        """
         project, desired = self.project, self.desired
         state = await require_state(project)
         project.sources.runs_programs = True
@@ -207,6 +217,7 @@ class _Attempt(Struct, frozen=True):
         return judged
 
     def _terms(self, plan: Plan, state: State) -> Terms:
+        """The terms that `plan` is judged by."""
         return Terms(self.project.authority, self.desired.by_address, state, plan)
 
 
@@ -265,6 +276,7 @@ async def run_saved(
         raise Refused("the file holds the plan of another run; nothing was changed", problems)
 
     def show(found: Plan) -> bool:
+        """Show the plan that runs: it was approved as a file."""
         tell(found)
         return True
 

@@ -1,7 +1,7 @@
-"""Who runs this, in which CI run, and why: from the variables of CI services, or else this machine's user.
+"""Tells who runs this, in which CI run, and why: by the variables of CI services, or by the machine's user.
 
-A variable can be set by anybody, so this is what was said, not what was proven. It is kept for ever,
-and shown to others. So it is short, nothing in it is invisible, and no credential of ours stays in it.
+Anybody can set a variable, so this is a statement and no proof. It is kept for ever, and shown to others. So
+it is short, nothing in it is invisible, and no credential of ours stays in it.
 """
 
 import getpass
@@ -23,7 +23,7 @@ _USER_INFO = re.compile(r"(?<=://)[^\s/]*@")
 
 
 def attribution_of(config: ProjectSettings, reason: str = "") -> Attribution:
-    """What the variables of the run say, and `reason`, fit to be recorded."""
+    """The attribution that the variables of the run give, with `reason`, fit to be recorded."""
     variables = config.variables
     secrets = [variables.get(name, "") for name in config.own_variables | config.secret_variables]
     actor = next(filter(None, (variables.get(name) for name in _ACTORS)), "") or person()
@@ -44,12 +44,12 @@ def person() -> str:
 
 
 def holder() -> str:
-    """Who takes a lease, for those who find it taken."""
+    """This process, as it is shown to people who find its lease."""
     return f"{person()} (pid {os.getpid()})"
 
 
 def run_url(variables: Mapping[str, str]) -> str:
-    """Where people see the run of GitHub, Gitea, Forgejo or GitLab; "" outside of them."""
+    """The page of the run at GitHub, Gitea, Forgejo or GitLab; "" outside of them."""
     numbered = variables.get("GITEA_ACTIONS") or variables.get("FORGEJO_ACTIONS")
     run = "GITHUB_RUN_NUMBER" if numbered else "GITHUB_RUN_ID"
     parts = [variables.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", run)]

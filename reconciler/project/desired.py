@@ -1,4 +1,4 @@
-"""What a verb works on: the manifests that it is about, loaded and checked."""
+"""Loads and checks the manifests that a verb is about."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -77,7 +77,7 @@ def load_desired(
 
 
 def origin_here(config: ProjectSettings) -> Origin:
-    """Where the configured manifests are from, for verbs that do not load them."""
+    """The origin of the configured manifests, for verbs that do not load them."""
     tree = _working_tree(config)
     parts = [(given_paths((), config), config.settings.overlays)]
     parts += [([overlay_path(config)], "")] if config.env else []
@@ -88,13 +88,14 @@ def origin_here(config: ProjectSettings) -> Origin:
 
 
 def _working_tree(config: ProjectSettings) -> WorkingTree:
+    """The working tree. Of somebody else's change, nothing outside of the project is read."""
     return WorkingTree(config.root, config.variables, config.root if config.trusted is not None else None)
 
 
 def _origin(
     at: Revision | None, tree: WorkingTree | None, paths: Sequence[str], config: ProjectSettings
 ) -> Origin:
-    """Of what was read: from the working tree, or at a revision with the settings of the working tree."""
+    """The origin of what was read: the working tree, or a revision with the settings of the working tree."""
     if tree is not None:
         overlay = overlay_path(config) if config.env else None
         return tree.origin(given_paths(paths, config), overlay, config.settings.overlays)
@@ -103,7 +104,7 @@ def _origin(
 
 
 def load_policies(config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
-    """What the configured manifests hold that owns no objects, such as providers, for verbs without PATHs."""
+    """The configured manifests that own no objects, such as providers, for verbs without PATHs."""
     return load_desired((), config, texts, reporter).policies
 
 
@@ -117,7 +118,7 @@ def load_service_of(
 
 
 class Validated(Struct, frozen=True):
-    """What the manifests of one or several environments hold together. `differ`, `dependants`: see `Changed`.
+    """The manifests of one or several environments, checked. `differ`, `dependants`: see `Changed`.
 
     `diagnostics`: each once; one that is not of all environments says whose it is.
     """
@@ -136,12 +137,15 @@ def validate(
     ref: str | None = None,
     changed_since: str | None = None,
 ) -> Validated:
-    """`configs`: the settings for each environment. The others: see `read_manifests`."""
+    """Check the manifests alone, without a platform or a state.
+
+    `configs`: the settings for each environment. The others: see `read_manifests`.
+    """
     addresses: set[Address] = set()
     files: set[str] = set()
     differ: set[Address] = set()
     dependants: set[Address] = set()
-    told: dict[Diagnostic, list[str]] = {}
+    found: dict[Diagnostic, list[str]] = {}
     known = Known()
     for config in configs:
         manifests = read_manifests(paths, config, texts, ref=ref, changed_since=changed_since, known=known)
@@ -151,15 +155,15 @@ def validate(
             differ.update(manifests.changed.differ)
             dependants.update(manifests.changed.dependants)
         for problem in _problems(manifests, config):
-            told.setdefault(problem, []).append(config.env or BASE)
+            found.setdefault(problem, []).append(config.env or BASE)
     diagnostics = tuple(
-        problem if len(names) == len(configs) else _of(problem, names) for problem, names in told.items()
+        problem if len(names) == len(configs) else _of(problem, names) for problem, names in found.items()
     )
     return Validated(addresses, files, diagnostics, differ, dependants - differ)
 
 
 def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
-    """Each once."""
+    """The problems of one environment, without repetitions."""
     loaded, found = manifests.loaded, manifests.loaded.diagnostics
     if not has_errors(found):
         missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
@@ -168,6 +172,7 @@ def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnos
 
 
 def _of(problem: Diagnostic, names: Sequence[str]) -> Diagnostic:
+    """`problem`, with the names of the environments that have it."""
     whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
     return replace(problem, message=f"{problem.message} ({whose})")
 

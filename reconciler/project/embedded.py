@@ -54,6 +54,7 @@ def _running_at(db: Path) -> str | None:
 
 
 def _accepts(url: str) -> bool:
+    """Whether a process listens at `url`."""
     address = urlsplit(url)
     try:
         socket.create_connection((address.hostname or "", address.port or 80), timeout=1).close()

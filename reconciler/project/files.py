@@ -52,6 +52,7 @@ def why_not_written(path: Path) -> str:
 
 
 def _is_database(path: Path) -> bool:
+    """Whether the file is a SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
@@ -77,7 +78,7 @@ class SourceTexts:
 
     @property
     def stdin(self) -> Callable[[], bytes] | None:
-        """What reads standard input, as often as it is asked; None where there is none."""
+        """A function that gives standard input, as often as it is called; None where there is none."""
         return self._stdin if self._read_stdin is not None else None
 
     def use(self, texts: Mapping[str, bytes]) -> None:
@@ -94,6 +95,7 @@ class SourceTexts:
         return found if found is None or len(found) <= _LONGEST_SHOWN else None
 
     def _stdin(self) -> bytes:
+        """Standard input, read once."""
         if STDIN not in self._texts and self._read_stdin is not None:
             self._texts[STDIN] = self._read_stdin()
         return self._texts.get(STDIN, b"")
@@ -114,6 +116,7 @@ class SourceTexts:
 
 
 def _read_file(path: Path) -> bytes:
+    """The begin of a regular file: enough to tell that it is too large for a manifest."""
     if not path.is_file():  # a pipe has been used up, and a device may have no end
         return b""
     with path.open("rb") as file:

@@ -1,4 +1,8 @@
-"""Gathers all that a plan is made from: the state, live objects, secrets, other files and states."""
+"""Gathers all that a plan is made from: the state, live objects, secrets, other files and states.
+
+Planning itself reads nothing. It asks other manifest files and other environments only where a new resource
+may be what a record without a manifest was made for.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,18 +22,18 @@ from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import OnService, SendsSecret, object_of, service_of
-from reconciler.moves.compare import Elsewhere, questions
+from reconciler.moves.compare import OtherManifests, questions
 from reconciler.moves.records import Followed, earlier_addresses, follow_moves
 from reconciler.planning.conflicts import Siblings
 from reconciler.planning.declared import Desired
-from reconciler.planning.lookalikes import without_told
+from reconciler.planning.lookalikes import without_named
 from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
+from reconciler.project.records import Older
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
-from reconciler.project.unknown_objects import Older
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.state.store import State
 
@@ -37,7 +41,7 @@ Found = tuple[State, Mapping[str, Locked]]
 
 
 class SecretValues(Struct, frozen=True):
-    """What the sources of secrets give here: fingerprints of their values.
+    """The fingerprints of the secret values that can be read here.
 
     `unread`: the addresses whose source gives no value; `problems` say why.
     """
@@ -113,18 +117,20 @@ async def gather(
         capabilities=project.capabilities,
         undecided={**questions, **followed.refused, **unsigned},
         focus=desired.focus,
-        elsewhere=look_elsewhere(desired, records),
+        other_manifests=look_into_other_manifests(desired, records),
         siblings=siblings or Siblings(),
         approved_deletes=approved_deletes,
     )
     planner, older = Planner(request), Older(state, declared, project.capabilities)
 
     def answer(read: Read, observation: Observation) -> None:
+        """Hand on the answer to one of the first reads."""
         on_answer(read, observation)
         older.look(read, observation)
         planner.answer(read, observation)
 
     def more_answer(read: Read, observation: Observation) -> None:
+        """Hand on the answer to a read that an answer made necessary."""
         on_answer(read, observation)
         planner.more_answer(read, observation)
 
@@ -135,7 +141,7 @@ async def gather(
     else:
         secrets = await _secret_values(project, wanted, records, planner.live, required=will_run)
     unclaimed = {str(entry.data["unclaimed"]) for entry in state.unclaimed}
-    lookalikes = without_told(planner.lookalikes.found, unclaimed)
+    lookalikes = without_named(planner.lookalikes.found, unclaimed)
     if lookalikes and siblings is None:
         siblings = await read_siblings(project.environments)
     return PlanInputs(
@@ -161,6 +167,7 @@ async def gather(
 def _unreadable(
     address: Address, what: str, missing: SecretUnavailable, span: Span | None = None
 ) -> Diagnostic:
+    """The error for a secret value that cannot be read here. `what`: the source, in words."""
     return error(
         "secret-source",
         f"`{address}`: {what} cannot be read here: {missing.message}",
@@ -174,7 +181,7 @@ def _unreadable(
 def _unsigned_by(
     project: Project, declared: Mapping[Address, Resource], records: Mapping[Address, StateRecord]
 ) -> Mapping[Address, Diagnostic]:
-    """By address, the error that its provider's signing secret gives no value here."""
+    """The errors for signing secrets that give no value here, by the addresses that need them."""
     kinds = {name: kind for name, kind in find_kinds().items() if kind.role(OnService) is not None}
     found: dict[Address, Diagnostic] = {}
     for address in {**declared, **records} if project.providers else ():
@@ -225,6 +232,7 @@ async def _secret_values(
         not_yet: list[OutputRef] = []
 
         def output(ref: OutputRef, not_yet: list[OutputRef] = not_yet) -> Any:
+            """The value that `ref` stands for, as far as it is known before the apply."""
             value = outputs.get(ref)
             if value is None:
                 not_yet.append(ref)
@@ -250,8 +258,8 @@ async def _secret_values(
     return SecretValues(fingerprints, problems, unread)
 
 
-def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> Elsewhere:
-    """Reads other files only where a new resource may be what an unwanted record was made for.
+def look_into_other_manifests(desired: Desired, records: Mapping[Address, StateRecord]) -> OtherManifests:
+    """Look up in other files what a plan needs to know of records without a manifest.
 
     `records`: as they are once Moved manifests are followed.
     """
@@ -259,7 +267,7 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
     unwanted = [record for record in records.values() if record.address not in wanted]
     not_given = frozenset(record.address for record in unwanted if not desired.selected(record))
     if not unwanted or (not not_given and desired.moved is None):
-        return Elsewhere(not_given)
+        return OtherManifests(not_given)
     resources = desired.resources
     if desired.focus is not None:
         resources = [resource for resource in resources if resource.address in desired.focus]
@@ -272,11 +280,11 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
         for address in (record.address for record in question.suspects):
             if address in gone or address not in not_given:
                 moved[address] = desired.moved(address)
-    return Elsewhere(not_given, frozenset(gone), moved)
+    return OtherManifests(not_given, frozenset(gone), moved)
 
 
 async def read_siblings(config: ProjectSettings | None) -> Siblings:
-    """What other environments on the same platform have recorded, as far as they can be read here.
+    """The objects that other environments on the same platform record, as far as they can be read here.
 
     Changes no file there, makes none, takes no lock. Ids of another platform are other objects'. None has
     no other environments.
@@ -303,7 +311,9 @@ async def read_siblings(config: ProjectSettings | None) -> Siblings:
 
 
 async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
-    """None where there is no state, or none that can be read: it may be on another machine.
+    """The records of another environment.
+
+    None where there is no state, or none that can be read: it may be on another machine.
 
     Nor is another one read than the settings pin.
     """

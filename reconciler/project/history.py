@@ -1,4 +1,4 @@
-"""What was done to a project's objects, by whom and why, as its state's journal has it."""
+"""Reads the journal: what was done to a project's objects, by whom and why."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -66,8 +66,7 @@ async def find_run(store: Store, prefix: str) -> tuple[PastRun, Sequence[Decisio
     if len(fitting) > 1:
         ids = ", ".join(run.id for run in fitting[-_MOST_NAMED:])
         raise ReconcilerError(
-            f"{len(fitting)} runs have an id that begins with `{prefix}`: {ids}",
-            help="give more of the id",
+            f"{len(fitting)} runs have an id that begins with `{prefix}`: {ids}", help="give more of the id"
         )
     (run,) = fitting
     later = [decision for decision in found.decisions if decision.run == run.id]
@@ -75,7 +74,7 @@ async def find_run(store: Store, prefix: str) -> tuple[PastRun, Sequence[Decisio
 
 
 def _names(address: Address | None, journal: Sequence[tuple[str, JournalEntry]]) -> frozenset[Address]:
-    """What `address` names, and what that was called before it moved: all members of a `count`."""
+    """The addresses that `address` names, and those before it moved: all members of a `count`."""
     if address is None:
         return frozenset()
     names = {
@@ -90,10 +89,12 @@ def _names(address: Address | None, journal: Sequence[tuple[str, JournalEntry]])
 
 
 def _is(asked: Address, address: Address) -> bool:
+    """Whether `address` is the one that was asked for, or a member of its `count`."""
     return address == asked or (not asked.ordinal and address._replace(ordinal=0) == asked)
 
 
 def _about(run: PastRun, names: Collection[Address]) -> bool:
+    """Whether `run` did or decided anything about `names`."""
     addresses = {call.address for call in run.calls} | {decision.address for decision in run.decisions}
     texts = {address for name in NOTED for address in run.addresses(name)}
     return not addresses.isdisjoint(names) or not texts.isdisjoint(map(str, names))

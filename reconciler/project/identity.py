@@ -1,4 +1,4 @@
-"""Whether there is a state, and whether it is the one that is meant, of the platform that is meant.
+"""Checks that there is a state, and that it is the one that is meant, of the platform that is meant.
 
 A state that is lost, or another one by mistake, knows nothing: under it everything would be made again. And
 the ids of one platform mean nothing on another.
@@ -16,7 +16,7 @@ from reconciler.core.state_url import is_shared
 from reconciler.core.words import counted
 from reconciler.execution.decisions import Actor
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import note_made
+from reconciler.project.records import note_made
 from reconciler.state import prove
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
@@ -24,7 +24,7 @@ from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 def state_missing(
     place: str, because: str = "", *, traces: Collection[str] = (), refused: bool = True
 ) -> Diagnostic:
-    """What to say where there is no state at `place`. `because`: what follows from it.
+    """The problem of a state that is not at `place`. `because`: what follows from it.
 
     `traces`: as of `State`.
     """
@@ -82,7 +82,7 @@ def refuse_other_state(state: State, pin: str, place: str) -> None:
 def perhaps_other_state(
     lineage: str, declared: Collection[Address], recorded: Iterable[Address], place: str
 ) -> Diagnostic | None:
-    """What to say where manifests declare nothing in any app that the state at `place` has records of.
+    """The problem of a state whose records are in no app that the manifests declare anything in.
 
     Then a plan retains all that is recorded, as if it had been this project's. An error in a place that
     several machines reach: an apply would mix two projects there. None where nothing is wrong.
@@ -106,6 +106,7 @@ def perhaps_other_state(
 
 
 def _app(address: Address) -> str:
+    """The app of `address`; the address itself for an object outside of apps."""
     return address.app or str(address)
 
 
@@ -125,7 +126,7 @@ def refuse_other_platform(state: State, address: str, place: str) -> None:
 
 
 async def remember_platform(project: Project, held: Lease, known: State) -> None:
-    """From the first run on that writes, the state is about the platform of this run. `held`: its lease.
+    """Record the platform of this run, once, before the run writes anything else. `held`: its lease.
 
     `known`: the state as of a moment ago. The sandbox's own has no platform that lasts. Raises Refused where
     another run has just recorded another one.
@@ -152,11 +153,12 @@ async def set_platform(store: Store, url: str, actor: Actor) -> str:
 
 
 def _same(one: str, other: str) -> bool:
+    """Whether two addresses of a platform mean the same."""
     return _plain(one) == _plain(other)
 
 
 def _plain(url: str) -> str:
-    """Without what does not matter in an address."""
+    """`url` without the differences that do not matter in an address."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.lower(), path=parts.path.rstrip("/")).geturl()
 

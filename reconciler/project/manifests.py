@@ -1,4 +1,8 @@
-"""The manifests that a verb is about: of the working tree or a git revision, in the chosen environment."""
+"""Reads the manifests of the working tree or of a git revision, in the chosen environment.
+
+Files that were not given are read only when somebody asks whether they declare a record: see
+`_OtherManifests`.
+"""
 
 import dataclasses
 import os
@@ -34,7 +38,9 @@ from reconciler.project.settings import ProjectSettings, refuse_unknown_environm
 
 
 class Manifests(Struct, frozen=True):
-    """`selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
+    """The manifests that were read.
+
+    `selected`: whether a record without a manifest belongs to the files given. `changed`: if asked for.
 
     `declared`: whether files that were not given hold a record's manifest. `at`: the revision that was read.
     `trusted`: see `Desired`.
@@ -42,7 +48,7 @@ class Manifests(Struct, frozen=True):
 
     loaded: Loaded
     selected: Callable[[StateRecord], bool]
-    declared: "_Elsewhere"
+    declared: "_OtherManifests"
     changed: Changed | None = None
     at: Revision | None = None
     trusted: Trusted | None = None
@@ -73,7 +79,9 @@ def read_manifests(
     tree: WorkingTree | None = None,
     known: Known | None = None,
 ) -> Manifests:
-    """Those at `paths`, or the configured ones. `texts` shows those of `ref` afterwards, if it is given.
+    """Read the manifests at `paths`, or the configured ones.
+
+    Afterwards `texts` shows those of `ref`, if given.
 
     `changed_since`: what differs from where the working tree, or `ref`, left that revision. Raises
     ReconcilerError where git has no answer. `keep`: `Manifests.effective` is wanted. `tree`: what reads the
@@ -104,9 +112,9 @@ def read_manifests(
         before = _before(given_paths((), config), config, config.trusted, known, whole=True)
         trusted, remarks = compare_with_trusted(config, before, loaded, at)
         loaded = replace(loaded, diagnostics=(*loaded.diagnostics, *remarks))
-    elsewhere = _Elsewhere(config, at)
-    selected = _selector(given, config, elsewhere, whole=not paths)
-    return Manifests(loaded, selected, elsewhere, differ, at, trusted)
+    other_manifests = _OtherManifests(config, at)
+    selected = _selector(given, config, other_manifests, whole=not paths)
+    return Manifests(loaded, selected, other_manifests, differ, at, trusted)
 
 
 def _revisions(
@@ -134,6 +142,7 @@ def environments_at(config: ProjectSettings, ref: str | None) -> list[str]:
 
 
 def _environments_at(at: Revision, config: ProjectSettings) -> list[str]:
+    """The environments that the revision has folders for, and those of the settings."""
     folders = filter(ENVIRONMENT.fullmatch, at.folders(config.settings.overlays))
     return sorted({*folders, *config.settings.environments} - {BASE})
 
@@ -144,6 +153,7 @@ def overlay_path(config: ProjectSettings) -> str:
 
 
 def given_paths(paths: Sequence[str], config: ProjectSettings) -> list[str]:
+    """The paths to read: `paths`, or those of the settings."""
     return list(paths) or [os.path.relpath(config.root / path) for path in config.settings.manifests]
 
 
@@ -159,6 +169,7 @@ def _load(
     keep: bool = False,
     read: Reader | None = None,
 ) -> Loaded:
+    """Load the manifests of `given` from the working tree, or from the revision `at`, with the overlay."""
     confines = config.root if config.trusted is not None else None
     if at is not None:
         there = at.holds(config.overlay)
@@ -187,14 +198,14 @@ def _checked(loaded: Loaded, config: ProjectSettings, paths: Sequence[str] | Non
     declared = (*loaded.resources, *loaded.policies)
     # What is wrong already may leave a source without a value.
     found = () if has_errors(loaded.diagnostics) else own_credentials(declared, config.own_variables)
-    told = loaded.diagnostics
+    problems = loaded.diagnostics
     if paths is not None:
         beside = [Path(path) for path in paths if not os.path.abspath(path).startswith(f"{config.root}/")]  # noqa: PTH100
         folders = [config.root, *beside]
-        told = tuple(
-            problem if _is_ours(problem, config.root, folders) else veiled(problem) for problem in told
+        problems = tuple(
+            problem if _is_ours(problem, config.root, folders) else veiled(problem) for problem in problems
         )
-    return replace(loaded, diagnostics=(*told, *found))
+    return replace(loaded, diagnostics=(*problems, *found))
 
 
 _ABOUT_FILES = ("symlink-outside", "outside-root", "unreadable-file")  # they repeat nothing that a file holds
@@ -227,13 +238,14 @@ def _before(
 
 
 def _selector(
-    given: Sequence[str], config: ProjectSettings, elsewhere: "_Elsewhere", *, whole: bool
+    given: Sequence[str], config: ProjectSettings, other_manifests: "_OtherManifests", *, whole: bool
 ) -> Callable[[StateRecord], bool]:
     """Whether a record's manifest would be among `given`: it stands there, or nowhere any more."""
-    folders, at = [*given, overlay_path(config)] if config.env and whole else given, elsewhere.at
+    folders, at = [*given, overlay_path(config)] if config.env and whole else given, other_manifests.at
 
     @cache  # thousands of records are of one file
     def selected(name: str) -> bool | None:  # None: its file is gone, and others were not given
+        """Whether the file `name` is among those given; None: the file is gone, and others were not given."""
         if name == STDIN:
             return "-" in folders
         source = (config.root / name).resolve()
@@ -243,8 +255,9 @@ def _selector(
         return not there or any(source.is_relative_to(Path(path).resolve()) for path in folders)
 
     def is_selected(record: StateRecord) -> bool:
+        """Whether the files given are those of `record`."""
         found = selected(record.source)
-        return found if found is not None else not elsewhere.stands(record)
+        return found if found is not None else not other_manifests.stands(record)
 
     return is_selected
 
@@ -261,7 +274,7 @@ class _Declared(NamedTuple):
     moved: Mapping[Address, str]
 
 
-class _Elsewhere:
+class _OtherManifests:
     """Whether a record's manifest stands in a file that was not given: in its own, or now in any.
 
     Files are read when that is asked, and each once.
@@ -281,7 +294,7 @@ class _Elsewhere:
         return self.stands(record)
 
     def stands(self, record: StateRecord) -> bool:
-        """Whether it stands in any of the configured files, such as one that was moved."""
+        """Whether any of the configured files declares it, such as one that was moved."""
         found = self._declared("")
         return record.address in found.addresses or record.address._replace(ordinal=0) in found.mistaken
 
@@ -291,7 +304,7 @@ class _Elsewhere:
         return moved.get(address) or moved.get(address._replace(ordinal=0), "")
 
     def _declared(self, source: str) -> _Declared:
-        """By a file, or by all configured ones."""
+        """The declarations of one file, or of all configured ones."""
         if source not in self._known:
             paths = [os.path.relpath(self._found.root / source)] if source else []
             loaded = _load(given_paths(paths, self._found), self._found, self.at, Known(), whole=not source)

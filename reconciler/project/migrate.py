@@ -43,7 +43,7 @@ def side(store: Store, url: str) -> Side:
 
 
 class Migrated(Struct, frozen=True):
-    """What stands at the new place. `before`: it stood there already; at most the last step was due."""
+    """The state at the new place. `before`: it was there already; at most the last step was due."""
 
     contents: Contents
     before: bool = False
@@ -145,7 +145,7 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
 
 
 def _head(contents: Contents, keys: Keys | None) -> str:
-    """As `apply` has printed it: of a state as its backend has it."""
+    """The head as `apply` has printed it: of a state as its backend has it."""
     name = keys.ciphers()[0].name if keys is not None else str
     return state_head(contents.lineage, {name(scope): hash for scope, hash in contents.hashes.items()})
 

@@ -1,4 +1,7 @@
-"""From settings and options to a Project: state, platform, providers and sources of secrets."""
+"""Opens a Project from settings and options: state, platform, providers and sources of secrets.
+
+Secrets, tokens and identities are read when they are needed, not here.
+"""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -179,7 +182,10 @@ async def _complete_move(config: ProjectSettings, store: Spooling, opening: Open
 
 
 def _authority(config: ProjectSettings, options: Options) -> Authority:
-    """Nobody has to approve what happens in the embedded sandbox; who only reads tells what will be asked."""
+    """The rules that count. In the embedded sandbox nobody has to approve anything.
+
+    A verb that only reads knows the rules of the settings: it tells what an apply will ask for.
+    """
     if options.sandbox:
         return NO_RULES
     if options.read_only:
@@ -214,12 +220,14 @@ async def open_providers(
 
 
 def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
+    """The secret that signs requests to the provider of `resource`."""
     ref = secret_of(find_policies()[resource.address.kind], resource)
     assert ref is not None
     return sources.value(ref, lambda ref: None)
 
 
 def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
+    """The limits of a run. The sandbox settles faster than a platform, unless the settings say otherwise."""
     execution = config.settings.execution
     chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
     settle_s = execution.settle_s if chosen or not sandbox else SANDBOX_SETTLE_S
@@ -239,6 +247,7 @@ def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
 
 
 def _token(config: ProjectSettings) -> str:
+    """The platform's token. Raises ReconcilerError where its variable is not set."""
     name = config.settings.platform.token_from.env
     token = config.variables.get(name, "")
     if not token:
@@ -250,7 +259,7 @@ def _token(config: ProjectSettings) -> str:
 
 
 def _token_source(config: ProjectSettings, options: Options) -> str:
-    """Where people renew the token."""
+    """The place where people renew the token."""
     if options.sandbox:
         return "the sandbox's own"
     return f"the environment variable `{config.settings.platform.token_from.env}`"
@@ -258,6 +267,7 @@ def _token_source(config: ProjectSettings, options: Options) -> str:
 
 @contextmanager
 def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
+    """The platform's address: the configured one, or that of an embedded sandbox that runs meanwhile."""
     if options.sandbox:
         require_private(config.root, config.private)
         with embedded_sandbox(config.private / "sandbox.db") as url:

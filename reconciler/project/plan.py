@@ -1,4 +1,8 @@
-"""Planning: what apply would do. Everything is gathered, planned from that alone, and judged."""
+"""Planning: everything is gathered, the plan is made from that alone, and verdicts are added to it.
+
+A verdict is a function that gives diagnostics about a plan and its inputs. A new check is one more entry of
+`VERDICTS`.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
@@ -6,7 +10,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
-from reconciler.approvals.in_force import Terms, loosened_ages
+from reconciler.approvals.in_force import Terms, weakened_objectives
 from reconciler.approvals.rules import APPROVALS
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
@@ -19,8 +23,8 @@ from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.project.gather import Found, PlanInputs, gather
 from reconciler.project.identity import perhaps_other_state, state_missing
 from reconciler.project.project import Project
+from reconciler.project.records import no_record_of
 from reconciler.project.scopes import declared_in_focus
-from reconciler.project.unknown_objects import no_record_of
 from reconciler.services.registry import providers_of
 
 
@@ -34,7 +38,7 @@ async def make_plan(
     found: Found | None = None,
     on_answer: Callable[[Read, Observation], None] = lambda read, observation: None,
 ) -> Plan:
-    """What apply would do. `found`: the state and who is at work in it, if they were read just now.
+    """The plan of an apply. `found`: the state and who is at work in it, if they were read just now.
 
     `undecided`: given by an apply, which has settled what it could (`settle_open`): then the plan is about
     to run, and an unreadable secret source is an error, not a warning: what needs it is refused. `with_exec`:
@@ -51,8 +55,8 @@ async def make_plan(
         on_answer=on_answer,
     )
     plan = _plan(inputs)
-    told = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
-    return replace(plan, diagnostics=tuple(told))
+    diagnostics = chain.from_iterable(verdict(plan, inputs) for verdict in VERDICTS)
+    return replace(plan, diagnostics=tuple(diagnostics))
 
 
 def _plan(inputs: PlanInputs) -> Plan:
@@ -73,7 +77,7 @@ def _plan(inputs: PlanInputs) -> Plan:
     return replace(
         plan,
         bindings=tuple(bindings),
-        loosened=tuple(loosened_ages(state, wanted, inputs.followed.moves)),
+        loosened=tuple(weakened_objectives(state, wanted, inputs.followed.moves)),
         providers={name: inputs.providers[name] for name in providers_of(plan) if name in inputs.providers},
         moves=inputs.followed.moves,
         manifests=inputs.desired.manifests,
@@ -84,9 +88,9 @@ def _plan(inputs: PlanInputs) -> Plan:
 def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
     """The resources that `plan`, made of `desired`, counts as unchanged."""
     changed, about = {str(change.address) for change in plan.changes}, declared_in_focus(desired)
-    for told in plan.diagnostics:
-        if told.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
-            changed.update(told.addresses)
+    for problem in plan.diagnostics:
+        if problem.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
+            changed.update(problem.addresses)
     return [resource.address for resource in about if str(resource.address) not in changed]
 
 
@@ -116,12 +120,14 @@ def _inputs(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 
 def _lookalikes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Unowned objects that resemble recorded ones, and lists that could not be searched for them."""
     yield from inputs.planner.lookalikes.unread()
     kinds, records = find_kinds(), inputs.request.records
     yield from lookalike_warnings(kinds, inputs.lookalikes, inputs.declared, records, inputs.siblings)
 
 
 def _providers(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Providers whose signing secret gives no value here."""
     return inputs.unsigned.values()
 
 
@@ -147,7 +153,8 @@ def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
 
 
 def _older(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
-    return inputs.older.told()
+    """Objects that are older than the state and unknown to it."""
+    return inputs.older.note()
 
 
 # In the order of reports.

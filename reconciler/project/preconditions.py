@@ -1,4 +1,8 @@
-"""What must hold before the first call of a plan: what it relies on is as it was when the plan was made."""
+"""Checks before the first call of a plan that everything it relies on is as it was when the plan was made.
+
+Nothing is sent for a plan of another state, while a call that it touches is open, where an object is recorded
+elsewhere by now, or where an object or a record has changed. The errors name what moved.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,7 +17,7 @@ from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.planning.answers import Unread, digest_now
+from reconciler.planning.answers import FailedReads, digest_now
 from reconciler.planning.conflicts import Siblings
 from reconciler.state.store import State
 
@@ -40,6 +44,7 @@ class Overtaken(Locked):
 
 
 def refuse_unless_current(plan: Plan, state: State) -> None:
+    """Raises Refused for a plan that was made for another state."""
     if plan.context.lineage != state.lineage:
         raise Refused("this plan was made for another state", help="check --state, or make a new plan")
 
@@ -122,6 +127,7 @@ def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
 
 
 def reads_again(plan: Plan) -> list[Read]:
+    """The reads that show everything a plan relies on."""
     reads = [expected.read for expected in plan.expectations if expected.read is not None]
     return list(dict.fromkeys([*reads, *(read for _, read in plan.inputs)]))
 
@@ -159,14 +165,14 @@ def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -
 
 
 def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Diagnostic]:
-    """What the plan relies on and cannot be read now, once for each cause."""
+    """The problems of reads that failed now, once for each cause."""
     reads = {
         expectation.address: expectation.read
         for expectation in plan.expectations
         if expectation.read is not None
     }
     reads |= {Address.parse(source): read for source, read in plan.inputs}
-    unread = Unread()
+    unread = FailedReads()
     for now in observed.values():
         unread.answered(now)
     for address, read in reads.items():

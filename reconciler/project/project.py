@@ -1,4 +1,4 @@
-"""What every verb that asks the platform works with: the doors to the outside."""
+"""The doors to the outside for every verb that asks the platform."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,9 @@ from reconciler.state.store import State
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a verb needs from outside. `new_id`: ids of plans and runs; `holder`: this process, for people.
+    """The state, the platform and everything else that a verb needs from outside.
+
+    `new_id`: gives ids of plans and runs; `holder`: this process, for people.
     `by`: who runs it and why, for the journal.
 
     `providers`: those that the manifests declare, by name. `environment`: the chosen one; "" for the base.
@@ -58,14 +60,15 @@ class Project:
 
     @property
     def services(self) -> Services:
+        """All services that calls may go to."""
         return Services({**self.providers, PLATFORM: self.platform}, self.trusted)
 
     def actor(self, run: str = "") -> Actor:
-        """Who decides here. `run`: the id of the decision in the journal."""
+        """This process as the one that decides. `run`: the id of the decision in the journal."""
         return Actor(self.clock, self.holder, self.by, run, self.lock_timeout_s, self.reporter)
 
     def context(self, origin: Origin, lineage: str) -> Context:
-        """What a report about manifests of this origin, made now with the state `lineage`, is about."""
+        """The context of a report about manifests of this origin, made now with the state `lineage`."""
         return make_context(self.environment, self.address, self.state_url, origin, lineage, self.clock.now())
 
 

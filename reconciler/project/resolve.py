@@ -1,4 +1,8 @@
-"""What a person decides about objects: lost calls, owed restarts, inferred ids, lookalikes."""
+"""Decisions of people about objects: lost calls, owed restarts, inferred ids, lookalikes.
+
+Each decision is checked against the platform as far as it can be, written to the journal with the name of
+the person, and changes records only: nothing but GET is sent.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -25,7 +29,7 @@ from reconciler.manifests.validation.references import nearest_address
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project, settle_left
-from reconciler.project.unknown_objects import not_recorded
+from reconciler.project.records import not_recorded
 from reconciler.state.store import JournalEntry, Lease, State
 
 _FORCE = "pass --force"
@@ -66,7 +70,7 @@ async def resolve_unknown(
 
 
 async def _approve_next_create(project: Project, intent: Intent, address: Address) -> None:
-    """Where nothing but a person can say that a create did not land, saying so approves the next one."""
+    """Approve the next create, where nothing but a person can say that this one did not land."""
     if intent.creates and intent.if_unknown == "ask":
         now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
         await remember(
@@ -141,7 +145,7 @@ def _question(
 
 
 def _open_one(state: State, address: Address) -> str:
-    """What `address` may be a misspelling of, among what there is a question about."""
+    """The address with a question that `address` may be a misspelling of."""
     asked = {entry.address for entry in state.open_intents if entry.address is not None}
     inferred = {owner for owner, record in state.records.items() if record.inferred}
     return nearest_address(address, asked | inferred)
@@ -202,6 +206,7 @@ def _must_be_alike(project: Project, address: Address, intent: Intent, live: Any
 
 
 async def _read_one(project: Project, read: Read | None, id: str) -> Any:
+    """The live object `id`. Raises ReconcilerError where nothing shows it."""
     if read is None or not isinstance(read.path, str):
         raise ReconcilerError(f"nothing on the platform shows whether {id} exists")
     try:
@@ -217,6 +222,7 @@ async def _read_one(project: Project, read: Read | None, id: str) -> Any:
 
 
 async def _confirm(project: Project, lease: Lease, record: StateRecord | None, adopt: str | None) -> str:
+    """Confirm an inferred id, once the platform shows the object."""
     assert record is not None
     if record.id != adopt:
         raise ReconcilerError(f"`{record.address}` is recorded as {record.id}, not {adopt}")
@@ -259,6 +265,7 @@ async def _settled(project: Project, addresses: Collection[Address]) -> State:
 
 
 async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
+    """Whether `machine` has to be restarted for the object of `record`."""
     if all(owed.machine == machine for owed in record.obligations):
         return True
     return await is_held_by(project.services, record, machine)
@@ -274,14 +281,14 @@ async def confirm_inferred(project: Project, addresses: Collection[Address]) -> 
     unasked = [str(address) for address in addresses if address not in inferred]
     if unasked:
         raise ReconcilerError(f"`{'`, `'.join(unasked)}` has no inferred id")
-    told = {}
+    found = {}
     for address in addresses or sorted(inferred, key=str):
         record = inferred[address]
         async with project.actor().leased(project.store, [record.scope]) as lease:
             confirmed = await _confirm(project, lease, record, record.id)
         sent = ", ".join(f"{name} {record.applied[name]}" for name in _SHOWN if name in record.applied)
-        told[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
-    return told
+        found[address] = f"{confirmed}: sent at {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({sent})"
+    return found
 
 
 async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str:
@@ -312,10 +319,12 @@ async def dismiss(project: Project, address: Address, ids: Sequence[str]) -> str
 
 
 async def _note(project: Project, lease: Lease, record: StateRecord, decided: str) -> None:
+    """Record a decision, with the record that follows from it."""
     entry = project.actor(project.new_id()).decided({"id": record.id, decided: True}, record.address)
     await project.store.commit(lease, [entry], [record])
 
 
 def _scope(record: StateRecord | None) -> str:
+    """The scope of a record that is there."""
     assert record is not None
     return record.scope

@@ -1,5 +1,4 @@
-"""What counts of another git revision: where manifests were before a change, and what somebody else's
-change must not decide.
+"""Compares the project with another git revision: before a change, or the trusted one.
 
 With --untrusted, settings, the addresses of providers and the places that secret values come from are
 those of a trusted revision (`ProjectSettings.trusted`). No value of a Secret is read: it is planned as
@@ -59,7 +58,10 @@ def settings_before(config: ProjectSettings, base: Revision) -> tuple[ProjectSet
 
 
 def _paths_in(data: bytes) -> Settings | None:
-    """Only where manifests stand: nothing else in the text is looked at. None where it cannot be told."""
+    """The settings of where manifests are.
+
+    Nothing else in the text is looked at. None where the text does not say.
+    """
     composed = compose(data, SETTINGS_FILE)
     value: Any = composed.documents[0].value if composed.documents else {}
     if not composed.complete or not isinstance(value, dict):
@@ -75,7 +77,7 @@ def _paths_in(data: bytes) -> Settings | None:
 
 
 def unseen_before(before: Loaded, base: Revision) -> Iterator[Diagnostic]:
-    """What `before`, the manifests at `base`, does not show: one warning for each kind of reason."""
+    """Warnings about manifests that `before`, read at `base`, does not show: one for each kind of reason."""
     errors = [item for item in before.diagnostics if item.severity is Severity.ERROR]
     missing = [item for item in errors if item.code == "missing-path"]
     broken = [item for item in errors if item.code != "missing-path"]
@@ -88,6 +90,7 @@ def unseen_before(before: Loaded, base: Revision) -> Iterator[Diagnostic]:
 
 
 def _broken(base: Revision, first: str) -> Diagnostic:
+    """The warning about manifests at `base` that cannot be read. `first`: the first of the errors."""
     message = f"the manifests at {base.ref}, have errors: {first}"
     return warning("base-has-errors", message, help=_UNSEEN)
 
@@ -98,7 +101,7 @@ _CODE = "untrusted-change"
 def compare_with_trusted(
     config: ProjectSettings, before: Loaded, loaded: Loaded, at: Revision | None
 ) -> tuple[Trusted, list[Diagnostic]]:
-    """What the change is planned by, and one warning for each thing in it that is not followed.
+    """The parts of the trusted revision that are planned by, and a warning for each that the change ignores.
 
     `before`: the manifests at the trusted revision. `at`: where `loaded` is from, if not the working tree.
     """
@@ -146,13 +149,14 @@ def refuse_own_state(config: ProjectSettings) -> None:
 
 
 def _place(resource: Resource) -> Any:
-    """Where the resource's secret value comes from; None for one that sends none, or does not say."""
+    """The place that the resource's secret value comes from; None for one without a value or a place."""
     if not all(source.is_given for _, source in value_sources(resource.spec)):
         return None
     return secret_of(find_manifest_kinds()[resource.address.kind], resource)
 
 
 def _provider(resource: Resource, known: Resource | None, ref: str) -> Iterator[Diagnostic]:
+    """Warnings about a provider that the trusted revision does not have, or has otherwise."""
     if known is None:
         yield warning(
             _CODE,
@@ -177,7 +181,7 @@ def _provider(resource: Resource, known: Resource | None, ref: str) -> Iterator[
 
 
 def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnostic]:
-    """What `reconcile.yaml` says otherwise than at the trusted revision."""
+    """Warnings about settings that differ from the trusted revision's."""
     trusted = config.trusted
     assert trusted is not None
     used = f"the settings are those of {trusted.ref}"
@@ -204,6 +208,7 @@ def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnost
 
 
 def _settings_now(config: ProjectSettings, at: Revision | None) -> bytes | None:
+    """The text of the settings as the change has them; None where there are none."""
     if at is not None:
         return at.read(SETTINGS_FILE)
     given, problems = str(config.root / SETTINGS_FILE), list[Diagnostic]()
@@ -212,12 +217,14 @@ def _settings_now(config: ProjectSettings, at: Revision | None) -> bytes | None:
 
 
 def _document(data: bytes) -> Document | None:
+    """The only document in `data`; None where it has another shape."""
     composed = compose(data, SETTINGS_FILE)
     only = composed.documents[0] if composed.complete and len(composed.documents) == 1 else None
     return only if only is not None and isinstance(only.value, dict) else None
 
 
 def _differing(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The paths at which the two values differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys(chain(new, old)):
             if key in old and key in new:
@@ -229,4 +236,5 @@ def _differing(old: Any, new: Any, path: tuple[str | int, ...] = ()) -> Iterator
 
 
 def _at_begin() -> Span:
+    """The begin of the settings, for what has no place in them."""
     return Span(SETTINGS_FILE, 1, 1, 1, private=True)

@@ -1,4 +1,9 @@
-"""Carrying a plan out: under its leases, once everything is found as the plan saw it."""
+"""Carries a plan out: under its leases, once everything is found as the plan saw it.
+
+Before the first call the state is loaded again, the approvals are judged again, and exactly the objects that
+the plan relies on are read again. Then the run is journaled, and the executor sends the calls. Afterwards
+the end is journaled, and everything that only a person can settle is reported.
+"""
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -107,8 +112,8 @@ async def run_plan(
             )
         )
         on_executor(executor)
-        if told := project.budget.add(project.services, _rate_keys(project, plan)):
-            project.reporter.note(told)
+        if warning := project.budget.add(project.services, _rate_keys(project, plan)):
+            project.reporter.note(warning)
         results = await executor.run()
         with anyio.CancelScope(shield=True):
             try:
@@ -167,7 +172,7 @@ async def _as_planned(project: Project, plan: Plan, state: State) -> tuple[State
 def _known_outputs(
     plan: Plan, state: State, observed: Mapping[Read, Observation], began: datetime
 ) -> Outputs:
-    """What steps may refer to before any of them has an answer: the state, the run, and live objects."""
+    """The values that steps may refer to before any answer: of the state, the run, and live objects."""
     outputs = Outputs()
     outputs.put("state", {"lineage": state.lineage})
     outputs.put(RUN_BEGAN.source, {RUN_BEGAN.path: f"{began:%Y-%m-%dT%H:%M:%SZ}"})
@@ -184,6 +189,7 @@ def _secrets_read_once(project: Project) -> Callable[[SecretRef, Callable[[Outpu
     secrets: dict[SecretRef, Sensitive] = {}
 
     def read_secret(ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
+        """The value of `ref`, from its source or from the first look."""
         if ref not in secrets:
             secrets[ref] = project.sources.value(ref, output)
         return secrets[ref]
@@ -229,5 +235,5 @@ async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagn
 
 
 def _must_be_asked(intent: Intent, result: Result) -> bool:
-    """Not about what the next run repeats, nor about what it looks for and this one did not."""
+    """True unless the next run repeats the call, or looks for its object as this one did not."""
     return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)

@@ -1,4 +1,8 @@
-"""The scopes that a run is about, and those whose leases it needs."""
+"""The scopes that a run needs or is about, and the addresses that `--target` names.
+
+A scope is an app or an organization: its lease keeps other runs away from everything in it. A target is an
+address, and stands for everything that it refers to, too.
+"""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -26,6 +30,7 @@ Resources = Mapping[Address, Resource]  # what the manifests declare
 def needed_scopes(
     plan: Plan, records: Mapping[Address, StateRecord], resources: Resources
 ) -> Collection[str]:
+    """The scopes whose leases a run of `plan` needs."""
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in recorded_bindings(plan, resources)}
@@ -35,10 +40,10 @@ def needed_scopes(
 
 
 def recorded_bindings(plan: Plan, resources: Resources) -> list[Binding]:
-    """Those that a run records. That a manifest has left is told by each plan, and no reason to keep others
-    from a scope: it is recorded in those of which the manifests declare something.
+    """The bindings that a run records.
 
-    Else runners that have the manifests of one app each would need the locks of all. Where nothing is
+    A record remembers that its manifest has left only in scopes in which the manifests declare something:
+    else runners that have the manifests of one app each would need the locks of all. Where nothing is
     declared at all, nobody else can be meant.
     """
     own = declared_scopes(resources.values())
@@ -48,7 +53,7 @@ def recorded_bindings(plan: Plan, resources: Resources) -> list[Binding]:
 def concerned_scopes(
     desired: Desired, state: State, holders: Mapping[str, Locked] = MappingProxyType({})
 ) -> frozenset[str]:
-    """The scopes with something left over that the given manifests are about, also by what has left them.
+    """The scopes with open calls that the given manifests are about, also by a resource that has left them.
 
     Not what has left in a scope that somebody is at work in (`holders`): its calls are that one's business.
     Raises Misused for a target that names nothing.
@@ -110,7 +115,7 @@ def moves_in_focus(desired: Desired) -> list[Resource]:
 
 
 def _known(desired: Desired, records: Mapping[Address, StateRecord]) -> list[Address]:
-    """What is declared, and what is recorded and left; an address that was left for another is that one."""
+    """The addresses that a target may name: declared ones, and recorded ones that were left for no other."""
     declared = desired.by_address
     former = {policy.spec.source for policy in desired.policies if isinstance(policy.spec, MovedSpec)}
     left = [
@@ -129,6 +134,7 @@ def _meant(target: Address, known: Collection[Address]) -> list[Address]:
 
 
 def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resource]) -> frozenset[Address]:
+    """`addresses`, with everything that they refer to."""
     found, waiting = set[Address](), list(addresses)
     while waiting:
         address = waiting.pop()
@@ -140,6 +146,7 @@ def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resou
 
 
 def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> Diagnostic:
+    """The error for a target that names nothing."""
     near = nearest_address(target, known)
     for policy in desired.policies:
         if isinstance(policy.spec, MovedSpec) and policy.spec.source in (target, _base(target)):
@@ -156,4 +163,5 @@ def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> D
 
 
 def _base(address: Address) -> Address:
+    """The address without its [index]."""
     return address._replace(ordinal=0)

@@ -1,5 +1,6 @@
-"""What is known of secret values: whether they are those that were set. And files of encrypted values and
-of age identities: none is overwritten that may be the only one.
+"""The sources of secret values in one run, comparisons with the values that were set, and encrypted files.
+
+No file of encrypted values or of age identities is overwritten that may be the only one.
 """
 
 import os
@@ -100,6 +101,7 @@ async def fingerprints(
 
 
 def _no_output(ref: OutputRef) -> Any:
+    """No answer is known: no call has been sent."""
     return None
 
 
@@ -131,7 +133,7 @@ def secret_sources(
     take_signals: bool = True,
     runs_programs: bool = False,
 ) -> Sources:
-    """Where the secret values of one run come from, as the settings allow.
+    """The sources of secret values for one run, as the settings allow.
 
     `resources`: an `exec` program does not get the variables that their secrets name.
     """

@@ -1,4 +1,4 @@
-"""What `reconcile.yaml` may contain: one model for each section, and the patterns of values in them."""
+"""The models of `reconcile.yaml`, one for each section, and the patterns of values in them."""
 
 import re
 from functools import cache
@@ -58,6 +58,7 @@ ALLOWED = {  # by pattern, in words
 
 
 def _not_reserved(name: str) -> str:
+    """`name`, unless it is the word for no environment."""
     if name == BASE:
         raise PydanticCustomError(RESERVED, "the name is reserved")
     return name
@@ -74,10 +75,14 @@ def check_address(url: str) -> None:
 
 
 class Section(BaseModel):
+    """The base of all sections: strict, without unknown keys."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TokenSource(Section):
+    """The place that the platform's token comes from."""
+
     env: str = Field(
         "RECONCILE_TOKEN",
         pattern=VARIABLE,
@@ -87,11 +92,12 @@ class TokenSource(Section):
 
 @cache
 def known_capabilities() -> frozenset[str]:
-    """What kinds can use of the platform beside what it documents."""
+    """The capabilities of the platform that kinds can use, besides what it documents."""
     return frozenset(name for kind in find_kinds().values() for name in kind.capabilities)
 
 
 def _known_capability(value: Any) -> Any:
+    """`value`, if it is a capability. Raises a pydantic error."""
     known = (*sorted(known_capabilities()), EXTENDED)
     if value not in known:
         raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in known)})
@@ -99,6 +105,8 @@ def _known_capability(value: Any) -> Any:
 
 
 class PlatformSettings(Section):
+    """The platform: its address, its token, and how it may be asked."""
+
     base_url: str | None = Field(None, pattern=URL)
     token_from: TokenSource = TokenSource()
     capabilities: list[Annotated[str, BeforeValidator(_known_capability)]] = []
@@ -109,6 +117,8 @@ class PlatformSettings(Section):
 
 
 class ExecutionSettings(Section):
+    """Limits and times of a run."""
+
     concurrency: int = Field(8, ge=1, le=256, description="Calls at a time.")
     read_concurrency: int = Field(64, ge=1, le=256, description="GETs at a time while planning.")
     lease_s: float = Field(
@@ -127,26 +137,29 @@ class ExecutionSettings(Section):
 
 
 class SecretSource(ValueSource):
-    """Where a secret comes from: exactly one of these. A file's path is relative to the project's root."""
+    """The source of a secret: exactly one of these. A file's path is relative to the project's root."""
 
     @model_validator(mode="after")
     def _one(self) -> "SecretSource":
+        """Refuse none, and several."""
         for problem in check_source(self, ("value",), lambda *path: None):
             raise ValueError(problem.help)
         return self
 
     def ref(self) -> SecretRef:
+        """The reference by which the value is read."""
         return source_ref(self, SETTINGS_FILE)
 
 
 class IdentitySource(Section):
-    """Where age identities come from: exactly one of these. Relative paths begin at the project's root."""
+    """The source of age identities: exactly one of these. Relative paths begin at the project's root."""
 
     env: str | None = Field(None, pattern=VARIABLE)
     file: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _one(self) -> "IdentitySource":
+        """Refuse none, both, and a key that was pasted in the place of a file's name."""
         if (self.env is None) == (self.file is None):
             raise ValueError("give exactly one of `env` and `file`")
         if is_private_key(self.file or ""):
@@ -156,10 +169,13 @@ class IdentitySource(Section):
         return self
 
     def ref(self) -> SecretRef:
+        """The reference by which the identity is read."""
         return SecretRef("env", self.env) if self.env is not None else SecretRef("file", self.file or "")
 
 
 class SecretsSettings(Section):
+    """How values are encrypted, decrypted and given by programs."""
+
     age_identity_from: IdentitySource | None = Field(
         None, description="Identities for decryption; RECONCILE_AGE_IDENTITY and …_FILE take precedence."
     )
@@ -172,7 +188,7 @@ class SecretsSettings(Section):
 
 
 class ProviderSection(Section):
-    """What the platform gave to one extension provider, for those who run that provider."""
+    """The address and secrets that the platform gave to one extension provider, for those who run it."""
 
     public_url: str | None = Field(None, description="Address at which the platform calls it.")
     signing_secret_from: SecretSource | list[SecretSource] | None = Field(
@@ -189,6 +205,7 @@ class ProviderSection(Section):
 
 
 def _whole_recipient(text: str) -> str:
+    """`text`, if it is a whole recipient of age. Raises a pydantic error."""
     try:
         parse_recipients([text])
     except ReconcilerError:
@@ -197,7 +214,7 @@ def _whole_recipient(text: str) -> str:
 
 
 class StateSection(Section):
-    """Where the state is, and which one: `state: URL` gives the first alone."""
+    """The place of the state, and its lineage. `state: URL` gives the place alone."""
 
     url: str | None = Field(None, description="Where the state is.")
     endpoint: str | None = Field(
@@ -217,6 +234,7 @@ class StateSection(Section):
 
     @model_validator(mode="after")
     def _used(self) -> "StateSection":
+        """Refuse settings that mean nothing for this place."""
         if self.encrypt_to and self.identity_from is None:
             raise ValueError("`encrypt_to` needs `identity_from`: each user of the state has to read it")
         if self.encrypt_to and self.url is not None and not is_shared(self.url):
@@ -234,7 +252,7 @@ StateSetting = Annotated[
 
 
 class NotifySection(Section):
-    """Who is told how a run ended."""
+    """A receiver of messages about ended runs."""
 
     on: list[Literal["drift", "failed", "owed", "question", "warning"]] = Field(
         min_length=1, description="Of which events."
@@ -250,6 +268,7 @@ class NotifySection(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> "NotifySection":
+        """Refuse an address without a signature, and a format with settings that it does not use."""
         if (self.url is None) == (self.url_from is None):
             raise ValueError("give exactly one of `url` and `url_from`")
         if self.format == "slack" and (self.url is not None or self.secret_from is not None):
@@ -264,7 +283,7 @@ class NotifySection(Section):
 
 
 class EnvironmentSection(Section):
-    """What differs in one environment; what is not written here is as it is everywhere."""
+    """The settings of one environment that differ. Everything else is as without an environment."""
 
     platform: PlatformSettings = PlatformSettings()
     state: StateSetting = StateSection()
@@ -272,6 +291,8 @@ class EnvironmentSection(Section):
 
 
 class Settings(Section):
+    """The whole file."""
+
     platform: PlatformSettings = PlatformSettings()
     providers: dict[str, ProviderSection] = Field(default_factory=dict)
     state: StateSetting = StateSection()
@@ -288,9 +309,11 @@ class Settings(Section):
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """The capabilities that the settings name."""
         named = frozenset(self.platform.capabilities)
         return known_capabilities() if EXTENDED in named else named
 
     @property
     def state_url(self) -> str:
+        """The place of the state, or the usual one."""
         return self.state.url or DEFAULT_URL

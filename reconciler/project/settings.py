@@ -12,13 +12,7 @@ from reconciler.core.state_url import is_shared, url_of_environment
 from reconciler.core.words import did_you_mean, in_a_row
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.manifests.files import SETTINGS_FILE
-from reconciler.project.sections import (
-    ENVIRONMENT,
-    EnvironmentSection,
-    Section,
-    Settings,
-    StateSection,
-)
+from reconciler.project.sections import ENVIRONMENT, EnvironmentSection, Section, Settings, StateSection
 from reconciler.project.settings_file import (
     credentials,
     parse_settings,
@@ -66,10 +60,10 @@ class ProjectSettings:
 
     @property
     def marks(self) -> Path | None:
-        """Where this user keeps what was seen of states in files; None where nobody says, and in the sandbox.
+        """The user's own folder with marks of states in files; None for none, and in the sandbox.
 
-        A folder beside the project would go back with it to an older copy. The user's own folder is found as
-        the XDG Base Directory Specification says.
+        A folder next to the project would go back with it to an older copy. The user's own folder is found
+        as the XDG Base Directory Specification says.
         """
         if self.emulated:
             return None
@@ -97,7 +91,7 @@ class ProjectSettings:
         return sorted({*filter(ENVIRONMENT.fullmatch, folders), *self.settings.environments})
 
     def of(self, environment: str) -> "ProjectSettings":
-        """Those of another environment (`base`: of none), from the same file and variables."""
+        """The settings of another environment (`base`: of none), from the same file and variables."""
         name = "" if environment == BASE else environment
         settings = _of_environment(self.written, name) if name else self.written
         effective = with_variables(settings, self.variables, name)
@@ -125,6 +119,7 @@ class ProjectSettings:
 
 
 def _folders_in(folder: Path) -> list[str]:
+    """The names of the folders in `folder`; none where it cannot be read."""
     try:
         return [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
@@ -238,4 +233,5 @@ def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
 
 
 def _overridden(base: AnySection, own: AnySection) -> AnySection:
+    """`base` with the values that `own` names."""
     return base.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})

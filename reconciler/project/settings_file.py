@@ -1,4 +1,4 @@
-"""Reading `reconcile.yaml`, and saying what is wrong with it."""
+"""Reads `reconcile.yaml` and the environment variables that come before it, and explains mistakes in them."""
 
 import re
 from collections.abc import Mapping
@@ -30,6 +30,7 @@ from reconciler.project.sections import (
 
 
 def read_settings(file: Path) -> Settings:
+    """The settings of a file; the defaults where there is none. Raises ManifestError and ReconcilerError."""
     try:
         data = file.read_bytes() if file.is_file() else None
     except OSError as failure:
@@ -63,6 +64,7 @@ def parse_settings(data: bytes | None) -> Settings:
 
 
 def _explain(problem: Any, document: Document) -> Diagnostic:
+    """The diagnostic for an error that pydantic found."""
     path, _ = locate(problem, document.value)
     setting = ".".join(map(str, path)) or SETTINGS_FILE
     names_key = problem["loc"][-1:] == ("[key]",)
@@ -94,7 +96,7 @@ def _explain(problem: Any, document: Document) -> Diagnostic:
 
 
 def with_variables(settings: Settings, env: Mapping[str, str], environment: str) -> Settings:
-    """`settings` with what variables say."""
+    """`settings` with the values of the environment variables that come before it."""
     platform, execution = settings.platform, settings.execution
     if env.get("RECONCILE_BASE_URL"):
         if not re.match(URL, env["RECONCILE_BASE_URL"]):
@@ -122,6 +124,7 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
 
 
 def _seconds(env: Mapping[str, str], name: str) -> float:
+    """The number of seconds in a variable. Raises ReconcilerError."""
     try:
         value = float(env[name])
     except ValueError:
@@ -132,7 +135,7 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 
 def credentials(settings: Settings) -> frozenset[str]:
-    """Variables with a token of any environment, an identity that decrypts, or what a notification needs."""
+    """The variables with a token of any environment, an age identity, or a notification's secret."""
     platforms = [settings.platform, *(section.platform for section in settings.environments.values())]
     states = [settings.state, *(section.state for section in settings.environments.values())]
     identities = [settings.secrets.age_identity_from, *(section.identity_from for section in states)]
@@ -142,6 +145,7 @@ def credentials(settings: Settings) -> frozenset[str]:
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:
+    """The variables that the file names as holding a secret of ours."""
     sources: list[SecretSource | None] = []
     for provider in settings.providers.values():
         signing = provider.signing_secret_from

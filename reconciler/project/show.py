@@ -1,6 +1,4 @@
-"""One resource as the platform and the record have it; what an extension costs, and where a person signs
-in to it.
-"""
+"""Shows one resource as the platform and the record have it, with the costs of an extension."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +18,7 @@ from reconciler.planning.declared import Desired
 from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
-from reconciler.project.unknown_objects import not_recorded
+from reconciler.project.records import not_recorded
 from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
@@ -29,7 +27,10 @@ from reconciler.state.store import Store
 async def costs_of(
     services: Services, policies: Sequence[Resource], record: StateRecord
 ) -> Mapping[str, Any] | None:
-    """What the provider's billing API says; `not_known` says why it says nothing. None: it has none."""
+    """The answer of the provider's billing API; `not_known` says why there is none.
+
+    None: it has no such API.
+    """
     name = service_of(find_kinds()[record.address.kind], None, record)
     provider = _providers(policies).get(name)
     if provider is None or provider.costs_path is None:
@@ -44,7 +45,7 @@ async def costs_of(
 
 
 async def sign_in_address(store: Store, policies: Sequence[Resource], address: Address) -> str:
-    """Where the provider starts signing a person in. Source: platform API, 4.5."""
+    """The address at which the provider starts signing a person in. Source: platform API, 4.5."""
     kind = find_kinds().get(address.kind)
     if kind is None or kind.role(OnService) is None:
         raise ReconcilerError(f"`{address}` is not an extension", help="one looks like Extension/shop/db")
@@ -63,6 +64,7 @@ async def sign_in_address(store: Store, policies: Sequence[Resource], address: A
 
 
 def _providers(policies: Sequence[Resource]) -> Mapping[str, ExtensionProviderSpec]:
+    """The declared providers by name."""
     return {
         policy.address.name: policy.spec
         for policy in policies

@@ -1,4 +1,8 @@
-"""The state's store, as the settings say: its private folder, its encryption, and how it is opened."""
+"""Opens the store of a state as the settings say: its private folder, its encryption, its leases.
+
+Opening reads nothing. A verb that works with the state first checks that it is the one that is meant, see
+`open.begin_work`.
+"""
 
 import os
 import stat
@@ -61,6 +65,7 @@ def require_own_place(config: ProjectSettings, url: str, *, tighten: bool = True
 
 
 def _check(at: Path, descriptor: int, owners: Collection[int], *, tighten: bool) -> None:
+    """Raises ReconcilerError unless the open folder and all that it holds are ours."""
     status = os.fstat(descriptor)
     if status.st_uid not in owners:
         raise _of_another(at, status)
@@ -76,6 +81,7 @@ def _check(at: Path, descriptor: int, owners: Collection[int], *, tighten: bool)
 
 
 def _refused(path: Path) -> ReconcilerError:
+    """The error for a path that is no folder of ours."""
     what = "is a symbolic link" if path.is_symlink() else "is not a folder, or cannot be used"
     return ReconcilerError(
         f"{path} {what}: nothing was read or written there",
@@ -84,6 +90,7 @@ def _refused(path: Path) -> ReconcilerError:
 
 
 def _of_another(path: Path, status: os.stat_result) -> ReconcilerError:
+    """The error for a path of another user."""
     return ReconcilerError(
         f"{path} belongs to another user (uid {status.st_uid}): nothing was read or written there",
         help="run this as that user, or remove it; it may contain another user's data",

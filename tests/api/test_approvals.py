@@ -21,13 +21,14 @@ from reconciler.api import (
 )
 from reconciler.planning.digest import plan_digest
 from reconciler.rehearsal.results import Rehearsal
-from tests.api.test_program import VARIABLES, project, sandbox
+from tests.api.test_program import VARIABLES, anyio_backend, project, sandbox
 from tests.approvals.people import SAID, Person, make
 from tests.cli.harness import Sandbox
 from tests.inprocess import volume
 from tests.revisions.repository import ISOLATED, commit, git
 
-__all__ = ["sandbox"]  # a fixture
+__all__ = ["anyio_backend", "sandbox"]  # fixtures
+pytestmark = pytest.mark.anyio
 
 RULE = "approvals: {rules: [{when: {action: delete}, valid: 2h}]}\n"
 GIT = {**VARIABLES, **ISOLATED}
@@ -80,53 +81,48 @@ def approval(ana: Person, of: Plan, file: Path, **said: str) -> Path:
     return file
 
 
-def test_a_program_gives_approvals_as_files(root: Path, ana: Person, sandbox: Sandbox, app: str) -> None:
-    async def program() -> None:
-        async with open_project(root, variables=GIT, base="HEAD^") as opened:
-            reviewed = await plan(opened)
-            with pytest.raises(Refused) as refused:
-                await apply_saved(opened, reviewed, approved_deletes=[f"Volume/{app}/data"])
-            assert [each.code for each in refused.value.diagnostics] == ["rules-loosened", "approval-needed"]
-            saved = load_saved(dump_plan(reviewed))
-            assert (saved.plan, saved.rehearsal) == (reviewed, None)
-            file = approval(ana, reviewed, root / "ana.approval")
-            applied = await apply_saved(opened, saved, approvals=[str(file)])
-            assert [result.outcome for result in applied.results] == ["done", "done"]
-            again = await apply_saved(opened, saved, approvals=[file])
-            assert not again.results
-            assert "it was used already" in str(again.plan.diagnostics)
-
-    asyncio.run(program())
+async def test_a_program_gives_approvals_as_files(
+    root: Path, ana: Person, sandbox: Sandbox, app: str
+) -> None:
+    async with open_project(root, variables=GIT, base="HEAD^") as opened:
+        reviewed = await plan(opened)
+        with pytest.raises(Refused) as refused:
+            await apply_saved(opened, reviewed, approved_deletes=[f"Volume/{app}/data"])
+        assert [each.code for each in refused.value.diagnostics] == ["rules-loosened", "approval-needed"]
+        saved = load_saved(dump_plan(reviewed))
+        assert (saved.plan, saved.rehearsal) == (reviewed, None)
+        file = approval(ana, reviewed, root / "ana.approval")
+        applied = await apply_saved(opened, saved, approvals=[str(file)])
+        assert [result.outcome for result in applied.results] == ["done", "done"]
+        again = await apply_saved(opened, saved, approvals=[file])
+        assert not again.results
+        assert "it was used already" in str(again.plan.diagnostics)
     assert "DELETE" in {method for method, _ in sandbox.mutations_of(app)}
 
 
-def test_an_approval_of_a_rehearsed_plan_is_of_both(root: Path, ana: Person) -> None:
-    async def program() -> None:
-        async with open_project(root, variables=GIT, base="HEAD^") as opened:
-            saved = load_saved(dump_plan(await plan(opened), REHEARSED))
-            assert isinstance(saved, SavedPlan)
-            file = approval(ana, saved.plan, root / "ana.approval", rehearsal=REHEARSED.digest)
-            with pytest.raises(Refused) as refused:
-                await apply_saved(opened, saved.plan, approvals=[file])
-            assert "approval-dead" in [each.code for each in refused.value.diagnostics]
-            applied = await apply_saved(opened, saved, approvals=[file])
-            assert {result.outcome for result in applied.results} == {"done"}
-
-    asyncio.run(program())
+async def test_an_approval_of_a_rehearsed_plan_is_of_both(root: Path, ana: Person) -> None:
+    async with open_project(root, variables=GIT, base="HEAD^") as opened:
+        saved = load_saved(dump_plan(await plan(opened), REHEARSED))
+        assert isinstance(saved, SavedPlan)
+        file = approval(ana, saved.plan, root / "ana.approval", rehearsal=REHEARSED.digest)
+        with pytest.raises(Refused) as refused:
+            await apply_saved(opened, saved.plan, approvals=[file])
+        assert "approval-dead" in [each.code for each in refused.value.diagnostics]
+        applied = await apply_saved(opened, saved, approvals=[file])
+        assert {result.outcome for result in applied.results} == {"done"}
 
 
-def test_without_a_base_the_state_knows_the_rules_and_who_signs(root: Path, ana: Person, app: str) -> None:
-    async def program() -> None:
-        async with open_project(root, variables=GIT) as opened:
-            reviewed = await plan(opened)
-            file = approval(ana, reviewed, root / "ana.approval")
-            with pytest.raises(Refused):
-                await apply_saved(opened, reviewed, approved_deletes=[f"Volume/{app}/data"])
-            with pytest.raises(ReconcilerError, match="is not an approval"):
-                await apply_saved(opened, reviewed, approvals=[root / "allowed_signers"])
-            with pytest.raises(TypeError, match="a collection of files"):
-                await apply_saved(opened, reviewed, approvals=str(file))
-            applied = await apply_saved(opened, reviewed, approvals=[file])
-            assert {result.outcome for result in applied.results} == {"done"}
-
-    asyncio.run(program())
+async def test_without_a_base_the_state_knows_the_rules_and_who_signs(
+    root: Path, ana: Person, app: str
+) -> None:
+    async with open_project(root, variables=GIT) as opened:
+        reviewed = await plan(opened)
+        file = approval(ana, reviewed, root / "ana.approval")
+        with pytest.raises(Refused):
+            await apply_saved(opened, reviewed, approved_deletes=[f"Volume/{app}/data"])
+        with pytest.raises(ReconcilerError, match="is not an approval"):
+            await apply_saved(opened, reviewed, approvals=[root / "allowed_signers"])
+        with pytest.raises(TypeError, match="a collection of files"):
+            await apply_saved(opened, reviewed, approvals=str(file))
+        applied = await apply_saved(opened, reviewed, approvals=[file])
+        assert {result.outcome for result in applied.results} == {"done"}

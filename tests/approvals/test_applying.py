@@ -30,12 +30,8 @@ pytestmark = pytest.mark.anyio
 
 DELETED = "lifecycle: {deletion: delete}\n"
 TWO = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
+ONE = Rule.model_validate({"when": {"action": "delete"}})
 REHEARSAL = Rehearsal((), 0, ())
-
-
-@pytest.fixture
-def rules() -> tuple[Rule, ...]:
-    return (TWO,)
 
 
 async def planned(stage: Stage, project: Project) -> Plan:
@@ -139,26 +135,40 @@ async def test_the_journal_has_them_whole_before_the_first_intent(
     assert history_of(await stage.store.journal()).runs[-1].began.digest == plan_digest(plan)
 
 
-@pytest.mark.parametrize("deletes", [(), ("Volume/shop/data",)])
-async def test_one_of_two_is_not_enough_nor_is_an_approved_delete(
-    stage: Stage, ana: Person, bob: Person, deletes: Any
+APPROVED = ("Volume/shop/data",)
+
+
+@pytest.mark.parametrize(
+    ("rules", "signing", "approving", "deletes", "told"),
+    [
+        pytest.param([TWO], "ana bob", "ana", (), "approval-needed", id="one of two"),
+        pytest.param([TWO], "ana bob", "ana", APPROVED, "approval-needed", id="an option beside one of two"),
+        pytest.param([TWO], "ana", "", (), "approval-needed", id="no option is offered instead"),
+        pytest.param([TWO], "", "ana", APPROVED, "approval-needed", id="nobody is known to sign"),
+        pytest.param([], "", "ana", APPROVED, "approval-dead", id="nobody is known, and no rule asks"),
+        pytest.param([], "ana", "bob", (), "approval-dead delete-not-approved", id="one that does not count"),
+        pytest.param([], "", "", (), "delete-not-approved", id="no rule, as before"),
+        pytest.param([], "", "", APPROVED, "", id="no rule, and an option, as before"),
+        pytest.param([], "ana", "ana", (), "", id="one covers a delete that no rule is about"),
+    ],
+)
+async def test_a_delete_runs_with_the_approvals_that_count(
+    stage: Stage, ana: Person, bob: Person, rules: Any, signing: str, approving: str, deletes: Any, told: str
 ) -> None:
-    project = watched(stage, ana, bob)
+    people = {"ana": ana, "bob": bob}
+    project = watched(stage, *map(people.__getitem__, signing.split()), rules=tuple(rules))
     plan = await planned(stage, project)
+    given = [await approved(stage, plan, people[name]) for name in approving.split()]
     stage.line.sent.clear()
+    if not told:
+        assert set(outcomes(await run(project, plan, *given, deletes=deletes)).values()) == {"done"}
+        return
     with pytest.raises(Refused) as refused:
-        await run(project, plan, await approved(stage, plan, ana), deletes=deletes)
-    assert codes(refused.value) == ["approval-needed"]
-    assert "1 of 2 people approved it" in refused.value.diagnostics[-1].message
+        await run(project, plan, *given, deletes=deletes)
+    assert codes(refused.value) == told.split()
+    if signing == "ana bob":
+        assert "1 of 2 people approved it" in refused.value.diagnostics[-1].message
     assert stage.line.mutations == []
-
-
-async def test_where_people_are_asked_no_option_is_offered_instead(stage: Stage, ana: Person) -> None:
-    project = watched(stage, ana)
-    plan = await planned(stage, project)
-    with pytest.raises(Refused) as refused:
-        await run(project, plan)
-    assert codes(refused.value) == ["approval-needed"]
 
 
 async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: Stage, ana: Person) -> None:
@@ -172,12 +182,7 @@ async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: St
         return True
 
     with pytest.raises(Refused) as refused:
-        await apply(
-            project,
-            Desired(()),
-            approve=approve,
-            approved_deletes=["Volume/shop/data"],
-        )
+        await apply(project, Desired(()), approve=approve, approved_deletes=APPROVED)
     (problem,) = [each for each in refused.value.diagnostics if each.code == "approval-needed"]
     assert asked == []
     for typed in (
@@ -189,45 +194,10 @@ async def test_where_a_rule_matches_no_apply_runs_without_a_saved_plan(stage: St
     assert stage.line.mutations == []
 
 
-async def test_without_rules_everything_is_as_before(stage: Stage) -> None:
-    plan = await planned(stage, stage.project())
-    with pytest.raises(Refused) as refused:
-        await run(stage.project(), plan)
-    assert codes(refused.value) == ["delete-not-approved"]
-    assert set(outcomes(await run(stage.project(), plan, deletes=["Volume/shop/data"])).values()) == {"done"}
-
-
-async def test_one_approval_covers_a_delete_that_no_rule_is_about(stage: Stage, ana: Person) -> None:
-    project = watched(stage, ana, rules=())
-    plan = await planned(stage, project)
-    assert set(outcomes(await run(project, plan, await approved(stage, plan, ana))).values()) == {"done"}
-
-
-async def test_an_approval_that_does_not_count_covers_nothing(stage: Stage, ana: Person, bob: Person) -> None:
-    project = watched(stage, ana, rules=())
-    plan = await planned(stage, project)
-    with pytest.raises(Refused) as refused:
-        await run(project, plan, await approved(stage, plan, bob))
-    assert codes(refused.value) == ["approval-dead", "delete-not-approved"]
-
-
-async def test_where_nobody_is_known_to_sign_none_counts(stage: Stage, ana: Person) -> None:
-    project = watched(stage)
-    plan = await planned(stage, project)
-    given = await approved(stage, plan, ana)
-    with pytest.raises(Refused) as refused:
-        await run(project, plan, given, deletes=["Volume/shop/data"])
-    assert codes(refused.value) == ["approval-needed"]
-    project = watched(stage, rules=())
-    with pytest.raises(Refused) as refused:
-        await run(project, plan, given, deletes=["Volume/shop/data"])
-    assert codes(refused.value) == ["approval-dead"]
-
-
 async def test_what_does_not_count_is_told_where_others_are_enough(
     stage: Stage, ana: Person, bob: Person
 ) -> None:
-    project = watched(stage, ana, bob, rules=(Rule.model_validate({"when": {"action": "delete"}}),))
+    project = watched(stage, ana, bob, rules=(ONE,))
     plan = await planned(stage, project)
     late = await approved(stage, plan, bob, plan="c" * 64)
     applied = await run(project, plan, await approved(stage, plan, ana), late)

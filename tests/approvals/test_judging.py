@@ -74,12 +74,7 @@ def test_it_dies_by_another_byte_of_what_was_signed(ana: Person) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        'namespaces="git"',
-        'valid-before="20251231000000Z"',
-        'valid-after="20270101000000Z"',
-    ],
+    "options", ['namespaces="git"', 'valid-before="20251231000000Z"', 'valid-after="20270101000000Z"']
 )
 def test_it_dies_by_what_its_signer_may_not(ana: Person, options: str) -> None:
     said = why(ana.approves(), ana.line(options))

@@ -111,11 +111,7 @@ TAKEN_OUT = {
         moved("Volume/shop/a1", "Volume/shop/c[2]"),
         "Volume/shop/c: {spec: {count: 1}}\n",
     ),
-    "with all of its app": (
-        volume("a2"),
-        moved("Volume/shop/a1", "Volume/shop/a2"),
-        '"*/shop/*": null\n',
-    ),
+    "with all of its app": (volume("a2"), moved("Volume/shop/a1", "Volume/shop/a2"), '"*/shop/*": null\n'),
 }
 
 

@@ -1,4 +1,4 @@
-"""Lines of overlays that may hold a secret are never shown, whichever resource the message is about."""
+"""Lines that may hold a secret are never shown, nor a private key in the place of a file."""
 
 import pytest
 
@@ -126,3 +126,15 @@ Volume/shop/data:
     for line in lines:
         assert f" {line}\n" in told
     assert " spec: {bad: …\n" in told  # the value of an unknown field may be anything
+
+
+KEY = "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQ"
+
+
+@pytest.mark.parametrize("source", ["age", "file"])
+@pytest.mark.parametrize("verb", ["validate", "plan --sandbox"])
+def test_a_private_key_is_refused_and_never_shown(reconcile: Command, source: str, verb: str) -> None:
+    reconcile.write("manifests/a.yaml", secret("API_KEY", f"{source}: {KEY}"))
+    ended = reconcile(verb, code=1)
+    assert "error[secret-literal]" in ended.err
+    assert KEY[:20] not in ended.out + ended.err

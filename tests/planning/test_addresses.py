@@ -1,15 +1,21 @@
-"""Addresses: as text and back."""
+"""Addresses and ids: as text and back, and nothing in them that a shell reads."""
 
+import json
 import re
 import shlex
+import uuid
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import reconciler
 from reconciler.core.model import Address
+from reconciler.core.wire import Wire, is_id
+from reconciler.services.machines.wire.machine import MachineWaited
+from reconciler.services.machines.wire.volume import Volume
+from reconciler.services.transport import check_path
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True)
 kinds = st.from_regex(r"[A-Z][A-Za-z]{0,20}", fullmatch=True)
@@ -51,3 +57,44 @@ def test_an_option_that_is_offered_in_a_text_names_a_quoted_address() -> None:
     option = r"(?:state forget|resolve|--approve-delete|--accept) \{([^}]+)\}"
     source = "\n".join(file.read_text() for file in Path(reconciler.__path__[0]).rglob("*.py"))
     assert set(re.findall(option, source)) == {"address.quoted"}
+
+
+PROPER = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,254}", fullmatch=True)
+
+
+@given(st.one_of(PROPER, st.uuids().map(str), st.uuids().map(lambda one: one.hex), st.integers(0).map(str)))
+@example("vol_4qlyvqz2kr0z5gzr")
+@example("vs_Wv0ZpNa4mGgGt1Z")
+@example("148ed726c12358")
+@example("abcdefgh12345678")
+@example("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+@example("f" * 255)
+@example(str(uuid.UUID(int=0)))
+def test_a_proper_id_is_one_word_of_a_shell_and_one_segment_of_a_path(id: str) -> None:
+    assert is_id(id)
+    assert shlex.quote(id) in (id, f"'{id}'")  # `~` is quoted in the middle of a word, too
+    assert Volume(id=id, attached_machine_id=id).bad_id == ""
+    check_path("GET", f"/v1/apps/shop/volumes/{id}")
+
+
+@given(st.text())
+@example("vol_1$(touch pwn)")
+@example("../../v1?x#y")
+@example("..")
+@example("")
+@example("-f")
+@example("~root")
+@example("vol_1\n")
+@example("vol_\u0661")
+@example("f" * 256)
+def test_any_other_text_is_none(text: str) -> None:
+    proper = text.isascii() and text[:1].isalnum() and 0 < len(text) < 256
+    assert is_id(text) == (proper and all(char.isalnum() or char in "._~-" for char in text))
+
+
+def test_only_ids_that_are_used_are_looked_at() -> None:
+    assert Volume(id="vol_1", attached_machine_id="").bad_id == ""
+    assert Volume(id="vol_1", attached_machine_id="a b").bad_id == "attached_machine_id"
+    assert Volume(id="", attached_machine_id="a b").bad_id == "id"
+    assert MachineWaited.model_validate_json(json.dumps({"ok": True, "id": "any thing"})).bad_id == ""
+    assert Wire().bad_id == ""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.manifests.load import load
-from reconciler.moves.compare import Elsewhere
+from reconciler.moves.compare import OtherManifests
 from reconciler.planning.declared import Desired
-from reconciler.project.gather import look_elsewhere
+from reconciler.project.gather import look_into_other_manifests
 from tests.inprocess import volume
 
 GIVEN, OTHER = "given.yaml", "other.yaml"
@@ -37,7 +37,7 @@ class Files:
 
     def look(
         self, resources: Sequence[Resource], *records: StateRecord, focus: Sequence[Address] | None = None
-    ) -> Elsewhere:
+    ) -> OtherManifests:
         desired = Desired(
             resources,
             selected=lambda record: record.source == GIVEN,
@@ -45,7 +45,7 @@ class Files:
             declared=self._declares,
             moved=self._entry,
         )
-        return look_elsewhere(desired, {each.address: each for each in records})
+        return look_into_other_manifests(desired, {each.address: each for each in records})
 
     def _declares(self, record: StateRecord) -> bool:
         self.asked.append(record.address.name)

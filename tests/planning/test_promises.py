@@ -31,7 +31,7 @@ def a_recorded_object_that_is_missing_is_not_made_again(world: World, plan: Plan
 
 def only_the_recorded_object_of_what_left_is_deleted(world: World, plan: Plan) -> Iterable[object]:
     request = world.request
-    kept = {each.address for each in request.resources} | request.elsewhere.not_given
+    kept = {each.address for each in request.resources} | request.other_manifests.not_given
     for step in plan.steps:
         if step.call.method == "DELETE" or step.effect.removes:
             record = request.records.get(step.address)

@@ -11,19 +11,19 @@ from typing import Any, NoReturn
 import pytest
 
 from reconciler.core.model import Action, Address
-from reconciler.moves.compare import Elsewhere
+from reconciler.moves.compare import OtherManifests
 from reconciler.services.machines.wire.volume import Volume
 from tests.planning.worlds import World, record, request, resource
 
 OLD, ELSEWHERE, NEW = (Address("Volume", name, "shop") for name in ("data", "store", "files"))
 
 
-def renamed(*left: Address, elsewhere: Elsewhere) -> World:
+def renamed(*left: Address, other_manifests: OtherManifests) -> World:
     """`NEW` came; the records of `left` have no manifest among those given."""
     fields = {"region": "ams", "size_gb": 10}
     records = [record(each, f"vol_{each.name}", {"name": each.name, **fields}) for each in left]
     live = [Volume(id=each.id, name=each.address.name, state="created", **fields) for each in records]
-    return World(request([resource(NEW, fields)], records, elsewhere=elsewhere), {"shop": live})
+    return World(request([resource(NEW, fields)], records, other_manifests=other_manifests), {"shop": live})
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def closed_files() -> Iterator[None]:
 
 def test_a_plan_of_a_rename_looks_at_no_file() -> None:
     entry = "`Moved/m` in moved.yaml"
-    world = renamed(OLD, elsewhere=Elsewhere(moved={OLD: entry}))
+    world = renamed(OLD, other_manifests=OtherManifests(moved={OLD: entry}))
     with closed_files():
         plan = world.plan()
     assert {change.address: change.action for change in plan.changes} == {
@@ -50,16 +50,13 @@ def test_a_plan_of_a_rename_looks_at_no_file() -> None:
         NEW: Action.REFUSED,
     }
     (problem,) = plan.diagnostics
-    assert (problem.code, problem.help) == (
-        "renamed",
-        f"{entry} says where {OLD} moved: pass that file, too",
-    )
+    assert (problem.code, problem.help) == ("renamed", f"{entry} says where {OLD} moved: pass that file, too")
 
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_what_other_files_declare_is_known_without_them(gone: bool) -> None:
-    elsewhere = Elsewhere(frozenset({ELSEWHERE}), frozenset({ELSEWHERE} if gone else ()))
-    world = renamed(ELSEWHERE, elsewhere=elsewhere)
+    other_manifests = OtherManifests(frozenset({ELSEWHERE}), frozenset({ELSEWHERE} if gone else ()))
+    world = renamed(ELSEWHERE, other_manifests=other_manifests)
     with closed_files():
         plan = world.plan()
     assert [each.code for each in plan.diagnostics] == (["renamed"] if gone else [])

@@ -145,8 +145,7 @@ def test_the_place_of_damage_is_a_place_in_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["id", "context", "changes", "steps", "expectations", "bindings", "owed", "diagnostics"],
+    "name", ["id", "context", "changes", "steps", "expectations", "bindings", "owed", "diagnostics"]
 )
 @pytest.mark.parametrize("damage", ["missing", [[]]])
 def test_a_damaged_part_is_refused_and_named(name: str, damage: Any) -> None:

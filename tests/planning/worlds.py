@@ -12,7 +12,7 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, error
 from reconciler.core.model import Address, Deletion, Lifecycle, Observation, Resource, StateRecord
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds import find_kinds
-from reconciler.moves.compare import LEFT, Elsewhere
+from reconciler.moves.compare import LEFT, OtherManifests
 from reconciler.planning.planner import Planner
 from reconciler.planning.subjects import PlanRequest
 from reconciler.services.machines.wire.cluster import Cluster
@@ -151,7 +151,7 @@ def worlds(draw: st.DrawFn) -> World:
         records,
         undecided=unknown,
         focus=draw(st.one_of(st.none(), subset(every))),
-        elsewhere=Elsewhere(frozenset(not_given), frozenset(draw(subset(not_given)))),
+        other_manifests=OtherManifests(frozenset(not_given), frozenset(draw(subset(not_given)))),
     )
     volumes: dict[str, list[Volume]] = {"shop": [], "web": []}
     for id in draw(subset(IDS)):

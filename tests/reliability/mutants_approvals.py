@@ -284,7 +284,7 @@ APPROVALS: tuple[Mutant, ...] = (
     ),
     _tested(
         "an approval that does not count covers deletes",
-        f"{APPLIED}::test_an_approval_that_does_not_count_covers_nothing",
+        f"{APPLIED}::test_a_delete_runs_with_the_approvals_that_count",
         APPLY,
         "*(uncovered if not judged.counting else ()),",
         "*(uncovered if not self.given.approvals else ()),",
@@ -303,7 +303,7 @@ APPROVALS: tuple[Mutant, ...] = (
                 "    if False:\n        raise Refused(",
             ),
         ),
-        test=f"{APPLIED}::test_one_of_two_is_not_enough_nor_is_an_approved_delete",
+        test=f"{APPLIED}::test_a_delete_runs_with_the_approvals_that_count",
     ),
     _tested(
         "a delete that only a call shows needs no approval",

@@ -5,7 +5,7 @@ from tests.reliability.planting import Change, Mutant
 FIND = "drift/find.py"
 DRIFT = "planning/drift.py"
 CREATES = "approvals/creates.py"
-OLDER = "project/unknown_objects.py"
+OLDER = "project/records.py"
 MARKS = "state/marks.py"
 SPOOLING = "state/spooling.py"
 SEALED = "state/encryption/store.py"
