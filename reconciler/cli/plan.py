@@ -26,8 +26,7 @@ from reconciler.reports.verdict import approvals
 from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _FURTHEST = timedelta(days=3660)
 
@@ -101,6 +100,7 @@ def command(
     desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
+        """The plan, and the rehearsal and the forecast where they were asked for."""
         if not rehearse and at is None:
             return await make_plan(project, desired, with_exec=with_exec), None, None
         from reconciler.rehearsal.forecast import look_ahead  # no other plan needs these
@@ -145,13 +145,14 @@ def command(
 
 
 def _read_saved(file: Path, chosen: ChosenState) -> Plan:
+    """The plan in `file`. Raises ReconcilerError where it is damaged, or of another environment."""
     from reconciler.project.apply import read_saved  # it brings all that apply needs
 
     return read_saved(file, chosen.config.env).plan
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
+    """The exit code of a plan. Owed work and retained objects are not changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))

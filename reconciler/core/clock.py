@@ -25,6 +25,8 @@ _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
+    """The real clock."""
+
     def now(self) -> datetime:
         return datetime.now(UTC)
 

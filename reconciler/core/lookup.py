@@ -31,6 +31,7 @@ class Lookup:
 
     @cached_property
     def by_id(self) -> Mapping[str, Any]:
+        """The objects by their ids."""
         return {item.id: item for item in self.objects}
 
     def possible(self, match: Mapping[str, Any]) -> list[Any]:

@@ -68,6 +68,8 @@ class Address(NamedTuple):
 
 
 class Deletion(StrEnum):
+    """What happens to an object whose manifest has left."""
+
     RETAIN = "retain"
     DELETE = "delete"
 
@@ -256,6 +258,8 @@ def owing(record: StateRecord, owed: Obligation) -> StateRecord:
 
 
 class Effect(StrEnum):
+    """The effect of changing a field of an existing object."""
+
     IN_PLACE = "in_place"
     GROW = "grow"
     RESTART = "restart"
@@ -290,11 +294,14 @@ class Action(StrEnum):
 
 
 def weightiest_first(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Return `actions` without repetition, in the order of `Action`."""
     order = list(Action)
     return tuple(sorted(set(actions), key=order.index))
 
 
 class Impact(StrEnum):
+    """The consequence of a change for users of the object."""
+
     ONLINE = "online"
     RESTART = "restart"
     DOWNTIME = "downtime"
@@ -328,6 +335,7 @@ class Change(Saved, frozen=True):
 
     @property
     def actions(self) -> tuple[Action, ...]:
+        """The weightiest action, then the others."""
         return (self.action, *self.also)
 
 

@@ -14,6 +14,7 @@ _HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
 
 
 def scheme_of(url: str) -> str:
+    """Return the part of the URL before the first colon."""
     return url.partition(":")[0]
 
 

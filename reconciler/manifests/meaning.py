@@ -34,6 +34,7 @@ class Changed(Struct, frozen=True):
 
     @property
     def addresses(self) -> frozenset[Address]:
+        """All resources that a run about the change has to look at."""
         return self.differ | self.dependants
 
 

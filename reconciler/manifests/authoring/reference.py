@@ -144,6 +144,7 @@ def capability_pages() -> dict[str, CapabilityPage]:
 
 
 def kind_page(kind: ManifestKind) -> KindPage:
+    """Return the page of one kind, with an example manifest."""
     schema = kind_schema(kind)
     example = example_manifest(kind)
     pages = _Reader(schema["$defs"], {**example, **_ignoring(kind)}, _changes(kind)).fields(schema, ())
@@ -152,6 +153,7 @@ def kind_page(kind: ManifestKind) -> KindPage:
 
 
 def example_manifest(kind: ManifestKind) -> dict[str, Any]:
+    """Return a whole manifest with the example spec of the kind, as data."""
     metadata = {"name": "example", "app": "shop"} if kind.in_app else {"name": "example"}
     return {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": dict(kind.example)}
 
@@ -220,6 +222,7 @@ class _Reader(Struct, frozen=True):
         )
 
     def defs_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the schema that `node` refers to, or `node` itself."""
         found: Mapping[str, Any] = self.defs[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
         return found
 
@@ -231,6 +234,7 @@ class _Reader(Struct, frozen=True):
         return choices or [form for branch in branches for form in self.forms(branch)] or [node]
 
     def type_of(self, form: Mapping[str, Any], *, with_limits: bool = False) -> str:
+        """Return the type of one form in words. `with_limits`: with its bounds, among several forms."""
         if "const" in form:
             return f"`{form['const']}`"
         if "enum" in form:

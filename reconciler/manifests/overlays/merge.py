@@ -114,6 +114,7 @@ class Merged:
         return removed
 
     def document(self) -> Document:
+        """Return the document after all patches."""
         return Document(
             self._file,
             self._value,

@@ -38,6 +38,7 @@ class Patch(Struct, frozen=True):
 
     @property
     def change(self) -> Any:
+        """The merge patch itself; None removes the resource."""
         return self.written.value[self.target]
 
     def value(self, path: Path = ()) -> Span:
@@ -45,6 +46,7 @@ class Patch(Struct, frozen=True):
         return self.written.span((self.target, *path))
 
     def key(self, path: Path = ()) -> Span:
+        """Return the position of the key at `path` of the patch, or of the nearest one around it."""
         return self.written.key_span((self.target, *path))
 
 

@@ -158,6 +158,7 @@ class Refusals:
         return re.split("\r\n|\r|\n", self._text)
 
     def tag(self, event: Any) -> Diagnostic:
+        """Refuse a tag, which would let a file choose Python types."""
         line, column = event.start_mark.line, event.start_mark.column
         found = _TAG.search(self.lines[line], column)  # an anchor may stand before the tag
         width = 1
@@ -171,6 +172,7 @@ class Refusals:
         )
 
     def duplicate_key(self, path: Path, position: int, first_position: int) -> Diagnostic:
+        """Refuse the second of two equal keys: PyYAML would silently keep the last one."""
         first, second = self._span(first_position), self._span(position)
         help = "remove one of the two"
         if path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
@@ -196,6 +198,7 @@ class Refusals:
         return error("non-string-key", f"the key `{text}` is {what}", span, help=f'quote it: "{text}"')
 
     def key_that_is_no_scalar(self, what: str, position: int) -> Diagnostic:
+        """Refuse a list, mapping or alias as a key; `{{` is a template that somebody forgot to render."""
         span = self._span(position)
         before = span.column - 2
         if before >= 0 and self.lines[span.line - 1].startswith("{{", before):
@@ -208,6 +211,7 @@ class Refusals:
         return error("non-string-key", f"{what} cannot be a key", span, help="a key is text")
 
     def merge(self, position: int) -> Diagnostic:
+        """Refuse `<<` with another value than mappings."""
         return error("bad-merge", "`<<` takes a mapping or a list of mappings", self._span(position))
 
     def alias(self, position: int, *, open: bool) -> Diagnostic:
@@ -226,6 +230,7 @@ class Refusals:
         )
 
     def too_deep(self, position: int) -> Diagnostic:
+        """Refuse nesting that would exhaust the stack of a recursive reader."""
         message = f"lists and mappings are nested more than {MOST_DEPTH} deep"
         return error("too-deep", message, self._span(position))
 
@@ -240,6 +245,7 @@ class Refusals:
         return error("too-large", message, self._span(position), help=help)
 
     def too_many_documents(self, event: Event) -> Diagnostic:
+        """Refuse the first document beyond the limit of a file."""
         message = f"the file holds more than {MOST_DOCUMENTS:,} documents"
         return error("too-large", message, self._span(beginning(event)), help="split it into several files")
 

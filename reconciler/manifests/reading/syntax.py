@@ -79,10 +79,12 @@ class Complaint(Struct, frozen=True):
 
     @property
     def character(self) -> str:
+        """The character at the complaint; "" at the end of a line."""
         return self.text[self.column : self.column + 1]
 
     @property
     def opening(self) -> str:
+        """The character where the unfinished thing began."""
         if self.context is None or self.context[0] >= len(self.lines):
             return ""
         line, column = self.context
@@ -94,6 +96,7 @@ class Complaint(Struct, frozen=True):
         return next((number for number in range(self.line - 1, -1, -1) if self.lines[number].strip()), -1)
 
     def span(self, at: tuple[int, int] | None = None, width: int = 1) -> Span:
+        """Return the span of `width` characters from `at`, or from the complaint."""
         line, column = at or (self.line, self.column)
         return Span(self.file, line + 1, column + 1, column + 1 + width)
 

@@ -132,6 +132,7 @@ class Git(Struct, frozen=True):
         raise ReconcilerError(f"`{ref}` and what is checked out have no commit in common", help=help)
 
     def is_shallow(self) -> bool:
+        """Whether the clone has only a part of the history."""
         return self.text("rev-parse", "--is-shallow-repository") == "true"
 
     def _instead_of(self, ref: str) -> str:

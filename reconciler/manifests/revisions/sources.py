@@ -74,6 +74,7 @@ class SourceFiles:
         self._known: dict[str, str | None] = {}
 
     def differ(self, old: Resource, new: Resource) -> bool:
+        """Whether files of `old` and `new` have different bytes, in the working tree or at `at`."""
         before = source_files(old)
         after = source_files(new) if before or new.spec is not old.spec else before
         if not before and not after:

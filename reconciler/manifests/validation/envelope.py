@@ -172,4 +172,5 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
 
 
 def manifest_models(kinds: Mapping[str, ManifestKind]) -> dict[str, type[BaseModel]]:
+    """Return the models of manifests by the names of their kinds."""
     return {name: manifest_model(kind) for name, kind in kinds.items()}

@@ -108,6 +108,7 @@ class Loader:
         return [document for document in composed.documents if not self.is_passed_over(document.value)]
 
     def is_passed_over(self, value: Any) -> bool:
+        """Whether a document is a file of sops, and not an overlay that somebody encrypted."""
         return is_of_sops(value) and not holds_patches(value, self.kinds)
 
     def read(self, file: str, data: bytes) -> None:
@@ -176,6 +177,7 @@ class Loader:
         return manifest
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
+        """Return the errors of a manifest; None if it is valid now."""
         try:
             self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:

@@ -144,6 +144,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The path of the field inside the manifest, without `spec`, for messages."""
         return ".".join(map(str, self.path[1:]))
 
     @property
@@ -166,6 +167,7 @@ class Rewritten(Struct, frozen=True):
 
 
 def cannot_accept(message: str, span: Span | None, help: str, advice: tuple[Command, ...] = ()) -> Diagnostic:
+    """Return the problem of an edit that cannot be made."""
     return error("cannot-accept", message, span, help=help, advice=advice)
 
 
