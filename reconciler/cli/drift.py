@@ -19,16 +19,16 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
-from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
+from reconciler.drift.acceptance import Environments, acceptance_document, render_acceptance
+from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
+from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
-from reconciler.drift.sharing import Environments
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.project import Project
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
-from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 
 
@@ -137,9 +137,8 @@ def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
     """Save the drift as the baseline. `part`: the given manifests; None for all."""
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
-    known = save_drift(
-        drift, file, [resource.address for resource in declared_in_focus(part)] if part is not None else None
-    )
+    compared = [resource.address for resource in declared_in_focus(part)] if part is not None else None
+    known = save(file, drift.plan, compared)
     saved_at = drift.plan.context.at.isoformat()
     saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
     _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
@@ -153,8 +152,8 @@ def _only_new(drift: Drift, config: ProjectSettings) -> int:
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
-        save = advice.command("drift", "--save-baseline").with_options(of_this_run())
-        more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
+        to_save = advice.command("drift", "--save-baseline").with_options(of_this_run())
+        more_text = f"No baseline yet: all of it is new. To make one: {to_save}\n"
         return _report(drift, more_text, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at

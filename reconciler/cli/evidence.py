@@ -20,7 +20,7 @@ from reconciler.evidence.bundle import NotBundled
 from reconciler.evidence.bundle import bundle as bundle_of
 from reconciler.evidence.calls import differences
 from reconciler.evidence.case import Case, read_case, write_case
-from reconciler.evidence.page import damaged_page, verified_page
+from reconciler.evidence.verify import damaged_page, verified_page
 from reconciler.evidence.verify import verify as verify_bundle
 from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_new
@@ -106,8 +106,7 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
     Raises ReconcilerError where the run cannot be played again; then nothing is written.
     """
     require_extra("sandbox", "an export")
-    from reconciler.evidence.export import NotExportable, export  # these two need the extra
-    from reconciler.evidence.manifests import manifests_of
+    from reconciler.evidence.export import NotExportable, export, manifests_of  # these two need the extra
 
     config, texts = chosen.config, texts_here()
 

@@ -26,8 +26,7 @@ from reconciler.reports.verdict import approvals
 from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _FURTHEST = timedelta(days=3660)
 
@@ -153,7 +152,7 @@ def _read_saved(file: Path, chosen: ChosenState) -> Plan:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
+    """The exit code of a plan. Owed work and retained objects are not changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))

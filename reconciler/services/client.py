@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
@@ -65,13 +65,24 @@ def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str
     )
 
 
-class Client:
-    """The API of one service at `base_url`. Paths of calls and reads must be plain text.
+class ClientOptions(TypedDict, total=False):
+    """Options of any client.
 
     `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`: all but
     GET raises Refused. `credential`: where people find the credential that `auth` uses. `jitter` gives
     numbers from 0 to 1. `waiting`: see `RateLimit`.
     """
+
+    rate_limit: float | None
+    user_agent: str
+    read_only: bool
+    credential: str
+    jitter: Callable[[], float]
+    waiting: Waiting
+
+
+class Client:
+    """The API of one service at `base_url`. Paths of calls and reads must be plain text."""
 
     def __init__(
         self,
@@ -232,6 +243,7 @@ class Client:
         await self._rate.wait(action)
 
         async def attempt(deadline_s: float) -> Answer:
+            """One attempt with its slot, unless the breaker is open."""
             async with slots:
                 self._breaker.enter(path)
                 try:
@@ -279,6 +291,7 @@ class Client:
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
     ) -> Answer:
+        """Send one request with its credential, trace it, and take the credential out of an error answer."""
         prepared = self._auth.prepare(method, self.base_url + path, body, self._clock.now())
         headers = {**prepared.headers, "accept": "application/json", "user-agent": self._user_agent}
         if prepared.body is not None:

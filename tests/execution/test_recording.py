@@ -11,7 +11,8 @@ from reconciler.execution.decisions import Actor
 from reconciler.execution.executor import Executor
 from reconciler.project.apply import PlanRefused
 from reconciler.project.records import forget
-from reconciler.state.store import Event
+from reconciler.state.passing import Passing
+from reconciler.state.store import Event, Lease
 from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.state.doubles import made, spooling
 
@@ -53,7 +54,7 @@ async def test_when_the_run_cannot_be_begun_nothing_is_sent(stage: Stage) -> Non
     assert stage.line.mutations == []
 
 
-async def test_an_outcome_that_cannot_be_stored_is_kept_aside_and_taken_in_by_the_next_run(
+async def test_an_outcome_that_cannot_be_stored_is_spooled_and_read_by_the_next_run(
     stage: Stage,
 ) -> None:
     stage.fail_at(Event.DONE)
@@ -124,9 +125,7 @@ async def test_a_run_whose_end_cannot_be_recorded_has_done_what_it_did(stage: St
     assert (await stage.apply(volume())).plan.steps == ()
 
 
-async def test_a_lease_that_is_no_longer_ours_sends_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lease_that_is_not_ours_sends_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     async def taken(lease: object, for_s: float) -> None:
         raise StoreError("the lease of `shop` is no longer ours")
 
@@ -163,9 +162,7 @@ async def test_a_cancelled_call_is_recorded_as_unknown(stage: Stage) -> None:
     assert (await stage.record()).inferred
 
 
-async def test_a_call_that_outlasts_the_grace_period_is_unknown(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_after_the_grace_is_unknown(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "GRACE_S", 0)
     stage.line.hangs.add("POST")
     executors: list[Executor] = []
@@ -244,3 +241,27 @@ async def test_a_lost_call_that_no_list_shows_is_a_question_at_once(stage: Stage
     stage.fail_at(Event.UNKNOWN)
     (question,) = (await stage.apply(cluster())).notices
     assert question.code == UNKNOWN_OUTCOME
+
+
+class LostBefore(Passing):
+    """Its lease is somebody else's at the check before the call with this number."""
+
+    call = 2
+    checks = 0
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        if for_s:
+            self.checks += 1
+            if self.checks == self.call:
+                raise StoreError("the lease is somebody else's")
+        await super().check(lease, for_s)
+
+
+async def test_the_lease_is_checked_before_a_second_attempt_too(stage: Stage) -> None:
+    stage.store = spooling(LostBefore(stage.store.inner), stage.time, stage.root)
+    stage.fault(method="POST", path="/v1/apps/shop/volumes", action="drop_before")
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "failed"}
+    assert "somebody else's" in applied.results[0].error
+    assert stage.line.mutations == ["POST"]
+    assert stage.volumes() == []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -34,7 +34,7 @@ from reconciler.kinds.base import (
 )
 from reconciler.kinds.cluster import calls, restoring
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
     Declared,
     HasDetails,
@@ -114,7 +114,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
-    def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: PostgresClusterSpec, span: Locate) -> Iterable[Diagnostic]:
         written = spec.model_fields_set  # fields with an invalid value too
         if "restore" not in written:
             for name in ("org_slug", "plan", "region"):

@@ -13,13 +13,13 @@ Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension provider
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Literal
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -46,7 +46,7 @@ from reconciler.core.steps import (
 from reconciler.core.wire import one
 from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
@@ -122,7 +122,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def references(self, spec: ExtensionSpec, address: Address) -> Iterable[Reference]:
         yield Reference(Address("ExtensionProvider", spec.provider), ("spec", "provider"))
 
-    def check(self, spec: ExtensionSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: ExtensionSpec, span: Locate) -> Iterable[Diagnostic]:
         if spec.ip_address and not _is_ipv6(spec.ip_address):
             yield error(
                 "invalid-value",

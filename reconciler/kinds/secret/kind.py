@@ -4,11 +4,11 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     SENSITIVE,
     Action,
@@ -34,7 +34,7 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import Declared, Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.secret.spec import (
     _PLACEHOLDER,
@@ -95,7 +95,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             if isinstance(part, OutputRef):
                 yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
 
-    def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: SecretSpec, span: Locate) -> Iterable[Diagnostic]:
         yield from check_source(spec.value_from, ("spec", "value_from"), span)
         if spec.value_from.template is not None:
             for problem in parse_template(spec.value_from.template)[1]:

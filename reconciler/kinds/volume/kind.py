@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -29,7 +29,7 @@ from reconciler.kinds.base import (
     Watched,
     compare_fields,
 )
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.restarts import (
     detached_reads,
     machine_reads,
@@ -119,7 +119,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         if spec.from_ is not None and spec.from_.volume is not None:
             yield Reference(Address("Volume", spec.from_.volume, address.app), ("spec", "from", "volume"))
 
-    def check(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: VolumeSpec, span: Locate) -> Iterable[Diagnostic]:
         size = spec.size_gb
         if isinstance(size, SizeRange) and size.min > size.max:
             yield error(

@@ -213,7 +213,7 @@ class Bench:
         )
 
     async def suspect_order(self) -> dict[str, Any]:
-        """An order that must not be carried out; what it makes all the same is deleted at the end.
+        """An order that must not be carried out; whatever it makes is deleted at the end.
 
         Raises NotChecked where good calls are refused, too: there a refusal says nothing.
         """

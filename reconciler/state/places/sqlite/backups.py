@@ -46,6 +46,7 @@ def all_of(path: Path) -> list[Backup]:
 
 
 def newest_good(path: Path) -> Backup | None:
+    """The newest backup that is what was written; None where there is none."""
     for backup in all_of(path):
         try:
             with explained(backup.path):
@@ -59,8 +60,8 @@ def newest_good(path: Path) -> Backup | None:
 def known(path: Path) -> Backups:
     """What there is to go back to from the state at `path`."""
     good = newest_good(path)
-    found = [each.path for each in all_of(path) if good is None or each.version > good.version]
-    return Backups(good.at if good is not None else None, tuple(found))
+    newer = [backup.path for backup in all_of(path) if good is None or backup.version > good.version]
+    return Backups(good.at if good is not None else None, tuple(newer))
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -83,7 +84,7 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path | None = None) -> Path:
-    """Copy what `connection` holds to `target`, which must not exist, or among the kept ones.
+    """Copy the state behind `connection` to `target`, which must not exist, or to the backups next to it.
 
     Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
     """

@@ -164,7 +164,7 @@ def _followed(connection: sqlite3.Connection, current: Checks) -> Iterator[tuple
             raise Damaged(f"journal row {number} is missing")
         before = hashes[seq - 1]
         own = [before[scope]] if scope in before else []
-        if not any(row_hash(each, seq, columns, data, scope) == hash for each in (*own, *before.values())):
+        if not any(row_hash(known, seq, columns, data, scope) == hash for known in (*own, *before.values())):
             raise Damaged(f"journal row {row} is not what was written")
         hashes[seq][scope] = hash
         yield scope, (*columns, data.decode())

@@ -1,4 +1,4 @@
-"""A whole state in a database: made of `Contents`, read as such, and found to be what was written."""
+"""A whole state in a database: made of `Contents`, read as `Contents`, and verified byte by byte."""
 
 import sqlite3
 from collections.abc import Callable
@@ -32,9 +32,8 @@ def make(path: Path, contents: Contents, number: int, nonce: Callable[[], str]) 
 def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
-    The key of `contents` is the digest that the root holds; the key itself is in its own file.
-
-    `number`: of its newest change. `nonce()` gives another text each time.
+    The key of `contents` is the digest that the root holds; the key itself is in its own file. `number`: of
+    the newest change. `nonce()` gives another text each time.
     """
     database.make(connection)
     bucket = TableBucket("of the copy", connection)
@@ -90,8 +89,10 @@ def verify(connection: sqlite3.Connection) -> None:
         found = bucket.get(layout.head(scope))
         if found is None:
             raise Damaged(f"the head of `{scope}` is missing")
-        head, _ = heads.decode(found.body, scope, known.lineage)
-        files = {layout.segment(scope, each.name): each.sha256 for each in head.segments}
+        head, lines = heads.decode(found.body, scope, known.lineage)
+        if head.changes != len(lines) + (head.segments[-1].last if head.segments else 0):
+            raise Damaged(f"changes of `{scope}` are missing")
+        files = {layout.segment(scope, segment.name): segment.sha256 for segment in head.segments}
         if head.base is not None:
             files[layout.base(scope, head.base.name)] = head.base.sha256
         for key, sha256 in files.items():
