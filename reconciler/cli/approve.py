@@ -8,18 +8,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.approvals.statement import (
-    MOST_REASON,
-    PRINCIPAL,
-    choose_key,
-    given_already,
-    is_reason,
-    principal_of,
-    signed,
-    statement_of,
-    still_needed,
-    summary,
-)
+from reconciler.approvals import statement as signing
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run, settings_here
@@ -65,9 +54,9 @@ def command(
     """
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
-    if not is_reason(chosen.reason):
-        raise click.UsageError(f"--reason is one line of at most {MOST_REASON} characters")
-    if principal is not None and not PRINCIPAL.fullmatch(principal):
+    if not signing.is_reason(chosen.reason):
+        raise click.UsageError(f"--reason is one line of at most {signing.MOST_REASON} characters")
+    if principal is not None and not signing.PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
     if out is not None:
         refuse_output("--out", out)
@@ -76,28 +65,28 @@ def command(
     if chosen.env:
         refuse_other_environment(chosen.env, plan)
     config = settings_here(plan.context.environment, sandbox=chosen.sandbox)
-    signer = choose_key(config, key)
-    name = principal or principal_of(config, signer)
+    signer = signing.choose_key(config, key)
+    name = principal or signing.principal_of(config, signer)
     target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
     if out is None:
         refuse_output("--out", target)
     now = SystemClock().now()
-    statement = statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
+    statement = signing.statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
     run_options = of_this_run()
     if config.environments():  # what is typed next names the plan's own
         run_options = replace(run_options, env=plan.context.environment)
     shown = advise_plan(plan, run_options)
     report = PlanReport(plan=shown, rehearsal=saved.rehearsal, diagnostics=shown.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
-    click.echo("\n".join(summary(saved, statement, signer)), err=True)
+    click.echo("\n".join(signing.summary(saved, statement, signer)), err=True)
     if not yes and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     with blocking():  # the key may ask for its passphrase, or for a touch
-        approval = signed(config, statement, signer)
+        approval = signing.signed(config, statement, signer)
     write_output(target, approval.to_bytes(), mode=0o644)
-    others = given_already(plan_file, statement)
-    left = still_needed(config, saved, [*others.values(), approval])
+    others = signing.given_already(plan_file, statement)
+    left = signing.still_needed(config, saved, [*others.values(), approval])
     if left:
         then = advice.command("approve", plan_file, "--reason", "TEXT")
         next_step = f"{counted(left, 'more approval')} of other people {'is' if left == 1 else 'are'} needed"
