@@ -15,7 +15,7 @@ from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_new
 from reconciler.project.history import find_run
 from reconciler.reports.report import Page
-from reconciler.state import movable_of
+from reconciler.state import is_encrypted, movable_of
 from reconciler.state.spooling import Spooling
 
 
@@ -43,8 +43,8 @@ def command(run: str, out: Path, plan_file: Path | None, head: str, chosen: Chos
         if running:
             raise NotBundled("it has not ended")
         saved = load_saved(read_file(plan_file)) if plan_file is not None else None
-        contents, state = await movable_of(store).export(), await store.load()
-        return found.id, bundle(contents, state, found.id, head=head, saved=saved)
+        contents = await movable_of(store).export()
+        return found.id, bundle(contents, found.id, head=head, saved=saved, encrypted=is_encrypted(store))
 
     (id, data), context = chosen.read(work)
 

@@ -234,7 +234,7 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
             require_own_place(config, each)
         async with (
             opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
-            opened(store_of(config, new, tell=reporter.note, changing=not is_shared(new))) as target,
+            opened(store_of(config, new, tell=reporter.note, changing=True)) as target,
         ):
             done = await move_state(
                 side(source, shown_url(old)),

@@ -82,7 +82,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
     state = dataclasses.replace(state, heads=contents.hashes)
     (run,) = {row.columns[0] for row in contents.rows if row.columns[1] == Event.RUN_STARTED}
     head = state_head(contents.lineage, contents.hashes)
-    data = bundle(contents, state, run, head=head, saved=saved)
+    data = bundle(contents, run, head=head, saved=saved)
     public = (root / "key.pub").read_bytes().split()
     return Made(contents, state, saved, run, head, data, b"ana@example.com " + b" ".join(public[:2]) + b"\n")
 

@@ -9,16 +9,16 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back, require_backup
-from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.passing import Passing
-from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.places.memory import MemoryState
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
-from tests.state.encryption.doubles import ANA
+from tests.state.encryption.doubles import ANA, in_memory
 from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
@@ -69,7 +69,7 @@ class Kept:
             return SqliteStore(self.folder / place / "state.db", self.clock)
         if self.kind == "objects":
             return LogStore(self.bucket, self.clock)
-        return Encrypting(MemoryStore(self.memory), self.encryption)
+        return in_memory(self.memory, self.encryption)
 
     def open(self, place: str = "project", *, read_only: bool = False) -> Spooling:
         marks = Marks(self.marks, place, self.told.append, read_only=read_only)

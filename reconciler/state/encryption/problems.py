@@ -58,6 +58,17 @@ def not_encrypted() -> StateSealed:
     return StateSealed("the state was not touched; nothing was changed", [problem])
 
 
+def by_an_older_program() -> StateSealed:
+    """Such a state is written anew, as a whole, once."""
+    problem = error(
+        "state-encrypted",
+        "the state was encrypted by an older version of this program, in another way",
+        help=f"run `{_REKEY}` once, while nobody else uses the state",
+        advice=(_REKEY,),
+    )
+    return StateSealed("the state cannot be read", [problem])
+
+
 def damaged(what: str) -> StoreError:
     restore = command("state", "restore", "FILE")
     return StoreError(

@@ -98,3 +98,21 @@ class Bucket(Protocol):
     def list_beside(self) -> tuple[str, ...]:
         """The keys that stand directly in the bucket's own prefix, in no folder."""
         ...
+
+    @property
+    def raw(self) -> "Bucket":
+        """The objects as the place has them."""
+        return self
+
+    def as_stored(self, key: str, body: bytes) -> bytes:
+        """`body` as the place holds it under `key`."""
+        return body
+
+    def renewed(self, lineage: str) -> "Bucket":
+        """The bucket that a whole new state of this lineage is written through."""
+        return self
+
+
+def unsealed(bucket: Bucket) -> Bucket:
+    """`bucket` as it is: nothing is encrypted."""
+    return bucket

@@ -60,9 +60,9 @@ class Moving:
             root.refuse_foreign(self._bucket, self._layout)
         elif not before[0].moved_to or before[0].lineage != contents.lineage:
             raise is_there(self._bucket.place)
-        generation = self._nonce()
+        generation, bucket = self._nonce(), self._bucket.renewed(contents.lineage)
         layout = Layout(self._environment, generation)
-        copying.write(self._bucket, layout, contents, self._nonce)
+        copying.write(bucket, layout, contents, self._nonce)
         new = Root(
             contents.lineage,
             contents.environment,
@@ -74,14 +74,14 @@ class Moving:
             moved_to=contents.moved_to,
         )
         if before is None:
-            outcome = writes.create(self._bucket, layout.root, new.encode())
+            outcome = writes.create(bucket, layout.root, new.encode())
         else:
-            outcome = writes.replace(self._bucket, layout.root, new.encode(), before[1])
+            outcome = writes.replace(bucket, layout.root, new.encode(), before[1])
         if isinstance(outcome, writes.Beaten):
             raise is_there(self._bucket.place)
         copying.finish(self._bucket, layout)
         if before is not None:
-            copying.delete_others(self._bucket, layout)
+            copying.delete_others(self._bucket.raw, layout)
 
     def retire(self, to: str, contents: Contents) -> None:
         """First the root says that the state moves: a lease that is taken from then on takes that back.

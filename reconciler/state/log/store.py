@@ -56,7 +56,7 @@ class LogStore:
         environment: str = "",
         read_only: bool = False,
     ) -> None:
-        self._bucket = bucket
+        self.bucket = self._bucket = bucket
         self._clock = clock
         self._randomness = randomness
         self._environment = environment
@@ -257,7 +257,7 @@ class LogStore:
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
         new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
         self._forbid_read_only()
-        made = writes.create(self._bucket, self._layout.root, new.encode())
+        made = writes.create(self._bucket.renewed(lineage), self._layout.root, new.encode())
         return isinstance(made, writes.Landed)
 
     def _fingerprint_key(self) -> bytes:

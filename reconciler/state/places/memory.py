@@ -13,7 +13,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, Taken, unsealed
 from reconciler.state.log.changes import Stored, sum_of
 from reconciler.state.log.folded import Folded, Marks
 from reconciler.state.log.head import Head
@@ -158,8 +158,9 @@ class MemoryHolders:
 class MemoryStore(LogStore):
     """One handle on a `MemoryState`, as one process has it."""
 
-    def __init__(self, state: MemoryState) -> None:
-        super().__init__(MemoryBucket(state), state.clock, state.randomness, exclusion=MemoryHolders(state))
+    def __init__(self, state: MemoryState, seal: Callable[[Bucket], Bucket] = unsealed) -> None:
+        bucket = seal(MemoryBucket(state))
+        super().__init__(bucket, state.clock, state.randomness, exclusion=MemoryHolders(state))
 
     @property
     def state(self) -> State:

@@ -5,7 +5,7 @@ those of the process by itself, and then for credentials of the machine (an IAM 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, Taken, unsealed
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.errors import reading, unusable, writing
@@ -131,9 +131,10 @@ def open_objects(
     environment: str = "",
     read_only: bool = False,
     lease_s: float = LEASE_S,
+    seal: Callable[[Bucket], Bucket] = unsealed,
 ) -> LogStore:
-    """The state at `url`, in the bucket that `open_bucket` gives."""
-    bucket = open_bucket(url, variables, endpoint)
+    """The state at `url`, in the bucket that `open_bucket` gives, which `seal` may encrypt."""
+    bucket = seal(open_bucket(url, variables, endpoint))
     watched = Watched(clock, lease_s)
     return LogStore(bucket, clock, exclusion=watched, environment=environment, read_only=read_only)
 

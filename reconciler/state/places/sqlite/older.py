@@ -24,7 +24,7 @@ from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, Contents, Head, chained
 from reconciler.state.contents import Row as ContentRow
-from reconciler.state.encryption.envelope import is_envelope
+from reconciler.state.encryption.older import is_older
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite import files, schema, whole
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
@@ -125,7 +125,7 @@ def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
         key = file.read_bytes()
     except FileNotFoundError:
         return None
-    if is_envelope(key):
+    if is_older(key):
         if sealed:
             return key
         raise sealed_backup(path)

@@ -25,7 +25,7 @@ from reconciler.state.chain import row_hash
 from reconciler.state.codec import decode_entry, decode_record, encode_record
 from reconciler.state.contents import Body, Contents, Row, with_entry
 from reconciler.state.durable import sync_directory
-from reconciler.state.encryption.envelope import is_envelope
+from reconciler.state.encryption.older import is_older
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.row_order import in_one
 from reconciler.state.places.sqlite import backups, files, older, schema, seen, whole
@@ -117,11 +117,13 @@ def _restore_from(
     source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, nonce: Callable[[], str]
 ) -> Restored:
     with explained(source), backups.reading(source) as connection:
+        if whole.is_sealed(connection):
+            raise older.sealed_backup(source)
         whole.verify(connection)
         base, version = whole.contents_of(connection), seen.of(connection).version
+        if is_older(base.key):
+            raise older.sealed_backup(source)
         wholes.verify(base)
-    if is_envelope(base.key):
-        raise older.sealed_backup(source)
     salvaged, known = salvage(copy, base, version), seen.read(path, base.lineage)
     if salvaged.lineage not in ("", base.lineage):
         raise StoreError(f"{source} is a backup of another state", help="name a backup of this state")

@@ -11,11 +11,13 @@ from reconciler.core.advice import Command, command
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
-from reconciler.state.encryption.envelope import is_envelope
+from reconciler.state.encryption.bucket import header
+from reconciler.state.encryption.older import is_older
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Found
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.keys import Layout
+from reconciler.state.log.root import Root
 from reconciler.state.places.sqlite import backups, database, files, holders, older, schema, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
@@ -167,10 +169,13 @@ class StateFile(TableBucket):
     def _require_ours(self, connection: sqlite3.Connection) -> None:
         found = self.get(self._root)
         assert found is not None
-        root = roots.decoded(self, found)
+        sealed = header(found.body)
+        if sealed and not self._sealed:
+            raise older.sealed_backup(self.path)
+        root = sealed or roots.decoded(self, found)
         if root.environment != self.environment and not (self.heir and root.environment in ("", self.heir)):
             raise _of_another(self.path, root.environment, self.heir or self.environment)
-        if is_envelope(root.key) and not self._sealed:
+        if isinstance(root, Root) and is_older(root.key) and not self._sealed:
             raise older.sealed_backup(self.path)
         self.lineage, self.environment = root.lineage, root.environment
 

@@ -15,6 +15,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.contents import Contents
 from reconciler.state.log import root, writes
+from reconciler.state.log.bucket import Bucket, unsealed
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
@@ -41,8 +42,8 @@ class SqliteStore(LogStore):
 
     `randomness(n)` gives n bytes. `tell` gets a line about what failed besides the requested work. `backups`:
     whether `release` makes one after commits. `environment`: whose state it must be ("": that of none).
-    `read_only`: change no file, and make none. `sealed`: it may be a copy of an encrypted state, which is
-    only to be copied.
+    `read_only`: change no file, and make none. `seal`: gives the bucket that encrypts, or opens, a copy of an
+    encrypted state.
     """
 
     def __init__(
@@ -55,18 +56,21 @@ class SqliteStore(LogStore):
         backups: bool = True,
         environment: str = "",
         read_only: bool = False,
-        sealed: bool = False,
+        seal: Callable[[Bucket], Bucket] = unsealed,
     ) -> None:
         self.path = path
-        self._file = StateFile(path, clock, tell, environment=environment, read_only=read_only, sealed=sealed)
+        self._file = StateFile(
+            path, clock, tell, environment=environment, read_only=read_only, sealed=seal is not unsealed
+        )
         super().__init__(
-            self._file,
+            seal(self._file),
             clock,
             randomness,
             exclusion=ByteHolders(files.lock_path(path)),
             environment=environment,
             read_only=read_only,
         )
+        self._seal = seal
         self._tell = tell
         self._makes_backups = backups
         self._committed = False  # since the newest backup
@@ -173,7 +177,7 @@ class SqliteStore(LogStore):
         known = seen.read(self.path, contents.lineage)
         expected = [files.seen_path(self.path)] if known.version else []
         refuse_beside_traces(self.path, [each for each in files.traces_of(self.path) if each not in expected])
-        whole.make(self.path, contents, known.version + 1, self._nonce)
+        whole.make(self.path, contents, known.version + 1, self._nonce, self._seal)
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
         try:

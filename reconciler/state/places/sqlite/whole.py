@@ -6,8 +6,10 @@ from pathlib import Path
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Contents
+from reconciler.state.encryption.bucket import header
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
+from reconciler.state.log.bucket import Bucket, unsealed
 from reconciler.state.log.damage import Damaged, explained
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Watched
@@ -19,25 +21,44 @@ from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 
 
-def make(path: Path, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+def make(
+    path: Path,
+    contents: Contents,
+    number: int,
+    nonce: Callable[[], str],
+    seal: Callable[[Bucket], Bucket] = unsealed,
+) -> None:
     """A new file at `path` that holds `contents`; nothing where another process was faster. See `fill`."""
 
     def fill_new(connection: sqlite3.Connection) -> None:
         with transaction(connection):
-            fill(connection, contents, number, nonce)
+            fill(connection, contents, number, nonce, seal)
 
     files.create_state(path, fill_new)
 
 
-def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+def fill(
+    connection: sqlite3.Connection,
+    contents: Contents,
+    number: int,
+    nonce: Callable[[], str],
+    seal: Callable[[Bucket], Bucket] = unsealed,
+) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
-    `number`: of its newest change. `nonce()` gives another text each time.
+    `number`: of its newest change. `nonce()` gives another text each time. `seal`: gives the bucket that
+    encrypts it.
     """
     schema.make(connection)
-    bucket = TableBucket("of the copy", connection)
+    bucket = seal(TableBucket("of the copy", connection))
     Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
+
+
+def is_sealed(connection: sqlite3.Connection) -> bool:
+    """Whether this is a copy of an encrypted state."""
+    found = TableBucket("of the copy", connection).get(Layout("").root)
+    return found is not None and header(found.body) is not None
 
 
 def root_of(bucket: TableBucket) -> Root:
