@@ -113,6 +113,11 @@ class SealedBucket(Bucket):
         found = self.inner.get_all([self._below(key) for key in keys])
         return [self._opened(key, body) for key, body in zip(keys, found, strict=True)]
 
+    def get_under(self, prefix: str) -> Mapping[str, Found]:
+        found = {self._above(key): body for key, body in self.inner.get_under(prefix).items()}
+        opened = {key: self._opened(key, body) for key, body in found.items()}
+        return {key: body for key, body in opened.items() if body is not None}
+
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         return self.inner.in_parallel(work, values)
 

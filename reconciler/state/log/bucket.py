@@ -72,6 +72,12 @@ class Bucket(Protocol):
         """As `get`, of each of them in their order."""
         return self.in_parallel(self.get, keys)
 
+    def get_under(self, prefix: str) -> Mapping[str, Found]:
+        """By key, all objects under `prefix`; where `is_of_one_moment`, as they were at one moment."""
+        keys = list(self.list(prefix))
+        found = zip(keys, self.get_all(keys), strict=True)
+        return {key: each for key, each in found if each is not None}
+
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """The results of `work`, which sends requests, in the order of `values`."""
         if len(values) < 2 or self.at_once < 2:

@@ -19,6 +19,10 @@ class Damaged(Exception):
     """Says what is not as it was written; `explained` adds the place and the way out."""
 
 
+class Contradiction(Damaged):
+    """Root and heads do not fit each other: one of them is older, or the root was read a moment before."""
+
+
 class Gone(Exception):
     """A file that a head named is not there: the head has changed since, or the file is lost."""
 

@@ -14,7 +14,7 @@ from reconciler.state.codec import EntryColumns, decode_entry, decode_record
 from reconciler.state.log.changes import SUM_BITS, Change, Row, Stored
 from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
-from reconciler.state.store import JournalEntry, not_covered
+from reconciler.state.store import Event, JournalEntry, not_covered
 
 
 class Departures(Struct, frozen=True):
@@ -145,6 +145,8 @@ def _append(marks: Marks, scope: str, entries: Iterable[EntryColumns]) -> tuple[
 def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, Row]:
     row = Row(columns, row_hash(marks.hash, marks.seq + 1, columns[:-1], columns[-1].encode(), scope))
     marks = replace(marks, seq=marks.seq + 1, hash=row.hash)
+    if columns[1] not in _EVENTS:
+        raise ValueError(columns[1])
     effect = rules.effect_of_row(columns)
     if effect == _NONE:
         return marks, row
@@ -161,6 +163,7 @@ def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, R
 
 
 _NONE = rules.Effect()
+_EVENTS = frozenset(Event)
 
 
 def _departing(departures: Departures, effect: rules.Effect, entry: JournalEntry) -> Departures:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.state.log.damage import Damaged, Newer, sealed, unsealed
 from reconciler.state.log.folded import Marks
 
-FORMAT = 1
+FORMAT = 2  # 1 did not say how far the root had come
 
 
 class Segment(Struct, frozen=True):
@@ -30,6 +30,7 @@ class Head(Struct, frozen=True):
     """`serial` counts what was written here, `nonce` differs each time: two heads never have the same bytes.
 
     `epoch`: of the newest lease; `lease`: its id, "" once it is taken away. `holder` took it at `since`.
+    `root`: the serial that the root had at least: one with a lower serial is older than this head.
     `changes`, `seq`, `hash`, `record_serial`, `records`, `sum`: see `Marks`.
     """
 
@@ -49,6 +50,7 @@ class Head(Struct, frozen=True):
     sum: str = "0"
     base: Segment | None = None
     segments: Sequence[Segment] = field(default_factory=tuple)
+    root: int = 0
     format: int = FORMAT
 
     def of(self, marks: Marks) -> "Head":
@@ -75,6 +77,14 @@ class Head(Struct, frozen=True):
 def encode(head: Head, tail: Sequence[str]) -> bytes:
     """The object. `tail`: the changes, a line each."""
     return "\n".join([json.dumps(sealed(to_builtins(head)), separators=(",", ":")), *tail, ""]).encode()
+
+
+def is_used(body: bytes) -> bool:
+    """Whether a change was ever stored in a scope. True for what is not a head."""
+    try:
+        return bool(json.loads(body[: body.index(b"\n")])["changes"])
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:

@@ -33,6 +33,7 @@ class Heads:
         self._layout = layout
         self._scopes = scopes
         self.nonce = nonce
+        self.root = 0  # the serial that the root had when this process took a scope last
 
     def seen(self, name: str) -> Seen:
         scope = self._scopes.of(name)
@@ -44,7 +45,8 @@ class Heads:
 
         `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
         """
-        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), **fields)
+        root = max(seen.head.root, self.root)
+        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), root=root, **fields)
         if changes:
             head = head.of(changes[-1][1])
         tail = [*seen.tail, *(change.to_line() for change, _ in changes)]

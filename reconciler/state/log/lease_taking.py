@@ -19,6 +19,8 @@ from reconciler.state.log.head_writing import Heads, Seen
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.reading import require_fitting
+from reconciler.state.log.root import Root
 from reconciler.state.log.scopes import Scopes
 from reconciler.state.store import Event, JournalEntry
 
@@ -68,19 +70,19 @@ class Taking:
         found = {name: self._obstacle(name, *beat) for name, beat in holders.items()}
         return {name: each for name, each in found.items() if each.stands}
 
-    def take(
-        self, names: Sequence[str], holder: str, known: Collection[str]
-    ) -> Obstacle | tuple[Held, dict[str, int]]:
+    def take(self, names: Sequence[str], holder: str, known: Root) -> Obstacle | tuple[Held, dict[str, int]]:
         """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError.
 
-        `known`: the scopes that the root names, which have a head: Damaged where one is gone.
+        `known`: the root. Raises Damaged where a head that it names is gone, and Contradiction where one does
+        not fit it.
         Only the heads that were read here are written over: others of this process may read newer ones
         meanwhile, with a holder that is alive.
         """
         seen, holders = self._holders(names)
         for name in names:
-            if name in known and not seen[name].tag:
+            if name in known.scopes and not seen[name].tag:
                 raise Damaged(f"the head of `{name}` is missing")
+            require_fitting(known, seen[name].head)
         obstacles = [self._obstacle(name, *beat) for name, beat in holders.items()]
         if obstacle := next((each for each in obstacles if each.stands), None):
             return obstacle
@@ -96,9 +98,7 @@ class Taking:
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(seen[name], beat) for name in names[:1]]
             epochs += self._bucket.in_parallel(lambda name: self._take_one(seen[name], beat), names[1:])
-            root.name_scopes(
-                self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
-            )
+            self._note_taken(names)
         except BaseException:
             lease_beats.end(self._bucket, self._layout, beat.id)
             self._exclusion.end(beat.id)
@@ -122,6 +122,7 @@ class Taking:
                 beat = lease_beats.without(had[0], [name], self._heads.nonce())
                 if lease_beats.replaced(self._bucket, self._layout, beat, had[1]) is None:
                     continue  # its holder beats at this moment
+            self._note_taken([name])
             entry = self._unlocked(seen.head, obstacle is not None and obstacle.rest_s is None, by)
             wanted = Wanted(name, [encode_entry(entry)], (), ())
             change = judged(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
@@ -169,6 +170,12 @@ class Taking:
         if not self._heads.advance(seen, epoch=epoch, lease=beat.id, holder=beat.holder, since=beat.since):
             raise Raced
         return epoch
+
+    def _note_taken(self, names: Sequence[str]) -> None:
+        serials = {name: self._heads.seen(name).head.serial for name in names}
+        self._heads.root = root.note_taken(
+            self._bucket, self._layout, self._environment, serials, self._heads.nonce()
+        )
 
 
 def _nothing(address: Address) -> None:

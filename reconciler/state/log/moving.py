@@ -11,7 +11,7 @@ from reconciler.state import contents as wholes
 from reconciler.state.contents import Body, Contents, Row, has_changed, is_there, same
 from reconciler.state.log import copying, reading, root, writes
 from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.damage import Gone
+from reconciler.state.log.damage import Contradiction, Gone
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
@@ -70,7 +70,7 @@ class Moving:
             generation,
             self._nonce(),
             serial=before[0].serial + 1 if before is not None else 1,
-            scopes=frozenset(copying.scopes_of(contents)),
+            scopes=dict.fromkeys(copying.scopes_of(contents), 1),
             moved_to=contents.moved_to,
         )
         if before is None:
@@ -128,13 +128,13 @@ class Moving:
         for _ in range(_TIMES):
             try:
                 return self._read(known)
-            except Gone:
-                continue
+            except (Gone, Contradiction):
+                known = self._root()[0]
         return self._read(known)
 
     def _read(self, known: Root) -> Contents:
         opened = self._opened(known)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, known.scopes)
+        reading.keep_up(self._bucket, opened.layout, opened.scopes, known)
         records: dict[Address, Body] = {}
         chains: dict[str, list[Row]] = {}
         heads = {}

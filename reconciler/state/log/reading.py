@@ -9,11 +9,14 @@ from itertools import chain
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.changes import Change
-from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.damage import Contradiction, Damaged, Gone
 from reconciler.state.log.folded import Marks
+from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
+from reconciler.state.log.root import Root
 from reconciler.state.log.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
@@ -25,21 +28,63 @@ def keep_up(
     bucket: Bucket,
     layout: Layout,
     scopes: Scopes,
-    names: Collection[str],
+    root: Root,
     listed: Mapping[str, str] | None = None,
 ) -> None:
-    """Bring `scopes` to one moment of these scopes of the state. Raises StoreError or Damaged.
+    """Bring `scopes` to one moment of all scopes of the state. Raises StoreError or Damaged.
+
+    Raises Contradiction where heads do not fit the root, which may have been read a moment before.
 
     `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
-    Between two lists of the heads that differ in one head at most, there was a moment at which all heads were
-    as they were read. Where several scopes are written to all the time, no two such lists come: then they
-    are read one after the other. That shows no moment, but no record twice or nowhere either, as long as
-    none moves from one scope to another, which is the only thing that a commit in one says of another.
+    Between two lists that differ in one head at most, there was a moment at which all heads were as they were
+    read. Where several scopes are written to all the time, no two such lists come: then heads are read one
+    after the other. This is not a snapshot. It is still consistent unless a record moves between scopes,
+    because nothing else links two scopes.
     """
+    names = root.scopes
     if bucket.is_of_one_moment and not any(scopes.of(name).tag for name in names):
         with suppress(Gone):  # a file that was merged meanwhile, or is lost
-            scopes.refresh(names)
+            found = bucket.get_under(layout.heads)
+            scopes.refresh(names, found)
+            _require_named(layout, root, found)
+            _require_fitting(scopes, root)
             return
+    if listed is None:
+        listed = bucket.list(layout.heads)
+    _read_one_by_one(bucket, layout, scopes, names, listed)
+    if unnamed := listed.keys() - {layout.head(name) for name in names}:
+        found = {key: head for key in unnamed if (head := bucket.get(key)) is not None}
+        _require_named(layout, root, found)
+    _require_fitting(scopes, root)
+
+
+def require_fitting(root: Root, head: Head) -> None:
+    """Raises Contradiction where the head or the root is older than the other one says."""
+    if head.serial < root.scopes.get(head.scope, 0):
+        raise Contradiction(f"the head of `{head.scope}` is an older one")
+    if root.serial < head.root:
+        raise Contradiction("state.json is an older one")
+
+
+def _require_fitting(scopes: Scopes, root: Root) -> None:
+    for name in root.scopes:
+        require_fitting(root, scopes.of(name).head)
+
+
+def _require_named(layout: Layout, root: Root, found: Mapping[str, Found]) -> None:
+    """Raises Contradiction for a head that the root does not name, unless nothing was ever stored in it.
+
+    A process that dies while it takes a new scope leaves one that is empty.
+    """
+    named = {layout.head(name) for name in root.scopes}
+    for key, head in found.items():
+        if key not in named and heads.is_used(head.body):
+            raise Contradiction(f"state.json does not name {key.removeprefix(layout.folder)}")
+
+
+def _read_one_by_one(
+    bucket: Bucket, layout: Layout, scopes: Scopes, names: Collection[str], listed: Mapping[str, str]
+) -> None:
     before = _tags(bucket, layout, names, listed)
     if not before.keys() >= set(names):
         before = _tags(bucket, layout, names)

@@ -60,10 +60,15 @@ class Scopes:
         """Of these scopes, those whose head is not the one we know."""
         return [name for name, tag in tags.items() if plain(self.of(name).tag) != plain(tag)]
 
-    def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
-        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
-        names = list(names)
-        read = self._bucket.get_all([self._layout.head(name) for name in names])
+    def refresh(
+        self, names: Collection[str], heads: Mapping[str, Found] | None = None
+    ) -> dict[str, Sequence[Change]]:
+        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer.
+
+        `heads`: by key, those that were read already.
+        """
+        keys = [self._layout.head(name) for name in names]
+        read = [heads.get(key) for key in keys] if heads is not None else self._bucket.get_all(keys)
         decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
         changes = {each.head.scope: self._keep_up(each) for each in decoded if not each.head.has_files}
         waiting = [each for each in decoded if each.head.has_files]

@@ -6,6 +6,7 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from reconciler.state.contents import Contents
 from reconciler.state.log import probing, reading, root, writes
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.commits import Request
-from reconciler.state.log.damage import Gone, explained
+from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.folded import Wanted
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Exclusion, Watched
@@ -35,6 +36,7 @@ from reconciler.state.log.root import Root
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
 _KEY_BYTES = 32
+_LOOKS = 3  # how often root and heads are read again that do not fit
 _RACES = 20  # how often somebody else may be faster before we say so
 
 T = TypeVar("T")
@@ -229,12 +231,18 @@ class LogStore:
     # --- in a worker thread ---
 
     def _load(self) -> State:
+        for _ in range(_LOOKS):
+            with suppress(Contradiction):  # the root may have been read a moment too early
+                return self._load_once()
+        return self._load_once()
+
+    def _load_once(self) -> State:
         found, listed = self._root_and_heads()
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
         with collector_paused():
-            reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
+            reading.keep_up(self._bucket, opened.layout, opened.scopes, found, listed)
             state = reading.state_of(opened.scopes, found.lineage, found.scopes)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
@@ -244,14 +252,17 @@ class LogStore:
         if self._root() is None:
             return ()
         rows = self._moving().export().rows
-        return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+        try:
+            return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+        except ValueError as error:
+            raise Damaged("a row of the journal holds what was never written there") from error
 
     def _moving(self) -> Moving:
         return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
 
     def _create(self) -> bool:
-        found = self._root()
-        if found is not None:
+        if root.read(self._bucket, self._layout, self._environment) is not None:
+            self._root()
             return False
         root.refuse_foreign(self._bucket, self._layout)
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
@@ -268,24 +279,30 @@ class LogStore:
         return self._new_key
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
-        opened, known = self._require_state()
-        self._forbid_read_only()
-        if not scopes:
-            return Lease(holder, {})
-        gone: Gone | None = None
+        gone: Gone | Contradiction | None = None
         for _ in range(_RACES):
+            opened, known = self._require_state()
+            self._forbid_read_only()
+            if not scopes:
+                return Lease(holder, {})
             try:
-                taken = opened.taking.take(scopes, holder, known.scopes)
+                taken = opened.taking.take(scopes, holder, known)
             except Raced:
                 continue
-            except Gone as missing:
-                gone = missing
+            except (Gone, Contradiction) as doubt:
+                gone = doubt
                 continue
             if isinstance(taken, Obstacle):
                 return taken
             held, epochs = taken
-            self._load()
-            return opened.keeping.keep(held, holder, epochs)
+            lease = opened.keeping.keep(held, holder, epochs)
+            try:
+                self._load()
+            except BaseException:
+                with suppress(StoreError):
+                    opened.keeping.give_back(lease)
+                raise
+            return lease
         if gone is not None:
             raise gone
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
@@ -297,13 +314,19 @@ class LogStore:
         return self._open(found).taking.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
-        if self._opened is not None:
-            self._opened.keeping.give_back(lease)
+        if self._opened is None:
+            return
+        serials = {scope: self._opened.scopes.of(scope).head.serial for scope in lease.epochs}
+        with suppress(StoreError):  # it only helps to notice a scope that is put back later
+            root.note_given_back(self._bucket, self._layout, self._environment, serials, self._nonce())
+        self._opened.keeping.give_back(lease)
 
     def _root(self) -> Root | None:
-        """None where there is no state. Raises StateMoved."""
+        """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
         found = root.read(self._bucket, self._layout, self._environment)
         if found is None:
+            if any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
+                raise Damaged("state.json is missing")
             return None
         root.require_here(self._bucket, found[0])
         return found[0]

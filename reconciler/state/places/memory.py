@@ -50,7 +50,7 @@ def holding_state(state: State, key: bytes, clock: Clock, lease_s: float = math.
     records = [*state.records.values(), *state.remembered.values()]
     scopes = {WHOLE_STATE, *state.serials, *(each.scope for each in records)}
     scopes |= {entry.data.get("scope", "") for entry in (*state.open_intents, *state.unclaimed)}
-    root = Root(state.lineage, "", key, "made", "made", scopes=frozenset(scopes))
+    root = Root(state.lineage, "", key, "made", "made", scopes=dict.fromkeys(scopes, 1))
     bucket, layout = MemoryBucket(known), Layout("", root.generation)
     bucket.create(layout.root, root.encode())
     for scope in scopes:

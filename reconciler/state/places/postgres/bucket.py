@@ -47,6 +47,7 @@ _KEYS = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = ':
 _GET = """SELECT key, max(tag), string_agg(body, ''::bytea ORDER BY part),
     extract(epoch FROM :now - min(written_at))::float8
     FROM :schema.objects WHERE key = ANY(%s) GROUP BY key HAVING min(part) = 0"""
+_GET_UNDER = _GET.replace("key = ANY(%s)", "key >= %s AND key < %s")
 _LIST = "SELECT key, tag FROM :schema.objects WHERE key >= %s AND key < %s AND part = 0"
 _INSERT = """INSERT INTO :schema.objects (key, part, tag, body, written_at) VALUES (%s, 0, %s, %s, :now)
     ON CONFLICT DO NOTHING RETURNING tag"""
@@ -102,6 +103,12 @@ class TableBucket(Bucket):
             if "/leases/" in key:
                 self._ages[_last(key)] = age_s
         return [found.get(key) for key in keys]
+
+    def get_under(self, prefix: str) -> Mapping[str, Found]:
+        rows = self._rows(_GET_UNDER, *_under(prefix))
+        if rows is None:
+            return {key: found for key, found in self._before.items() if key.startswith(prefix)}
+        return {key: Found(bytes(body), tag) for key, tag, body, _ in rows}
 
     def create(self, key: str, body: bytes) -> str:
         tag = _tag()

@@ -194,9 +194,9 @@ def counts(key: str, body: bytes) -> tuple[int, int]:
         return 0, 0
     try:
         head = json.loads(body[: body.index(b"\n")])
-    except ValueError:  # of a copy that is encrypted
+        return head["seq"], head["record_serial"]
+    except (KeyError, TypeError, ValueError):  # of a copy that is encrypted
         return 0, 0
-    return head["seq"], head["record_serial"]
 
 
 def _found(connection: sqlite3.Connection, key: str) -> Found | None:

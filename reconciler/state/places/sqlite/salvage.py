@@ -92,7 +92,7 @@ def _of_objects(connection: sqlite3.Connection, base: Contents, found: Salvage) 
     with suppress(StoreError, KeyError):
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, found.key, generation = root.lineage, root.key, root.generation
-        names |= root.scopes
+        names |= set(root.scopes)
     with suppress(sqlite3.Error, Damaged, TypeError):
         counted = seen.of(connection)
         found.changes, found.rows_known = counted.version, counted.rows
