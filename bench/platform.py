@@ -1,21 +1,43 @@
 """A platform that costs next to nothing: every answer is built beforehand, and calls are counted.
 
-    python -m bench.platform WORLD DELAY_S    serves the world's answers until it is terminated
+    python -m bench.platform WORLD LINK    serves the world's answers until it is terminated
 
-Each answer comes DELAY_S after its request, however many are on their way. The first line on stdout is
-`listening on URL`. `GET /calls` answers how many calls came since it was last asked, without counting itself.
+The first line on stdout is `listening on URL`. `GET /calls` answers how many calls came since it was last
+asked, without counting itself.
 """
 
 import asyncio
+import json
+import ssl
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
 
 from bench.worlds.answers import answers
 from bench.worlds.world import World
 
 _CALLS = b"/calls"
+
+
+@dataclass(frozen=True)
+class Link:
+    """What lies between a command and the platform.
+
+    `delay_s`: each answer comes as long after its request, however many are on their way. `round_trip_s`: of
+    the network, for the handshakes of TCP and TLS as for requests. `certificate`: the folder of `server.pem`
+    and `server.key`; "": plain http.
+    """
+
+    delay_s: float = 0.0
+    round_trip_s: float = 0.0
+    certificate: str = ""
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
 
 
 class _Connection(asyncio.Protocol):
@@ -58,13 +80,41 @@ def _reply(status: int, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def _serve(world: World, delay_s: float) -> None:
+async def _serve(world: World, link: Link) -> None:
     replies = {path.encode(): _reply(200, body) for path, body in answers(world)}
+    tls = None
+    if link.certificate:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        folder = Path(link.certificate)
+        tls.load_cert_chain(folder / "server.pem", folder / "server.key")
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(replies, delay_s), "127.0.0.1", 0)
-    print(f"listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
-    await server.serve_forever()
+    near = await loop.create_server(lambda: _Connection(replies, link.delay_s), "127.0.0.1", ssl=tls)
+    front = near
+    if link.round_trip_s:
+        relay = partial(_relay, near.sockets[0].getsockname()[1], link.round_trip_s)
+        front = await asyncio.start_server(relay, "127.0.0.1", 0)
+    origin = "https://localhost" if tls else "http://127.0.0.1"
+    print(f"listening on {origin}:{front.sockets[0].getsockname()[1]}", flush=True)
+    await front.serve_forever()  # and `near` serves since it was made
+
+
+async def _relay(
+    port: int, round_trip_s: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Carry one connection to the server at `port` and back, each way half a round trip later."""
+    await asyncio.sleep(round_trip_s)  # the handshake of TCP
+    answers, requests = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.gather(
+        _carry(reader, requests, round_trip_s / 2), _carry(answers, writer, round_trip_s / 2)
+    )
+
+
+async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter, late_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await source.read(2**16):
+        loop.call_later(late_s, sink.write, data)
+    loop.call_later(late_s, sink.close)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(World.loads(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(_serve(World.loads(sys.argv[1]), Link(**json.loads(sys.argv[2]))))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.request import urlopen
 
+from bench.platform import Link
 from bench.processes import Cost, CouldNotRun
 from bench.stage import Program, Stage
 from bench.worlds.manifests import change_retention, write_manifests
@@ -39,13 +40,16 @@ class Validate(Program):
 
 @dataclass(frozen=True)
 class Plan(Program):
-    """`delay_s`: how long the platform takes for an answer."""
+    """`delay_s`: how long the platform takes for an answer. `round_trip_s`: see `Link`."""
 
     world: World
     delay_s: float = 0.0
+    https: bool = False
+    round_trip_s: float = 0.0
 
     def opened(self, stage: Stage) -> Callable[[], Cost]:
-        project = stage.recorded(self.world, self.delay_s)
+        certificate = stage.certificate() if self.https else ""
+        project = stage.recorded(self.world, Link(self.delay_s, self.round_trip_s, certificate))
         project.calls()  # of a run that was cut off
 
         def run() -> Cost:
@@ -57,8 +61,10 @@ class Plan(Program):
         return run
 
     def __str__(self) -> str:
+        secure = " over https" if self.https else ""
+        away = f", {self.round_trip_s * 1000:g} ms away" if self.round_trip_s else ""
         delay = f", {self.delay_s * 1000:g} ms an answer" if self.delay_s else ""
-        return f"plan of {self.world}{delay}"
+        return f"plan of {self.world}{secure}{away}{delay}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from reconciler.reports.formats import formats_for
 
 _READS_AT_ONCE = 64
 _AWAY_S = 0.05
+_NETWORK_S = 0.03
 _LINEAR = 2.2  # what twice as much may take; what is quadratic takes four times as long
 
 _BURST = 3  # requests of one action at once; then one a second. Source: platform notes
@@ -30,6 +31,7 @@ def groups(scale: float = 1.0) -> list[Group]:
     return [
         Group(9, 5, _starting()),
         Group(5, 3, _thousand(n(1_000))),
+        Group(5, 1, _over_networks(n(1_000))),
         Group(3, 0, _large(n(10_000), n(100_000))),
         Group(5, 1, _validating(n(10_000))),
         Group(5, 3, _adopting(n(4_000))),
@@ -53,6 +55,17 @@ def _starting() -> list[Figure]:
 def _thousand(size: int) -> list[Figure]:
     plan = Plan(usual(size))
     return [Figure(plan, 0.15, TerraformPlan(size)), Figure(plan, 0.7, OctoDns("sync", size))]
+
+
+def _over_networks(size: int) -> list[Figure]:
+    """Where users are: over https, and not on the platform's own machine."""
+    one, many = World(1, 1), usual(size)
+    links = [(True, 0.0), (True, _NETWORK_S), (False, _NETWORK_S)]
+    return [
+        Figure(Plan(world, https=https, round_trip_s=round_trip_s), most, Plan(world))
+        for world, mosts in ((one, (1.2, 1.7, 1.5)), (many, (1.4, 2, 1.8)))
+        for (https, round_trip_s), most in zip(links, mosts, strict=True)
+    ]
 
 
 def _large(large: int, huge: int) -> list[Figure]:

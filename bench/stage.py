@@ -1,6 +1,7 @@
 """Where programs are measured: a folder, the revision of the reconciler, and what was prepared once."""
 
 import json
+import ssl
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
@@ -10,13 +11,17 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.request import urlopen
 
+from bench.platform import Link
 from bench.processes import Cost, run, serving
 from bench.worlds.world import World, app_name
+from tests.certificates import certified
 
 REPOSITORY = Path(__file__).parents[1]
 RECONCILE = str(Path(sys.executable).with_name("reconcile"))
 
 T = TypeVar("T")
+
+_NEAR = Link()
 
 
 class Program(ABC):
@@ -46,7 +51,8 @@ class Project:
 
     def calls(self) -> int:
         """How many HTTP calls the prebuilt platform has answered since it was last asked."""
-        with urlopen(f"{self.platform}/calls") as answer:
+        tls = ssl.create_default_context(cafile=self.variables.get("SSL_CERT_FILE"))
+        with urlopen(f"{self.platform}/calls", context=tls) as answer:
             return int(answer.read())
 
 
@@ -82,13 +88,20 @@ class Stage:
         about = {"RECONCILE_BASE_URL": platform, "RECONCILE_TOKEN": token}
         return Project(root, {**self._variables, **about, **more})
 
-    def recorded(self, world: World, delay_s: float = 0.0) -> Project:
-        """A project with the world's state, and a platform of prebuilt answers, each after `delay_s`."""
+    def recorded(self, world: World, link: Link = _NEAR) -> Project:
+        """A project with the world's state, and a platform of prebuilt answers at the other end of `link`."""
 
         def prepare() -> Project:
-            return self.project(self.written(world), self.enter(self.platform(world, delay_s)))
+            trusted = {"SSL_CERT_FILE": f"{link.certificate}/authority.pem"} if link.certificate else {}
+            return self.project(self.written(world), self.enter(self.platform(world, link)), **trusted)
 
-        return self.once((world, delay_s), prepare)
+        return self.once((world, link), prepare)
+
+    def certificate(self) -> str:
+        """The folder of the platform's certificate, of its key, and of the authority that signed it."""
+        folder = self._folder / "tls"
+        self.once(folder, lambda: certified("localhost", folder))
+        return str(folder)
 
     def written(self, world: World) -> Path:
         """A new folder with the world's manifests and its state."""
@@ -97,9 +110,9 @@ class Stage:
         self.python("bench.worlds.records", world.dumps(), str(root))
         return root
 
-    def platform(self, world: World, delay_s: float = 0.0) -> AbstractContextManager[str]:
+    def platform(self, world: World, link: Link = _NEAR) -> AbstractContextManager[str]:
         """The address of one that has prebuilt answers."""
-        command = [sys.executable, "-m", "bench.platform", world.dumps(), str(delay_s)]
+        command = [sys.executable, "-m", "bench.platform", world.dumps(), link.dumps()]
         return serving(command, self._folder, self._variables)
 
     def sandbox(self, root: Path, apps: int) -> AbstractContextManager[str]:

@@ -4,7 +4,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from reconciler.cli.reference import cli_markdown
-from reconciler.project.explain import all_explanations, all_kinds
+from reconciler.manifests.authoring.explain import all_explanations, all_kinds
 from reconciler.reports.explain import code_markdown, kind_markdown
 
 

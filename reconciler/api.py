@@ -36,7 +36,6 @@ from reconciler.project.files import SourceTexts
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings, find_settings
-from reconciler.project.targets import with_targets
 
 __all__ = [
     "Applied",
@@ -162,7 +161,7 @@ async def plan(project: OpenProject, *, with_exec: bool = False, targets: Collec
 def _about(project: OpenProject, targets: Collection[str]) -> Desired:
     if isinstance(targets, str):
         raise TypeError("`targets` must be a collection of addresses, not one text")
-    return with_targets(project.desired, [Address.parse(each) for each in targets])
+    return project.desired.with_targets([Address.parse(target) for target in targets])
 
 
 async def apply(

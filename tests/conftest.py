@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from itertools import count
 from pathlib import Path
@@ -16,14 +15,14 @@ _MEMORY = Path("/dev/shm")
 _HOMES = pytest.StashKey[Path]()
 _ENOUGH_BYTES = 1 << 30  # a whole run leaves some 200 MB, much of it PostgreSQL's
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is not a failure
-settings.load_profile("untimed")
+settings.register_profile("whole", deadline=None)  # a busy machine is not a failure
+settings.register_profile("quick", deadline=None, max_examples=10)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Temporary files go where syncing is free: every case syncs some, and a disk makes it wait.
+    """Put temporary files in memory, restore signals, and choose how many examples properties play.
 
-    And signals have their effect, also where whoever started this ignores them (`nohup`, a job behind `&`).
+    Every case syncs files, and a disk makes it wait. `nohup` and `&` start pytest with signals ignored.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -34,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("GITHUB_ACTIONS", "GITLAB_CI"):  # else each apply asks for the base of this very change
         os.environ.pop(name, None)
     config.stash[_HOMES] = Path(tempfile.mkdtemp(prefix="state-homes-"))
+    settings.load_profile("quick" if _is_quick(config) else "whole")
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    """Return whether pytest was given no path: then it runs the quick tier."""
+    return bool(config.args == config.getini("testpaths"))
 
 
 _numbers = count(1)
@@ -41,9 +46,9 @@ _numbers = count(1)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Each test is a user of its own, whose marks of states nobody else has: not even other tests.
+    """Give each test a home of its own, so that no test sees another test's marks of states.
 
-    In the environment of this process, so that real processes and fixtures of a whole session have it, too.
+    The environment of this process carries it to real processes and to fixtures of a whole session.
     """
     homes = item.config.stash[_HOMES]
     os.environ["XDG_STATE_HOME"] = str(homes / str(next(_numbers)))
@@ -54,25 +59,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The quick tier leaves out what is slow in its folders. Whoever names a path gets all that is there.
+    """Leave slow tests out of the quick tier, and start with the tests that take minutes.
 
-    What takes minutes comes first: begun last, it would keep one processor alone busy in the end.
+    A minute-long test that starts last would keep one processor alone busy at the end.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(_MINUTES))
-    if config.args != config.getini("testpaths"):
+    if not _is_quick(config):
         return
     slow = [item for item in items if "slow" in item.keywords]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if "slow" not in item.keywords]
-
-
-def pytest_collection_finish() -> None:
-    """Generated examples take as long as they take: a busy machine is no failure."""
-    if "hypothesis" in sys.modules:  # importing it costs what a hundred tests do
-        from hypothesis import settings
-
-        settings.register_profile("untimed", deadline=None)
-        settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,9 +8,9 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Change
 from reconciler.core.steps import Plan
 from reconciler.reports.documents import document_of
-from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.escape import json_text
+from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import DriftReport, PlanReport, Report
-from reconciler.reports.shown import json_text
 
 
 def document(report: Report) -> Any:

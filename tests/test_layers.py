@@ -27,9 +27,10 @@ LAYERS = (
     {"planning", "manifests"},
     {"state", "secrets", "approvals.rules"},
     {"services"},
-    {"moves.carry_out", "importing.ownership", "drift.acceptance", "doctor.check"},
-    {"importing.arrange"},
-    {"execution", "reports", "project.embedded", "project.files", "project.settings"},
+    {"importing.ownership", "drift.acceptance", "doctor.check"},
+    {"importing.arrange", "project.sections"},
+    {"execution", "reports", "project.embedded", "project.files", "project.settings_file"},
+    {"project.settings"},
     {"project.project"},
     {"approvals"},
     {"project"},
@@ -72,6 +73,10 @@ FRONT_DOORS = {"cli", "api", *HOUSES}
 OF_THE_PROCESS = {"sys.stdin", "os.environ", "os.environb", "os.getenv"}
 
 
+_LOOKED_AT = (ast.Import, ast.ImportFrom, ast.Name, ast.Attribute, ast.Constant)
+Nodes = tuple[ast.Import | ast.ImportFrom | ast.Name | ast.Attribute | ast.Constant, ...]
+
+
 def breaches(root: Path) -> list[str]:
     """Every breach in the package at `root`, as `file:line: what`."""
     found = []
@@ -80,23 +85,25 @@ def breaches(root: Path) -> list[str]:
         if relative.parts == ("__init__.py",):
             continue
         owner = _home(".".join(relative.with_suffix("").parts))
-        tree = _tree(file)
+        nodes = _nodes(file)
         problems = [
-            *_imports(tree, relative, owner),
-            *_printing(tree, owner),
-            *_process(tree, relative, owner),
+            *_imports(nodes, relative, owner),
+            *_printing(nodes, owner),
+            *_process(nodes, relative, owner),
         ]
         found += [f"{relative}:{line}: {problem}" for line, problem in sorted(problems)]
     return found
 
 
 @cache
-def _tree(file: Path) -> ast.AST:
-    return ast.parse(file.read_text(encoding="utf-8"))
+def _nodes(file: Path) -> Nodes:
+    """Return the nodes that a rule looks at: a file is parsed and walked once for all rules."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _LOOKED_AT))
 
 
-def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
-    for line, name in _imported(tree, file):
+def _imports(nodes: Nodes, file: Path, owner: str) -> Iterator[tuple[int, str]]:
+    for line, name in _imported(nodes, file):
         library, _, rest = name.partition(".")
         if library != PACKAGE:
             place = ".".join(file.with_suffix("").parts)
@@ -107,6 +114,7 @@ def _imports(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]
             yield line, f"{owner} imports {_home(rest)}"
 
 
+@cache
 def _home(module: str) -> str:
     """The longest name of a level that `module` is, or is in; its first part where none is."""
     names = (*LEVELS, *HOUSES)
@@ -114,9 +122,9 @@ def _home(module: str) -> str:
     return max(fitting, key=len, default=module.partition(".")[0])
 
 
-def _imported(tree: ast.AST, file: Path) -> Iterator[tuple[int, str]]:
+def _imported(nodes: Nodes, file: Path) -> Iterator[tuple[int, str]]:
     """Full names of all that is imported; a relative import is resolved against `file`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -148,7 +156,7 @@ def circles(root: Path) -> list[set[str]]:
     files = {_module(file.relative_to(root)): file for file in root.rglob("*.py")}
     imports = {}
     for module, file in files.items():
-        names = [name for _, name in _imported(_tree(file), file.relative_to(root))]
+        names = [name for _, name in _imported(_nodes(file), file.relative_to(root))]
         imports[module] = {_known(name, files) for name in names} - {"", module}
     reached = {module: _reached(module, imports) for module in imports}
     found = {
@@ -181,21 +189,28 @@ def _reached(module: str, imports: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _printing(tree: ast.AST, owner: str) -> Iterator[tuple[int, str]]:
+def _printing(nodes: Nodes, owner: str) -> Iterator[tuple[int, str]]:
     if owner in PRINTS:
         return
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id == "print":
             yield node.lineno, f"{owner} prints"
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.stderr"):
-            yield node.lineno, f"{owner} uses {ast.unparse(node)}"
+        if (name := _dotted(node)) in ("sys.stdout", "sys.stderr"):
+            yield node.lineno, f"{owner} uses {name}"
 
 
-def _process(tree: ast.AST, file: Path, owner: str) -> Iterator[tuple[int, str]]:
+def _dotted(node: ast.AST) -> str:
+    """Return `module.name` for an attribute of a plain name, "" for all else."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
+
+
+def _process(nodes: Nodes, file: Path, owner: str) -> Iterator[tuple[int, str]]:
     if owner in FRONT_DOORS:
         return
-    used = [(node.lineno, ast.unparse(node)) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    for line, name in (*used, *_imported(tree, file)):
+    used = [(node.lineno, _dotted(node)) for node in nodes if isinstance(node, ast.Attribute)]
+    for line, name in (*used, *_imported(nodes, file)):
         if name in OF_THE_PROCESS:
             yield line, f"{owner} uses {name}"
 
@@ -304,12 +319,12 @@ def kinds_named(root: Path, kinds: Mapping[str, str]) -> list[str]:
     for layer in KINDLESS:
         for file in sorted((root / layer).rglob("*.py")):
             relative = file.relative_to(root)
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            for line, name in _imported(tree, relative):
+            nodes = _nodes(file)
+            for line, name in _imported(nodes, relative):
                 module = next((each for each in kinds.values() if f"{name}.".startswith(f"{each}.")), None)
                 if module is not None:
                     found.append(f"{relative}:{line}: {layer} imports {module}")
-            texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+            texts = [node for node in nodes if isinstance(node, ast.Constant)]
             found += [
                 f"{relative}:{at.lineno}: {layer} names {at.value!s}" for at in texts if at.value in kinds
             ]

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
 from reconciler.approvals.rules import LONGEST, Authority, Needed, Rule, Signers, needed
-from reconciler.approvals.ssh import plain_key, signing_key, verifies
-from reconciler.approvals.statement import NAMESPACE, Approval, parse_approval
+from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
+from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning

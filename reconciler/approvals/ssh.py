@@ -14,12 +14,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from reconciler.approvals.statement import NAMESPACE
 from reconciler.core.errors import ReconcilerError
 
 VERIFY_S, SIGN_S = 20, 300  # a person types a passphrase, or touches a key
 _NEEDED = ("PATH", "HOME", "TZ", "TMPDIR")
 _TO_SIGN = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "DISPLAY", "WAYLAND_DISPLAY", "TERM")
+NAMESPACE = "reconcile-plan"  # of the signatures: one for another purpose does not count
 _MAGIC = b"SSHSIG"
 # Of a public key in a certificate, by its type. All keys of a type that is missing here count as one.
 _PARTS = {

@@ -19,7 +19,8 @@ from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.suggestions import pattern_help
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.settings import ProjectSettings, Settings, find_settings, project_root
+from reconciler.project.sections import Settings
+from reconciler.project.settings import ProjectSettings, find_settings, project_root
 
 _MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
 _MOST_REFS = 1000
@@ -180,10 +181,10 @@ def _address(manifest: Any) -> Address | None:
 
 def _recorded(config: ProjectSettings, state_url: str | None) -> Sequence[Address]:
     from reconciler.cli.event_loop import run  # only a Tab asks the state for addresses
-    from reconciler.project.store import store_of
+    from reconciler.project.store import Opening, store_of
 
     async def ids() -> Sequence[Address]:
-        store = store_of(config, state_url, read_only=True)
+        store = store_of(config, Opening(state_url, read_only=True))
         try:
             return list((await store.load(())).ids)
         finally:

@@ -8,16 +8,18 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.approvals.signing import (
+from reconciler.approvals.statement import (
+    MOST_REASON,
+    PRINCIPAL,
     choose_key,
     given_already,
+    is_reason,
     principal_of,
     signed,
     statement_of,
     still_needed,
     summary,
 )
-from reconciler.approvals.statement import MOST_REASON, PRINCIPAL, is_reason
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import settings_here
@@ -31,9 +33,9 @@ from reconciler.core.plural import counted
 from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_output
 from reconciler.project.saved import refuse_other_environment
+from reconciler.reports.escape import visible
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan
-from reconciler.reports.visible import visible
 
 
 @verb("approve", *options.ON_STATE)

@@ -14,7 +14,8 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.project.open import secret_sources
-from reconciler.project.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.sections import ProviderSection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.providers.check.bench import Check
 from reconciler.providers.check.report import document, junit, line, summary
 from reconciler.providers.check.run import Report, Result, run, selected

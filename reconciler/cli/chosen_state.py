@@ -19,9 +19,10 @@ from reconciler.execution.decisions import Actor
 from reconciler.project.attribution import attribution_of, holder
 from reconciler.project.desired import origin_here
 from reconciler.project.identity import refuse_missing
-from reconciler.project.open import Options, open_project, open_state
+from reconciler.project.open import Options, begin_work, open_project
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import Opening, open_state
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -82,25 +83,24 @@ class ChosenState(ChosenManifests):
         Raises Refused where there is no state, unless it need not be `existing`, and where it is another one
         than the settings pin, unless it need not be `pinned`.
         """
-        config, tell = self.config, self.reporter.note
+        opening = Opening(self.state_url, environment, tell=self.reporter.note)
 
         async def main() -> T:
-            async with open_state(
-                config, self.state_url, environment=environment, pinned=pinned, tell=tell
-            ) as store:
+            async with open_state(self.config, opening) as store:
+                state = await begin_work(self.config, store, opening, pinned=pinned)
                 if existing:
-                    refuse_missing(await store.load(), self.place)
+                    refuse_missing(state or await store.load(), self.place)
                 return await work(store)
 
         return run(main)
 
     def read(self, work: Callable[[Spooling], Awaitable[T]]) -> tuple[T, Context]:
         """What `work` returns, and what it is about; no file is changed. Raises Refused where no state is."""
-        config, tell = self.config, self.reporter.note
+        opening = Opening(self.state_url, read_only=True, tell=self.reporter.note)
 
         async def main() -> tuple[T, Context]:
-            async with open_state(config, self.state_url, read_only=True, tell=tell) as store:
-                state = await store.load()
+            async with open_state(self.config, opening) as store:
+                state = await begin_work(self.config, store, opening) or await store.load()
                 refuse_missing(state, self.place)
                 return await work(store), self.context(state)
 

@@ -17,7 +17,7 @@ from reconciler.project.desired import environments_at
 from reconciler.project.files import SourceTexts
 from reconciler.project.settings import ProjectSettings, find_settings, project_root
 from reconciler.reports.formats import Format
-from reconciler.reports.places import NOWHERE, Places, places_of
+from reconciler.reports.links import NO_LINKS, Links, links_of
 from reconciler.reports.report import Report
 
 UNTRUSTED = "RECONCILE_UNTRUSTED"  # the variable of --untrusted, which verbs without that option refuse
@@ -99,10 +99,10 @@ def texts_here() -> SourceTexts:
     return line.texts
 
 
-def places_here() -> Places:
+def links_here() -> Links:
     """Where the project's files are in their repository, as far as anything says."""
     root = _root_here()
-    return places_of(root.absolute(), os.environ) if root is not None else NOWHERE
+    return links_of(root.absolute(), os.environ) if root is not None else NO_LINKS
 
 
 def _root_here() -> Path | None:

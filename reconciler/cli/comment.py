@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.chosen_manifests import make_reporter
-from reconciler.cli.command_line import places_here
+from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
@@ -72,9 +72,9 @@ def command(
     found = [read_report(str(file), _read(file)) for file in files]
     given = Given(host, api, repository, number or 0, token_env, commit)
     job = job_of(os.environ, _event(), given)
-    places = places_here()
-    places = replace(places, revision=job.commit or places.revision)
-    reports = [replace(each, places=places) for each in found]
+    links = links_here()
+    links = replace(links, revision=job.commit or links.revision)
+    reports = [replace(each, links=links) for each in found]
 
     async def work() -> Shown:
         return await show(

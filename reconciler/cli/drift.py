@@ -25,9 +25,9 @@ from reconciler.drift.sharing import Environments
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.project import Project
+from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
-from reconciler.project.targets import declared_in_focus
 from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 

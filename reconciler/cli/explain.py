@@ -7,8 +7,14 @@ import click
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
 from reconciler.explanations import Explanation
+from reconciler.manifests.authoring.explain import (
+    UnknownTopic,
+    all_explanations,
+    all_kinds,
+    find_topic,
+    topics_like,
+)
 from reconciler.manifests.authoring.reference import CapabilityPage
-from reconciler.project.explain import UnknownTopic, all_explanations, all_kinds, find_topic, topics_like
 from reconciler.reports import explain
 from reconciler.reports.report import Page
 

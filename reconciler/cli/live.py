@@ -18,7 +18,7 @@ from reconciler.core.errors import Locked, named
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 
 _MARKS = {"done": "✓", "pending": "…", "unknown": "?", "failed": "✗", "skipped": "-"}
 _PLAIN_MARKS = {outcome: f"{outcome}:" for outcome in _MARKS}

@@ -10,9 +10,9 @@ import click
 from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
-from reconciler.cli.command_line import ReportFile, command_line, places_here, texts_here
+from reconciler.cli.command_line import ReportFile, command_line, links_here, texts_here
 from reconciler.cli.options import of_this_run
-from reconciler.cli.pager import echo_report, look_here, output_encoding
+from reconciler.cli.pager import echo_report, output_encoding, style_here
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.files import why_not_written, write_output
@@ -144,7 +144,7 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
     `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
     """
     run = of_this_run()
-    whole = replace(report.advised(run), read_line=texts_here().line, places=places_here())
+    whole = replace(report.advised(run), read_line=texts_here().line, links=links_here())
     command_line().report = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
     _write_files(whole)
@@ -171,7 +171,7 @@ def _print(report: Report, *, paged: bool = False) -> None:
         return
     notices = report.notices if isinstance(report, Page) else ""
     rest = replace(report, notices="") if isinstance(report, Page) else report
-    text = _rendered(format, replace(rest, diagnostics=(), look=look_here()))
+    text = _rendered(format, replace(rest, diagnostics=(), style=style_here()))
     echo_report(format.printable(text, output_encoding()), paged=paged)
     click.echo(notices, nl=False, err=True)
     echo_diagnostics(report.diagnostics)

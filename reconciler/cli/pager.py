@@ -10,20 +10,20 @@ import click
 
 from reconciler.cli.command_line import command_line
 from reconciler.cli.signals import blocking
-from reconciler.reports.look import PLAIN, Look
-from reconciler.reports.visible import columns_of
+from reconciler.reports.escape import columns_of
+from reconciler.reports.style import PLAIN, Style
 
 # As with git: less passes colours on, leaves the text on the screen, and ends by itself where all of it fits.
 _DEFAULTS = {"LESS": "FRX", "LV": "-c"}
 _NOT_RUN = (126, 127)  # what a shell ends with when a program is not there, or is none
 
 
-def look_here() -> Look:
+def style_here() -> Style:
     """How a report for standard output looks."""
     if not sys.stdout.isatty():
         return PLAIN
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Look(shutil.get_terminal_size().columns, colour)
+    return Style(shutil.get_terminal_size().columns, colour)
 
 
 def output_encoding() -> str:

@@ -8,7 +8,7 @@ from reconciler.core.errors import Locked, named
 from reconciler.core.model import Address
 from reconciler.core.reporter import TELL_EVERY_S, Reporter
 from reconciler.core.steps import Step
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 
 
 def limited(action: str, left: int, total: int) -> str:

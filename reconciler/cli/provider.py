@@ -15,7 +15,8 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
 from reconciler.project.open import secret_sources
-from reconciler.project.settings import ProjectSettings, ProviderSection, SecretSource
+from reconciler.project.sections import ProviderSection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
 
 _MORE = {"check": "try a provider out, as the platform and as an attacker would"}

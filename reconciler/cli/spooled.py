@@ -12,7 +12,7 @@ from reconciler.cli.options import of_this_run
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.plural import counted
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 from reconciler.state.spooling import Spooling
 
 

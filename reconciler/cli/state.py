@@ -29,15 +29,16 @@ from reconciler.planning.decide import recorded_twice
 from reconciler.project.attribution import holder
 from reconciler.project.identity import NEW_IGNORED, create_state
 from reconciler.project.identity import set_platform as record_platform
-from reconciler.project.migrate import Migrated, Rekeyed, opened, side
+from reconciler.project.migrate import Migrated, Rekeyed, side
 from reconciler.project.migrate import migrate as move_state
 from reconciler.project.migrate import rekey as rekey_state
 from reconciler.project.records import claim, move
 from reconciler.project.records import forget as forget_record
-from reconciler.project.settings import check_address
-from reconciler.project.store import require_own_place, store_of
+from reconciler.project.sections import check_address
+from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import no_record_of, not_recorded, older_objects
-from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.escape import visible
+from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.records import (
     migrated_page,
     moved_page,
@@ -48,7 +49,6 @@ from reconciler.reports.records import (
     restored_page,
 )
 from reconciler.reports.report import Page, advise
-from reconciler.reports.visible import visible
 from reconciler.state import copies, files_of, has_files, maintenance_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
@@ -230,12 +230,9 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
 
     async def main() -> tuple[Migrated, str]:
-        for each in (old, new):
-            require_own_place(config, each)
-        async with (
-            opened(store_of(config, old, tell=reporter.note, changing=True)) as source,
-            opened(store_of(config, new, tell=reporter.note, changing=True)) as target,
-        ):
+        from_here = Opening(old, tell=reporter.note, changing=True)
+        to_there = Opening(new, tell=reporter.note, changing=True)
+        async with open_state(config, from_here) as source, open_state(config, to_there) as target:
             done = await move_state(
                 side(source, shown_url(old)),
                 side(target, shown_url(new)),
@@ -282,10 +279,9 @@ def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
     actor = chosen.actor(run="")
 
     async def main() -> Rekeyed:
-        require_own_place(chosen.config, chosen.url)
         others = without_me.read() if without_me is not None else ""
-        store = store_of(chosen.config, chosen.url, tell=chosen.reporter.note, changing=True, others=others)
-        async with opened(store):
+        opening = Opening(chosen.url, tell=chosen.reporter.note, changing=True, others=others)
+        async with open_state(chosen.config, opening) as store:
             return await rekey_state(store, chosen.place, actor)
 
     done = run(main)

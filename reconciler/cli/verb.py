@@ -15,8 +15,8 @@ from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
+from reconciler.reports.escape import visible_lines
 from reconciler.reports.report import Failure
-from reconciler.reports.visible import visible_lines
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129

@@ -26,8 +26,9 @@ from reconciler.doctor.state import (
 )
 from reconciler.drift.find import NOT_COMPARED, Drift, find_drift
 from reconciler.planning.declared import Desired
-from reconciler.project.open import Options, open_platform, open_project, open_state
+from reconciler.project.open import Options, begin_work, open_platform, open_project
 from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import older_objects
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
@@ -96,7 +97,8 @@ def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
 
 async def _store(config: ProjectSettings, url: str | None) -> Check:
     try:
-        async with open_state(config, url) as store:
+        async with open_state(config, Opening(url)) as store:
+            await begin_work(config, store, Opening(url))
             proven = await prove(store)
     except ReconcilerError as failure:
         return unread(failure, "store")
@@ -111,7 +113,7 @@ async def _state(
     """The state, None where it cannot be read; and what is to be said of it."""
     remarks: list[str] = []
     try:
-        async with open_state(config, url, pinned=False, read_only=True, tell=remarks.append) as store:
+        async with open_state(config, Opening(url, read_only=True, tell=remarks.append)) as store:
             state, found = await _whole_state(config, store, url, remarks, sandbox=sandbox)
             kept = await files_of(store).backups() if has_files(store) else None
             backups = [check_backups(kept, state, clock.now())]
@@ -178,7 +180,7 @@ async def _objects(
     options = Options(sandbox, url, read_only=True)
     try:
         async with (
-            open_state(config, url, pinned=False, read_only=True) as store,
+            open_state(config, Opening(url, read_only=True)) as store,
             open_project(config, options, Reporter(), (), desired.policies, store) as project,
         ):
             compared = fine("objects", "none is recorded")

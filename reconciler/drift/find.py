@@ -26,18 +26,16 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
 from reconciler.moves.records import follow_moves
+from reconciler.planning.answers import Unread
+from reconciler.planning.conflicts import bad_object, bad_records
 from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
-from reconciler.planning.declared import Desired, declared_scopes
+from reconciler.planning.declared import Desired, declared_scopes, in_force
 from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
-from reconciler.planning.ids import bad_object, bad_records
-from reconciler.planning.ignores import in_force
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
-from reconciler.planning.unread import Unread
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
 from reconciler.project.project import Project, read_all
-from reconciler.project.scopes import concerned_scopes
-from reconciler.project.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
 from reconciler.project.unknown_objects import Older, no_record_of
 from reconciler.state.store import State
 

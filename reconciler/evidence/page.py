@@ -3,8 +3,8 @@
 from reconciler.core.plural import counted
 from reconciler.evidence.archive import Damaged
 from reconciler.evidence.verify import PLAN, Verified
+from reconciler.reports.escape import visible
 from reconciler.reports.report import Page
-from reconciler.reports.visible import visible
 from reconciler.state.runs import history_of
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import anyio
 
+from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.store import JournalEntry, Lease, Store
+from reconciler.core.steps import Move
+from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 
 @dataclass(slots=True)
@@ -18,6 +21,12 @@ class Part:
     put: list[StateRecord] = field(default_factory=list)
     remove: list[Address] = field(default_factory=list)
     last: bool = False
+
+
+def moved_entry(move: Move, run: str, at: datetime, by: Attribution = UNATTRIBUTED) -> JournalEntry:
+    """The journal's entry of a record that moves. `by`: unset within a run, whose first entry says it."""
+    data = {"from": str(move.source), "to": str(move.target), "id": move.id, **by.to_json()}
+    return JournalEntry(run, Event.DECIDED, at, move.source, data=data)
 
 
 class Parts:

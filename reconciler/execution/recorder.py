@@ -27,9 +27,10 @@ from reconciler.core.model import (
 from reconciler.core.steps import Binding, Plan, Read, Result, Step
 from reconciler.execution.intents import Intent
 from reconciler.execution.observed import observed_data
-from reconciler.execution.parts import Parts
-from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.execution.parts import Parts, moved_entry
+from reconciler.kinds import find_kinds
 from reconciler.moves.compare import only_left
+from reconciler.moves.records import moved_records
 from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
@@ -159,7 +160,7 @@ class Recorder:
             before = [record for address, record in self.records.items() if address in known]
             seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))
             parts.of(self._lease.scopes[0]).entries.append(seen)
-        put, _ = moved_records(plan.moves, self.records)
+        put = moved_records(find_kinds(), plan.moves, self.records)
         for move in plan.moves:
             entry = moved_entry(move, self._run, self._clock.now())
             parts.move(put[move.target].scope, entry, move.source)

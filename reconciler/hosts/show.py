@@ -16,7 +16,7 @@ from reconciler.hosts.job import HostName, Job
 from reconciler.hosts.publish import Action, Draft, publish
 from reconciler.hosts.requests import Requests
 from reconciler.hosts.text import comment_text, is_link, said_of, state_of
-from reconciler.project.settings import ENVIRONMENT
+from reconciler.project.sections import ENVIRONMENT
 from reconciler.reports.report import Report
 from reconciler.services.transport import HttpTransport
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import has_errors
 from reconciler.hosts.host import State
 from reconciler.reports import verdict
+from reconciler.reports.escape import visible
 from reconciler.reports.formats.markdown import render_within
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
-from reconciler.reports.visible import visible
 
 _LONGEST_MESSAGE = 2_000  # of a failure, which is the first line of its report: it is never cut elsewhere
 

@@ -14,7 +14,7 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import Declared, Importable, object_of, secret_names
 from reconciler.manifests.writing.write import in_comment
 from reconciler.moves.records import former_addresses
-from reconciler.planning.siblings import Siblings
+from reconciler.planning.conflicts import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.giving import Given, Giving
 

@@ -24,7 +24,7 @@ from reconciler.manifests.validation.envelope import API_VERSION
 from reconciler.manifests.writing.replace import Replacement, prepare, put
 from reconciler.manifests.writing.write import Commented, comment, modeline, write
 from reconciler.moves.records import follow_moves
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.project import Project
 from reconciler.state.store import State
 

@@ -8,6 +8,8 @@ would delete or abandon the data and make a second, empty object.
 several, the names tell: see `moves.pair`.
 """
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -18,9 +20,7 @@ from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Action, Address, Change, Deletion, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
-from reconciler.moves.advice import entry, spec
-from reconciler.moves.compare import LEFT, Alias, Sameness, differing
-from reconciler.moves.elsewhere import Elsewhere
+from reconciler.moves.compare import LEFT, Alias, Elsewhere, Sameness, differing
 from reconciler.moves.pair import pair_names
 
 _MAKES = (Action.CREATE, Action.RESTORE, Action.SET)
@@ -260,3 +260,32 @@ def _named(records: Sequence[StateRecord]) -> str:
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9/._-]+")
+_LONGEST_NAME = 63
+
+
+def entry(old: Address, new: Resource) -> str:
+    """The entry as text, with names as in the file of `new`: beside it, it counts in every environment."""
+    there = _in_file(new)
+    parts = [there.kind.lower(), there.app, there.name, str(there.ordinal) if there.ordinal else None]
+    name = "-".join(part for part in parts if part)[-_LONGEST_NAME:].lstrip("._-")
+    return f"apiVersion: reconciler/v1\nkind: Moved\nmetadata: {{name: {name}}}\nspec: {spec(old, new)}\n"
+
+
+def spec(old: Address | None, new: Resource) -> str:
+    """Its `spec`, with the same names. `old`: None where a person has to write it; OLD stands there."""
+    there = _in_file(new)
+    source = _written(old._replace(app=there.app)) if old is not None else "OLD"
+    return f"{{from: {source}, to: {_written(there)}}}"
+
+
+def _in_file(new: Resource) -> Address:
+    return new.in_file._replace(ordinal=new.address.ordinal)
+
+
+def _written(address: Address) -> str:
+    """As YAML, in which a plain `[1]` would end what is within braces."""
+    text = str(address)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

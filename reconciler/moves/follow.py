@@ -13,7 +13,7 @@ from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
 from reconciler.policies.moved import KIND as MOVED
-from reconciler.policies.moved import MovedSpec, next_address
+from reconciler.policies.moved import MovedSpec, later_addresses, next_address
 
 
 def move_problems(
@@ -56,7 +56,7 @@ def move_problems(
                 else f"rename that manifest, or remove {entry.address}",
                 advice=exchange,
             )
-        elif _returns(source, moves):
+        elif source in later_addresses(source, moves):
             yield error(
                 "move-cycle",
                 f"{source} moves back to itself",
@@ -107,13 +107,8 @@ def _unchecked(manifest: Any) -> tuple[Address, Address] | None:
 
 
 def _end(address: Address, moves: Mapping[Address, Address]) -> Address:
-    """Where the last of `moves` leads, or any of them that go round in a circle."""
-    following = next_address(address, moves)
-    left = len(moves)
-    while following is not None and left:
-        address, left = following, left - 1
-        following = next_address(address, moves)
-    return address
+    """The address that `address` has once all `moves` are followed."""
+    return [address, *later_addresses(address, moves)][-1]
 
 
 def _of_one(entry: Resource, kinds: Mapping[str, ManifestKind]) -> Diagnostic | None:
@@ -156,13 +151,6 @@ def _swapped(
     between = Address(source.kind, f"{source.name}-swapped", source.app)
     steps = ((source, between), (target, source), (between, target))
     return tuple(command("state", "mv", old, new) for old, new in steps)
-
-
-def _returns(source: Address, moves: Mapping[Address, Address]) -> bool:
-    at, left = next_address(source, moves), len(moves)
-    while at is not None and at != source and left:
-        at, left = next_address(at, moves), left - 1
-    return at == source
 
 
 def _nearest(target: Address, declared: Collection[Address]) -> str:

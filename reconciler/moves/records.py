@@ -11,7 +11,7 @@ from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Move
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import MadeFromOthers, holds_secrets, secret_names
-from reconciler.policies.moved import MovedSpec, next_address
+from reconciler.policies.moved import MovedSpec, later_addresses
 
 # The field of a record with its earlier addresses: a secret's fingerprint was made with one of them.
 MOVED_FROM = "moved from"
@@ -84,6 +84,20 @@ def carried_out(
     return after
 
 
+def moved_records(
+    kinds: Mapping[str, Kind], moves: Sequence[Move], records: Records
+) -> dict[Address, StateRecord]:
+    """The records to write for `moves`, by address: those that move, and those that name what moves."""
+    if not moves:
+        return {}
+    targets = {move.target for move in moves}
+    return {
+        address: replace(record, serial=0) if address in targets else record
+        for address, record in carried_out(kinds, moves, records).items()
+        if record is not records.get(address)
+    }
+
+
 def former_addresses(entries: Iterable[Resource]) -> dict[Address, list[Address]]:
     """By the address that something has once all of `entries` are followed, those that it had before."""
     targets = {entry.spec.source: entry.spec.target for entry in entries if isinstance(entry.spec, MovedSpec)}
@@ -101,10 +115,8 @@ def earlier_addresses(record: StateRecord) -> list[Address]:
 
 
 def _end(address: Address, targets: Mapping[Address, Address]) -> Address | None:
-    end, following = None, next_address(address, targets)
-    while following is not None:
-        end, following = following, next_address(following, targets)
-    return end
+    """The address that `address` ends at; None where no entry moves it."""
+    return next(reversed([*later_addresses(address, targets)]), None)
 
 
 def _hindrance(

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from reconciler.core.diagnostics import RULES_LOOSENED, UNKNOWN_OUTCOME, Diagnostic, Severity
 from reconciler.planning.reviewed import NOT_IN_PLAN
+from reconciler.reports.escape import visible
 from reconciler.reports.findings import DRIFT, findings_of
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, Report
 from reconciler.reports.verdict import of_report
-from reconciler.reports.visible import visible
 
 EventName = Literal["drift", "failed", "owed", "question", "warning"]
 

@@ -16,7 +16,8 @@ from reconciler.notify.bodies import body_of
 from reconciler.notify.delivery import deliver, origin_of, parse_key, parse_url
 from reconciler.notify.events import Event
 from reconciler.project.open import secret_sources
-from reconciler.project.settings import NotifySection, ProjectSettings, SecretSource
+from reconciler.project.sections import NotifySection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.secrets.sources import Sources
 from reconciler.services.transport import HttpTransport
 

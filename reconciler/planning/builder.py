@@ -11,9 +11,9 @@ from reconciler.core.steps import Binding, Expectation, Read, Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
+from reconciler.planning.answers import digest_object
+from reconciler.planning.declared import ignored_fields
 from reconciler.planning.drift import first_seen, is_as_recorded
-from reconciler.planning.fingerprint import digest_object
-from reconciler.planning.ignores import ignored_fields
 
 
 class PlanBuilder:
@@ -77,7 +77,7 @@ class PlanBuilder:
     def add(
         self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
     ) -> None:
-        """What a kind says about a subject. `read`, `candidates`: see `reading.Seen`."""
+        """What a kind says about a subject. `read`, `candidates`: see `deciding.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
         if moves.action is Action.NOOP and not moves.steps:
             self.unchanged += 1

@@ -1,12 +1,17 @@
 """What manifests and records say together of one machine or one secret: several may speak of the same."""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, error
-from reconciler.core.model import Address, Resource, StateRecord
+from reconciler.core.diagnostics import Diagnostic, Severity, error
+from reconciler.core.model import BAD_ANSWER, Address, Resource, StateRecord
+from reconciler.core.plural import in_a_row
+from reconciler.core.wire import is_id
 from reconciler.kinds.base import Kind, Power
-from reconciler.kinds.roles import KeepsPower, SendsSecret, SetsSecrets
+from reconciler.kinds.roles import KeepsPower, SendsSecret, SetsSecrets, holds_secrets, object_of
 
 Setters = Mapping[str | None, Mapping[str, Sequence[Address]]]  # of secrets, by app and name
 
@@ -75,3 +80,103 @@ def _named(
 ) -> Iterator[Address]:
     yield from (address for address in resources if address.kind in kinds)
     yield from (address for address in records if address.kind in kinds and address not in resources)
+
+
+_FORM = "ids have letters, digits, `.`, `_`, `~` and `-`, and begin with a letter or digit"
+
+
+def bad_records(
+    kinds: Mapping[str, Kind], records: Mapping[Address, StateRecord], resources: Mapping[Address, Resource]
+) -> Mapping[Address, Diagnostic]:
+    """An error for each record whose object has no id that can be used.
+
+    Its service answered with none (`BAD_ANSWER`), or the record holds it: earlier versions recorded whatever
+    was answered.
+    """
+    found = {}
+    for address, record in records.items():
+        kind = kinds.get(address.kind)
+        if record.applied.get(BAD_ANSWER):
+            found[address] = _bad_answer(address, resources.get(address))
+            continue
+        if is_id(record.id) or not record.id or kind is None or holds_secrets(kind):
+            continue
+        resource, forget = resources.get(address), command("state", "forget", address)
+        found[address] = error(
+            "bad-id",
+            f"`{address}` is recorded with an invalid id: `{record.id}`",
+            resource.span("metadata", "name") if resource is not None else None,
+            help=f"{_FORM}; `{forget}` drops the record, and does not change the object",
+            advice=(forget,),
+        )
+    return found
+
+
+def _bad_answer(address: Address, resource: Resource | None) -> Diagnostic:
+    forget = command("state", "forget", address)
+    return error(
+        "bad-id",
+        f"`{address}` was created, and the answer holds no id that can be used: nothing is sent about it",
+        resource.span("metadata", "name") if resource is not None else None,
+        help=f"{_FORM}: ask the provider for the object, and for a proper id; then run `{forget}`, and the "
+        "next apply sends the same order again",
+        advice=(forget,),
+    )
+
+
+def bad_object(resource: Resource, item: Any) -> Diagnostic | None:
+    """An error where `item`, which is or may be the object of `resource`, has an id that is none."""
+    name = item.bad_id
+    if not name:
+        return None
+    return error(
+        "bad-id",
+        f"an object that is or may be `{resource.address}` is listed with an invalid id: "
+        f"`{name}` is `{getattr(item, name)}`",
+        resource.span("metadata", "name"),
+        help=f"{_FORM}: look at the object, and check that the platform itself answers",
+    )
+
+
+class Siblings(Struct, frozen=True):
+    """`owners`: by what tells an object from all others (`object_of`), the environment and the address.
+
+    `unread`: the environments whose state is not here, or cannot be read.
+    """
+
+    owners: Mapping[tuple[str, str | None, str], tuple[str, Address]] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+    def recorded_as(self, kinds: Mapping[str, Kind], record: StateRecord) -> str:
+        """Where the object of `record`, which is new, is recorded already; "" for nowhere."""
+        kind, address = kinds[record.address.kind], record.address
+        owner = self.owners.get(object_of(kind, address, record.id, None, record))
+        return f"as `{owner[1]}` in environment `{owner[0]}`" if owner is not None else ""
+
+    def owner(self, kind: Kind, resource: Resource, id: str) -> tuple[str, Address] | None:
+        """Which environment has the object `id` recorded, and where; None for none that is known."""
+        return self.owners.get(object_of(kind, resource.address, id, resource.spec, None))
+
+
+def recorded_elsewhere(kind: Kind, resource: Resource, id: str, owner: tuple[str, Address]) -> Diagnostic:
+    """Two environments that both own an object would undo each other's changes, or delete it."""
+    environment, address = owner
+    return error(
+        "recorded-elsewhere",
+        f"`{resource.address}` would take {id}, which is recorded as `{address}` in environment "
+        f"`{environment}`",
+        resource.span(*(kind.id_path if resource.adopt_id is not None else ("metadata", "name"))),
+        help=f"choose it with --env {environment}, or give this environment its own app or name; to "
+        f"hand the object over, forget `{address}` there first",
+    )
+
+
+def unread_siblings(siblings: Siblings) -> Diagnostic:
+    """Said once where something is taken over, and an environment may own it that nobody could ask."""
+    names = in_a_row([f"`{name}`" for name in siblings.unread])
+    unread = f"the state of {names}" if len(siblings.unread) == 1 else f"the states of {names}"
+    return Diagnostic(
+        "environment-not-read",
+        Severity.INFO,
+        f"another environment may own the objects that this plan adopts: {unread} cannot be read here",
+    )

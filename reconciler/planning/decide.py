@@ -22,8 +22,8 @@ from reconciler.core.model import (
 from reconciler.core.steps import Step
 from reconciler.kinds.base import Kind, Moves, Subject
 from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
+from reconciler.planning.declared import ignored_fields, split_ignored
 from reconciler.planning.drift import accepting, moved_fields, shown_state
-from reconciler.planning.ignores import ignored_fields, split_ignored
 from reconciler.planning.match import Matched
 
 # A new object may be invisible to reads for a while. Source: DESIGN; platform notes.

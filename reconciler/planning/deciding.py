@@ -3,18 +3,20 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, as_warning, error
 from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
-from reconciler.kinds.base import PENDING_VALUE, Moves, Subject
+from reconciler.kinds.base import PENDING_VALUE, Kind, Moves, Subject
 from reconciler.kinds.origins import absent_origins, unknown_origin
 from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
+from reconciler.planning.answers import Unread
 from reconciler.planning.builder import PlanBuilder
-from reconciler.planning.conflicts import taken_secrets
+from reconciler.planning.conflicts import bad_records, recorded_elsewhere, taken_secrets, unread_siblings
 from reconciler.planning.decide import (
     decide,
     decide_left,
@@ -27,15 +29,42 @@ from reconciler.planning.decide import (
     unprotected,
 )
 from reconciler.planning.drift import warnings_of, watched_fields
-from reconciler.planning.ids import bad_records
-from reconciler.planning.order import order_steps, referenced_first
-from reconciler.planning.reading import Seen, Unreadable
-from reconciler.planning.siblings import recorded_elsewhere, unread_siblings
+from reconciler.planning.match import Matched
+from reconciler.planning.order import order_steps, referenced_first, resolve_known
 from reconciler.planning.subjects import Subjects
-from reconciler.planning.substitute import fill_known
-from reconciler.planning.unread import Unread
 
 Fingerprints = Mapping[Address, str]
+
+
+class Seen(Struct, frozen=True):
+    """A subject with all that could be read of it.
+
+    `matched`: None where no manifest names it any more. `read`: the GET that shows its object; None where
+    no GET does. `candidates`: where no present object was found, a digest of those that could be it.
+    """
+
+    kind: Kind
+    subject: Subject
+    matched: Matched | None
+    read: Read | None
+    candidates: str = ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether a read shows objects of this kind."""
+        return self.read is not None
+
+
+class UnreadableSubject(Struct, frozen=True):
+    """A subject that cannot be decided, since an answer is missing, and why.
+
+    `read`: see `Seen`; `cause`: see `Observation`.
+    """
+
+    subject: Subject
+    read: Read | None
+    problem: str
+    cause: str = ""
 
 
 class Deciding:
@@ -109,14 +138,14 @@ class Deciding:
         """Subjects about which nothing has to be decided, since all is as it should be."""
         self._builder.unchanged += count
 
-    def take(self, seen: Seen | Unreadable) -> None:
+    def take(self, seen: Seen | UnreadableSubject) -> None:
         """Decide about a subject. Its live object is let go, unless others refer to it."""
         subject = seen.subject
         address, live, read = subject.address, subject.live, seen.read
         if live is not None and read is not None and address in self._subjects.referenced:
             self.live[address] = live
             self._sources[address] = read
-        if isinstance(seen, Unreadable):
+        if isinstance(seen, UnreadableSubject):
             self._take_unreadable(subject, seen.problem, seen.cause)
             return
         if seen.listed and live is None:
@@ -169,7 +198,7 @@ class Deciding:
             changes=tuple(each for address, each in builder.changes.items() if address not in outside),
             steps=order_steps(
                 [
-                    [fill_known(step, known) for step in builder.steps[address]]
+                    [resolve_known(step, known) for step in builder.steps[address]]
                     for address in builder.changes
                     if address in builder.steps
                 ],

@@ -9,7 +9,7 @@ from reconciler.core.model import Action, Change, Effect, FieldChange, Resource,
 from reconciler.core.wire import parse_time
 from reconciler.kinds.base import REPLACED, Kind, value_at
 from reconciler.kinds.roles import HasObjectives, RecordsAnswers, unmanaged
-from reconciler.planning.ignores import split_ignored
+from reconciler.planning.declared import split_ignored
 
 _MOVED = "changed on the platform, not by us"
 UNMANAGED = "changed on the platform; no manifest says what it should be"  # the reason of what is not managed

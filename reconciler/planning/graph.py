@@ -28,6 +28,11 @@ class Node(Struct, frozen=True):
     detail: str = ""
     place: str = ""
 
+    @property
+    def label(self) -> str:
+        """The key, with the number of objects where there are several."""
+        return f"{self.key} x{self.count}" if self.count > 1 else self.key
+
 
 class Graph(Struct, frozen=True):
     """Nodes in the order of the manifests or of the plan. `what`: one of them; `by`: one arrow, in a word."""

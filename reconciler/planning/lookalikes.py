@@ -16,7 +16,7 @@ from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
-from reconciler.planning.siblings import Siblings
+from reconciler.planning.conflicts import Siblings
 
 _MOST = 5  # ids in one message
 

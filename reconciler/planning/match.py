@@ -15,7 +15,7 @@ from reconciler.core.lookup import Lookup, matching
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import claim_of
-from reconciler.planning.ids import bad_object
+from reconciler.planning.conflicts import bad_object
 
 _MOST_NAMED = 20  # ids in one message, of which there is one for each resource
 

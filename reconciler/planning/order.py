@@ -1,12 +1,18 @@
-"""In which order steps run: a resource's own steps in a row, after those of what it refers to."""
+"""Steps of a plan: their order, and the references in their calls that are known already.
 
+A resource's own steps run in a row, after the steps of the resources that it refers to.
+"""
+
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.model import Address, Resource
-from reconciler.core.steps import Step
+from reconciler.core.steps import OutputRef, Step, Template
+from reconciler.kinds.base import path_of, segment
 
 
 def referenced_first(resources: Sequence[Resource]) -> list[Resource]:
@@ -63,3 +69,39 @@ def order_steps(
             ordered.append(replace(step, after=tuple(dict.fromkeys(after))))
             before = (step.id,)
     return tuple(ordered)
+
+
+Known = Mapping[str, Mapping[str, Any]]
+
+
+def resolve_known(step: Step, known: Known) -> Step:
+    """`step` with the values of existing objects in its path and body. `known`: fields by address."""
+    call = step.call
+    if isinstance(call.path, Template):
+        parts = [part if isinstance(part, str) else _path_part(part, known) for part in call.path.parts]
+        call = dataclasses.replace(call, path=path_of(*parts))
+    if call.body is not None:
+        body = {name: _resolved(value, known) for name, value in call.body.items()}
+        call = dataclasses.replace(call, body=body)
+    applied = step.effect.applied
+    if any(isinstance(value, Template) for value in applied.values()):
+        applied = {
+            name: _resolved(value, known) if isinstance(value, Template) else value
+            for name, value in applied.items()
+        }
+    return step.replaced(applied, call=call)
+
+
+def _path_part(part: OutputRef, known: Known) -> str | OutputRef:
+    found = _resolved(part, known)
+    return part if found is part else segment(str(found))
+
+
+def _resolved(value: Any, known: Known) -> Any:
+    if isinstance(value, Template):
+        parts = [_resolved(part, known) for part in value.parts]
+        return "".join(parts) if all(isinstance(part, str) for part in parts) else value
+    if not isinstance(value, OutputRef):
+        return value
+    found = known.get(value.source, {}).get(value.path)
+    return value if found is None else found

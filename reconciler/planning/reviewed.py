@@ -15,8 +15,8 @@ from reconciler.core.model import SENSITIVE, Action, Address, Lifecycle, Resourc
 from reconciler.core.steps import PLATFORM, Plan
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import HasObjectives
+from reconciler.planning.declared import ignored_fields
 from reconciler.planning.digest import Content, contents, origin
-from reconciler.planning.ignores import ignored_fields
 
 PLAN_MOVED = "plan-moved"  # the code where a file's plan is not the one that apply makes
 NOT_IN_PLAN = "not-in-plan"

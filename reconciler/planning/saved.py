@@ -17,7 +17,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
-from reconciler.planning.as_json import parse_plan, plan_json
+from reconciler.planning.digest import parse_plan, plan_json
 from reconciler.rehearsal.matrix import Rehearsal
 
 FORMAT = "reconciler-plan-8"

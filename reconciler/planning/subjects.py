@@ -1,18 +1,48 @@
-"""The subjects of a plan: what manifests and records say of each address, worked out once."""
+"""What a plan is made from, as one value."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
 from typing import Any
 
+from msgspec import Struct, field
+
+from reconciler.core.context import Context
+from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.lookup import Matches
 from reconciler.core.model import Address, Resource, StateRecord, took_s
 from reconciler.core.steps import Read
 from reconciler.kinds.base import Kind, Subject
 from reconciler.kinds.roles import OnService, claim_of, listed, located
-from reconciler.planning.conflicts import secret_setters, wanted_powers
-from reconciler.planning.ignores import in_force
-from reconciler.planning.request import PlanRequest
+from reconciler.moves.compare import Elsewhere
+from reconciler.planning.conflicts import Siblings, secret_setters, wanted_powers
+from reconciler.planning.declared import in_force
+
+
+class PlanRequest(Struct, frozen=True):
+    """Everything that a plan is made from, except the answers to its reads and the values of secrets.
+
+    `id`: of the plan. `context`: also of the state that `records` are from; its time is that of our clock, by
+    which records are dated. `records`: as they are once Moved manifests are followed.
+    `undecided`: addresses about which nothing may be decided, and why, such as a call of unknown outcome.
+    `focus`: the only addresses that the plan is about; None for all. What they refer to is read as well.
+    `siblings`: what other environments have recorded, where the plan may take anything over.
+    `approved_deletes`: addresses of objects that a person wants deleted, whatever has come in their place;
+    None for a plan that is only looked at, or signed: then people decide about all of its deletes.
+    """
+
+    id: str
+    context: Context
+    kinds: Mapping[str, Kind]
+    resources: Sequence[Resource]
+    records: Mapping[Address, StateRecord]
+    capabilities: frozenset[str]
+    undecided: Mapping[Address, Diagnostic] = field(default_factory=dict)
+    focus: Collection[Address] | None = None
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    siblings: Siblings = field(default_factory=Siblings)
+    approved_deletes: Collection[str] | None = ()
+
 
 _NO_SETTERS: Mapping[str, Sequence[Address]] = {}
 

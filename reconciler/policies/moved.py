@@ -3,7 +3,7 @@
 The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
@@ -88,6 +88,16 @@ def next_address(address: Address, moves: Mapping[Address, Address]) -> Address 
         return target
     whole = moves.get(address._replace(ordinal=0))
     return whole._replace(ordinal=address.ordinal) if whole is not None and not whole.ordinal else None
+
+
+def later_addresses(address: Address, moves: Mapping[Address, Address]) -> Iterator[Address]:
+    """Where `address` leads, entry by entry. Entries in a circle end after one round."""
+    following = next_address(address, moves)
+    for _ in moves:
+        if following is None:
+            return
+        yield following
+        following = next_address(following, moves)
 
 
 KIND = Moved()

@@ -31,12 +31,11 @@ from reconciler.execution.recorder import Recorder
 from reconciler.execution.run import Run
 from reconciler.kinds import find_kinds
 from reconciler.moves.records import carried_out
+from reconciler.planning.conflicts import Siblings, bad_records
 from reconciler.planning.decide import inferred_warning
 from reconciler.planning.declared import Desired
-from reconciler.planning.ids import bad_records
 from reconciler.planning.reviewed import PLAN_MOVED, as_reviewed
-from reconciler.planning.siblings import Siblings
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.identity import remember_platform, require_state
 from reconciler.project.plan import make_plan
 from reconciler.project.preconditions import (

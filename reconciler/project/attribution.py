@@ -14,7 +14,7 @@ from reconciler.core.attribution import Attribution
 from reconciler.core.context import without_credentials
 from reconciler.core.model import SENSITIVE
 from reconciler.project.settings import ProjectSettings
-from reconciler.reports.visible import visible
+from reconciler.reports.escape import visible
 
 _MOST_ACTOR, _MOST_URL, _MOST_REASON = 100, 500, 500  # characters
 _LEAST_SECRET = 4  # a shorter value would be found in any text

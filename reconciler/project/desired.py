@@ -30,8 +30,8 @@ from reconciler.planning.declared import Desired, Trusted
 from reconciler.policies.moved import MovedSpec
 from reconciler.project.files import SourceTexts
 from reconciler.project.secret_sources import own_credentials
-from reconciler.project.settings import ENVIRONMENT, ProjectSettings, refuse_unknown_environment
-from reconciler.project.targets import with_targets
+from reconciler.project.sections import ENVIRONMENT
+from reconciler.project.settings import ProjectSettings, refuse_unknown_environment
 
 if TYPE_CHECKING:
     from reconciler.manifests.meaning import Changed
@@ -81,7 +81,7 @@ def load_desired(
             Digest(partial(digest_resources, (*loaded.resources, *loaded.policies))),
         ),
     )
-    return with_targets(desired, targets)
+    return desired.with_targets(targets)
 
 
 def origin_here(config: ProjectSettings) -> Origin:

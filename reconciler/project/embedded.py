@@ -88,17 +88,25 @@ def _started_sandbox(db: Path) -> Iterator[str]:
         process.wait()
 
 
-async def furnish(
+async def seed_sandbox(
     transport: HttpTransport, base_url: str, resources: Sequence[Resource], reporter: Reporter
 ) -> None:
-    """What manifests name and cannot make: a person trying things out should not have to make it by hand."""
+    """Make what manifests name and cannot create, so that nobody has to make it by hand to try things out.
+
+    These are the apps, the organizations and the machines of `resources`.
+    """
     apps = sorted({resource.address.app for resource in resources if resource.address.app})
     slugs = {getattr(resource.spec, "org_slug", None) for resource in resources} - {None}
     kinds = find_kinds()
-    named = {each.adopt_id: each.address.app for each in resources if not kinds[each.address.kind].takes_over}
+    named = {
+        resource.adopt_id: resource.address.app
+        for resource in resources
+        if not kinds[resource.address.kind].takes_over
+    }
     machines = {}
     if named:
-        there = {each["id"] for each in (await _control(transport, base_url, "GET", "world"))["machines"]}
+        world = await _control(transport, base_url, "GET", "world")
+        there = {machine["id"] for machine in world["machines"]}
         machines = {id: app for id, app in sorted(named.items()) if id not in there}
     for name in apps:
         await _control(transport, base_url, "POST", "apps", {"name": name})

@@ -1,14 +1,15 @@
 """Gathers all that a plan is made from: the state, live objects, secrets, other files and states."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
 from reconciler.approvals.rules import Authority
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, Span, as_warning, error
-from reconciler.core.errors import Locked, SecretUnavailable
+from reconciler.core.errors import Locked, ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Deletion, Observation, Resource, StateRecord
 from reconciler.core.steps import OutputRef, Read
 from reconciler.execution.open_intents import load_with_holders, overlay
@@ -16,17 +17,18 @@ from reconciler.execution.outputs import Outputs
 from reconciler.execution.settling import Settlement
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
-from reconciler.kinds.roles import OnService, SendsSecret, service_of
+from reconciler.kinds.roles import OnService, SendsSecret, object_of, service_of
+from reconciler.moves.compare import Elsewhere, questions
 from reconciler.moves.records import Followed, earlier_addresses, follow_moves
+from reconciler.planning.conflicts import Siblings
 from reconciler.planning.declared import Desired
 from reconciler.planning.lookalikes import without_told
 from reconciler.planning.planner import Planner
-from reconciler.planning.request import PlanRequest
-from reconciler.planning.siblings import Siblings
-from reconciler.project.elsewhere import look_elsewhere, read_siblings
+from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
-from reconciler.project.scopes import concerned_scopes
-from reconciler.project.targets import declared_in_focus, focused, moves_in_focus
+from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
+from reconciler.project.settings import ProjectSettings
+from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import Older
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.state.store import State
@@ -242,3 +244,69 @@ async def _secret_values(
             now = fingerprint(key, resource.address, value)
             fingerprints[resource.address] = recorded if recorded in known else now
     return SecretValues(fingerprints, problems, unread)
+
+
+def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> Elsewhere:
+    """Reads other files only where a new resource may be what an unwanted record was made for.
+
+    `records`: as they are once Moved manifests are followed.
+    """
+    wanted = {resource.address for resource in desired.resources}
+    unwanted = [record for record in records.values() if record.address not in wanted]
+    not_given = frozenset(record.address for record in unwanted if not desired.selected(record))
+    if not unwanted or (not not_given and desired.moved is None):
+        return Elsewhere(not_given)
+    resources = desired.resources
+    if desired.focus is not None:
+        resources = [each for each in resources if each.address in desired.focus]
+    gone: set[Address] = set()
+    moved: dict[Address, str] = {}
+    for question in questions(find_kinds(), resources, records, unwanted, not_given):
+        gone.update(each.address for each in question.declared if not desired.declared(each))
+        if desired.moved is None:
+            continue
+        for address in (each.address for each in question.suspects):
+            if address in gone or address not in not_given:
+                moved[address] = desired.moved(address)
+    return Elsewhere(not_given, frozenset(gone), moved)
+
+
+async def read_siblings(config: ProjectSettings | None) -> Siblings:
+    """What other environments on the same platform have recorded, as far as they can be read here.
+
+    Changes no file there, makes none, takes no lock. Ids of another platform are other objects'. None has
+    no other environments.
+    """
+    if config is None:
+        return Siblings()
+    kinds, environments = find_kinds(), config.environments()
+    owners: dict[tuple[str, str | None, str], tuple[str, Address]] = {}
+    unread = []
+    for name in (BASE, *environments) if environments else ():
+        other = config.of(name)
+        same_platform = other.settings.platform.base_url == config.settings.platform.base_url
+        if other.env == config.env or not same_platform:
+            continue
+        records = await _records(other)
+        if records is None:
+            unread.append(name)
+            continue
+        for record in records:
+            if record.id and record.address.kind in kinds:
+                key = object_of(kinds[record.address.kind], record.address, record.id, None, record)
+                owners.setdefault(key, (name, record.address))
+    return Siblings(owners, tuple(unread))
+
+
+async def _records(config: ProjectSettings) -> Iterable[StateRecord] | None:
+    """None where there is no state, or none that can be read: it may be on another machine.
+
+    Nor is another one read than the settings pin.
+    """
+    try:
+        async with open_state(config, Opening(read_only=True)) as store:
+            state = await store.load()
+    except ReconcilerError:
+        return None
+    pin = config.settings.state.lineage
+    return state.records.values() if state.lineage and pin in (None, state.lineage) else None

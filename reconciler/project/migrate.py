@@ -11,11 +11,8 @@ what then replaces it appears as a whole. Killed between the two, the state stil
 every verb refuses it until the same command ends what it began.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import anyio
 from msgspec import Struct
 
 from reconciler.core.advice import command
@@ -42,16 +39,6 @@ class Side(Struct, frozen=True):
 def side(store: Store, url: str) -> Side:
     """Raises StoreError where states of this kind cannot be moved."""
     return Side(store, movable_of(store), url)
-
-
-@asynccontextmanager
-async def opened(store: Spooling) -> AsyncIterator[Spooling]:
-    """`store`, closed in the end."""
-    try:
-        yield store
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.close()
 
 
 class Migrated(Struct, frozen=True):

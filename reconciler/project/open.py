@@ -1,44 +1,30 @@
 """From settings and options to a Project: state, platform, providers and sources of secrets."""
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 
-import anyio
 from msgspec import Struct
 
+from reconciler.approvals.in_force import authority_of
 from reconciler.approvals.rules import NO_RULES, Authority, Said
-from reconciler.approvals.signers import authority_of
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
 from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
-from reconciler.core.state_url import shown_url
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
 from reconciler.project.attribution import attribution_of, holder
-from reconciler.project.embedded import (
-    SANDBOX_SETTLE_S,
-    SANDBOX_TOKEN,
-    embedded_sandbox,
-    furnish,
-)
+from reconciler.project.embedded import SANDBOX_SETTLE_S, SANDBOX_TOKEN, embedded_sandbox, seed_sandbox
 from reconciler.project.identity import refuse_other_platform, refuse_other_state
 from reconciler.project.project import Project
 from reconciler.project.settings import ProjectSettings
-from reconciler.project.store import require_own_place, require_private, store_of
+from reconciler.project.store import AS_CONFIGURED, Opening, open_state, require_private
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.services.client import Client
@@ -74,11 +60,12 @@ async def open_project(
     policies: Sequence[Resource] = (),
     store: Spooling | None = None,
 ) -> AsyncIterator[Project]:
-    """`resources`: what the embedded sandbox must have apps, organizations and machines for.
+    """The project, open for one verb.
 
-    `policies`: among them the providers that calls may go to. `store`: what `open_state` gave for these
-    settings, where somebody needed it before; it stays open. With the embedded sandbox the state is its
-    own, and made where there is none yet. Raises Refused for a state that is about another platform.
+    `resources`: the embedded sandbox gets the apps, organizations and machines that they name. `policies`:
+    among them the providers that calls may go to. `store`: the state's store, if it is open already; it stays
+    open. With the embedded sandbox the state is its own, and is made where there is none yet. Raises Refused
+    for a state of another platform.
     """
     if options.sandbox:
         if options.state_url is not None:
@@ -87,19 +74,21 @@ async def open_project(
     settings, clock = config.settings, SystemClock()
     authority = _authority(config, options)  # before anything is opened
     sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
+    opening = Opening(options.state_url, tell=reporter.note)
+    place = opening.shown(config)
     async with (
         open_providers(policies, sources, read_only=options.read_only) as providers,
         open_platform(config, options, reporter.waiting_for_limit) as (platform, transport),
-        _opened(store, config, options, reporter) as (store, state),
+        nullcontext(store) if store is not None else open_state(config, opening) as opened,
     ):
-        place = shown_url(options.state_url or settings.state_url)
+        state = await begin_work(config, opened, opening) if store is None else None
         if not options.sandbox:
-            refuse_other_platform(state or await store.load(), platform.base_url, place)
+            refuse_other_platform(state or await opened.load(), platform.base_url, place)
         else:
-            await store.create()
-            await furnish(transport, platform.base_url, resources, reporter)
+            await opened.create()
+            await seed_sandbox(transport, platform.base_url, resources, reporter)
         yield Project(
-            store=store,
+            store=opened,
             platform=platform,
             capabilities=settings.capabilities,
             limits=limits_of(config, sandbox=options.sandbox),
@@ -120,14 +109,6 @@ async def open_project(
             authority=authority,
             variables=config.variables,
         )
-
-
-def _opened(
-    store: Spooling | None, config: ProjectSettings, options: Options, reporter: Reporter
-) -> AbstractAsyncContextManager[tuple[Spooling, State | None]]:
-    if store is not None:
-        return nullcontext((store, None))
-    return _open_state(config, options.state_url, tell=reporter.note)
 
 
 @asynccontextmanager
@@ -158,74 +139,40 @@ async def open_platform(
             )
 
 
-@asynccontextmanager
-async def open_state(
-    config: ProjectSettings,
-    url: str | None = None,
-    *,
-    environment: str | None = None,
-    pinned: bool = True,
-    read_only: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
-) -> AsyncIterator[Spooling]:
-    """The store at `url`, or the configured one. `environment`: whose it must be, if not the chosen one's.
-
-    Raises Refused where it is not the one that the settings pin, also where `url` names the place: unless it
-    need not be `pinned`. `read_only`: no file is changed or made. `tell` gets what was done or went wrong
-    beside the work that was asked for: a migration, a backup.
-    """
-    async with _open_state(
-        config, url, environment=environment, pinned=pinned, read_only=read_only, tell=tell
-    ) as (store, _):
-        yield store
-
-
-@asynccontextmanager
-async def _open_state(
-    config: ProjectSettings,
-    url: str | None = None,
-    *,
-    environment: str | None = None,
-    pinned: bool = True,
-    read_only: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
-) -> AsyncIterator[tuple[Spooling, State | None]]:
-    """As `open_state`, with the state where it was read for that: in a shared store each look takes time."""
-    require_own_place(config, url or config.settings.state_url, tighten=not read_only)
-    pin = config.settings.state.lineage if pinned else None
-    store = store_of(config, url, environment=environment, read_only=read_only, tell=tell)
-    place = shown_url(url or config.settings.state_url)
-    try:
-        state = await _end_move(config, store, place, tell) if not read_only else None
-        if pin is not None:
-            state = state or await store.load()
-            refuse_other_state(state, pin, place)
-        yield store, state
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.close()
-
-
-async def _end_move(
-    config: ProjectSettings, store: Spooling, place: str, tell: Callable[[str], None]
+async def begin_work(
+    config: ProjectSettings, store: Spooling, opening: Opening = AS_CONFIGURED, *, pinned: bool = True
 ) -> State | None:
-    """Where a move to here was cut off just before its end, and the old side can be read: end it.
+    """Check that `store` has the state that is meant, before a verb works with it.
 
-    Returns the state where it could be read at once. Raises StateMoved for one that has moved away from here.
+    A move to this place that was cut off just before its end is completed, where the old side can be read;
+    not with `opening.read_only`. Returns the state; None where it was not needed yet: in a shared store each
+    look takes time. Raises Refused where it is not the state that the settings pin, unless it need not be
+    `pinned`, and StateMoved for one that has moved away.
     """
+    pin = config.settings.state.lineage if pinned else None
+    state = await _complete_move(config, store, opening) if not opening.read_only else None
+    if pin is not None:
+        state = state or await store.load()
+        refuse_other_state(state, pin, opening.shown(config))
+    return state
+
+
+async def _complete_move(config: ProjectSettings, store: Spooling, opening: Opening) -> State | None:
+    """The state, where it could be read at once. Raises StateMoved for one that has moved away from here."""
     try:
         return await store.load()
     except StateMoved as moved:
         if not moved.copy:
             raise
-        from reconciler.project.migrate import end_move, opened, side  # few states ever move
+        from reconciler.project.migrate import end_move, side  # few states ever move
 
-        async with opened(store_of(config, moved.to, read_only=True, changing=True)) as old:
+        place = opening.shown(config)
+        async with open_state(config, Opening(moved.to, read_only=True, changing=True)) as old:
             try:
                 await end_move(side(old, moved.to), side(store, place))
             except ReconcilerError:
                 raise moved from None
-        tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
+        opening.tell(f"the move of the state from {moved.to} to {place} was cut off; it is complete now")
     except StoreError:
         pass  # the state is damaged: the command that uses it reports that
     return None

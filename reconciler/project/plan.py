@@ -1,21 +1,26 @@
 """Planning: what apply would do. Everything is gathered, planned from that alone, and judged."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
 from reconciler.approvals.in_force import loosened_ages
-from reconciler.core.model import Address, Observation
-from reconciler.core.steps import Plan, Read
+from reconciler.approvals.rules import APPROVALS
+from reconciler.core.diagnostics import Diagnostic
+from reconciler.core.model import Action, Address, Observation
+from reconciler.core.steps import Ask, Plan, Read
 from reconciler.execution.settling import Settlement
+from reconciler.kinds import find_kinds
 from reconciler.planning.declared import Desired
+from reconciler.planning.lookalikes import lookalike_warnings
 from reconciler.planning.reviewed import NOT_IN_PLAN
 from reconciler.project.gather import Found, PlanInputs, gather
+from reconciler.project.identity import perhaps_other_state, state_missing
 from reconciler.project.project import Project
-from reconciler.project.targets import declared_in_focus
-from reconciler.project.verdicts import VERDICTS
+from reconciler.project.scopes import declared_in_focus
+from reconciler.project.unknown_objects import no_record_of
 from reconciler.services.registry import providers_of
 
 
@@ -81,3 +86,76 @@ def unchanged_in(plan: Plan, desired: Desired) -> list[Address]:
         if told.code == NOT_IN_PLAN:  # planned, and taken out of `plan`
             changed.update(told.addresses)
     return [resource.address for resource in about if str(resource.address) not in changed]
+
+
+Verdict = Callable[[Plan, PlanInputs], Iterable[Diagnostic]]
+
+NOTHING_KNOWN = "the objects that were created before are not known, and this plan cannot be applied"
+
+
+def _state(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Whether there is a state, and whether it is the one that is meant."""
+    place, state = plan.context.state, inputs.state
+    if not state.lineage:
+        return [state_missing(place, NOTHING_KNOWN, traces=state.traces, refused=False)]
+    if inputs.own_state or any(change.action is Action.REFUSED for change in plan.changes):
+        return []  # what is refused is not applied, and may be what got another name
+    records, selected = inputs.request.records.items(), inputs.desired.selected
+    recorded = (address for address, record in records if selected(record))
+    found = perhaps_other_state(state.lineage, inputs.declared, recorded, place)
+    return [found] if found is not None else []
+
+
+def _inputs(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Problems of manifests, moves, and secrets that cannot be read here."""
+    yield from inputs.desired.diagnostics
+    yield from inputs.followed.diagnostics
+    yield from inputs.secrets.problems
+
+
+def _lookalikes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    yield from inputs.planner.lookalikes.unread()
+    kinds, records = find_kinds(), inputs.request.records
+    yield from lookalike_warnings(kinds, inputs.lookalikes, inputs.declared, records, inputs.siblings)
+
+
+def _providers(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    return inputs.unsigned.values()
+
+
+def _changes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Problems that the planner found."""
+    return plan.diagnostics
+
+
+def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """The approvals that an apply will ask for, and rules that get weaker. An apply judges them itself."""
+    if inputs.will_run or not (inputs.authority.now.rules or APPROVALS in inputs.state.remembered):
+        return []
+    from reconciler.approvals.judging import asked_of  # few projects have rules
+
+    return asked_of(inputs.authority, plan, inputs.state, inputs.declared)
+
+
+def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    """Objects that calls of ours made, and that no record tracks."""
+    makes = {step.address for step in plan.steps if step.effect.id_path is not None}
+    asks = {step.address for step in plan.steps if step.mutates and isinstance(step.recovery, Ask)}
+    return [no_record_of(entry, makes, asks) for entry in inputs.state.unclaimed]
+
+
+def _older(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
+    return inputs.older.told()
+
+
+# In the order of reports.
+VERDICTS: tuple[Verdict, ...] = (
+    _state,
+    _inputs,
+    _lookalikes,
+    _providers,
+    _changes,
+    _approvals,
+    _unclaimed,
+    _older,
+)

@@ -13,9 +13,8 @@ from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.moves.compare import only_left
-from reconciler.planning.fingerprint import digest_now
-from reconciler.planning.siblings import Siblings
-from reconciler.planning.unread import Unread
+from reconciler.planning.answers import Unread, digest_now
+from reconciler.planning.conflicts import Siblings
 from reconciler.state.store import State
 
 _ANEW = "make a new plan and review it"

@@ -5,10 +5,10 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Move
 from reconciler.execution.decisions import Actor
-from reconciler.execution.parts import Parts
+from reconciler.execution.parts import Parts, moved_entry
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
-from reconciler.moves.carry_out import moved_entry, moved_records
+from reconciler.moves.records import moved_records
 from reconciler.policies.moved import next_address
 from reconciler.project.unknown_objects import not_recorded, note_known
 from reconciler.state.store import WHOLE_STATE, State, Store
@@ -43,12 +43,12 @@ async def move(store: Store, source: Address, target: Address, actor: Actor) -> 
             help="give the recorded address first, then the new one",
         )
     state = await store.load()
-    put, _ = moved_records(_moves(state, source, target), state.records)
+    put = moved_records(find_kinds(), _moves(state, source, target), state.records)
     scopes = {each.scope for each in put.values()}
     async with actor.leased(store, scopes) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
-        put, _ = moved_records(moves, state.records)
+        put = moved_records(find_kinds(), moves, state.records)
         parts = Parts()
         for each in moves:
             parts.move(

@@ -22,7 +22,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import Importable, holds_secrets, located, owner_of, service_of
 from reconciler.manifests.validation.references import nearest_address
-from reconciler.project.elsewhere import read_siblings
+from reconciler.project.gather import read_siblings
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project, settle_left
 from reconciler.project.unknown_objects import not_recorded

@@ -30,7 +30,8 @@ from reconciler.manifests.validation.problems import Place
 from reconciler.planning.declared import Trusted
 from reconciler.policies import find_manifest_kinds
 from reconciler.policies.provider import ExtensionProviderSpec
-from reconciler.project.settings import ENVIRONMENT, PRIVATE, ProjectSettings, Settings, project_root
+from reconciler.project.sections import ENVIRONMENT, Settings
+from reconciler.project.settings import PRIVATE, ProjectSettings, project_root
 
 _UNSEEN = (
     "manifests that cannot be read there count as changed, and removed ones may be missed: also check a "

@@ -19,7 +19,6 @@ from reconciler.project.apply import Applied, apply
 from reconciler.project.files import read_file
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
-from reconciler.project.targets import with_targets
 
 
 def read_saved(file: Path, environment: str) -> SavedPlan:
@@ -73,7 +72,7 @@ def about_targets(desired: Desired, plan: Plan) -> Desired:
     """`desired`, about the targets that `plan` was made for, and all else that it names."""
     targets = [Address.parse(each) for each in plan.manifests.targets]
     named = [each.address for each in plan.changes if each.address in desired.by_address] if targets else []
-    return with_targets(desired, list(dict.fromkeys([*targets, *named])))
+    return desired.with_targets(list(dict.fromkeys([*targets, *named])))
 
 
 def refuse_other_environment(environment: str, plan: Plan) -> None:

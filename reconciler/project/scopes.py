@@ -3,15 +3,21 @@
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from reconciler.core.errors import Locked
+from msgspec.structs import replace
+
+from reconciler.core.advice import command
+from reconciler.core.diagnostics import Diagnostic, error
+from reconciler.core.errors import Locked, Misused
 from reconciler.core.model import Action, Address, Resource, StateRecord
 from reconciler.core.steps import Binding, Plan
 from reconciler.execution.open_intents import parse_intent
-from reconciler.moves.carry_out import moved_records
+from reconciler.kinds import find_kinds
+from reconciler.manifests.validation.references import nearest_address
 from reconciler.moves.compare import only_left
+from reconciler.moves.records import moved_records
 from reconciler.planning.declared import Desired, declared_scopes
+from reconciler.policies.moved import MovedSpec
 from reconciler.project.preconditions import still_there
-from reconciler.project.targets import declared_in_focus, focused
 from reconciler.state.store import State
 
 Resources = Mapping[Address, Resource]  # what the manifests declare
@@ -23,7 +29,8 @@ def needed_scopes(
     touched = {step.address for step in plan.steps}
     touched |= {change.address for change in plan.changes if change.action is Action.FORGET}
     scopes = {binding.scope for binding in recorded_bindings(plan, resources)}
-    scopes |= {record.scope for record in moved_records(still_there(plan, records), records)[0].values()}
+    moved = moved_records(find_kinds(), still_there(plan, records), records)
+    scopes |= {record.scope for record in moved.values()}
     return scopes | {records[address].scope for address in touched if address in records}
 
 
@@ -63,3 +70,90 @@ def concerned_scopes(
     wanted = {resource.address for resource in about}
     scopes |= {record.scope for record in state.records.values() if record.address in wanted}
     return frozenset(scopes)
+
+
+def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired:
+    """`desired` with the focus that its targets give. Raises Misused for a target that names nothing."""
+    if not desired.targets:
+        return desired
+    known = _known(desired, records)
+    problems = [_unknown(target, desired, known) for target in desired.targets if not _meant(target, known)]
+    if problems:
+        raise Misused("a target does not exist; nothing was changed", problems)
+    found = {address for target in desired.targets for address in _meant(target, known)}
+    focus = _with_needs(found, desired.by_address)
+    return replace(desired, focus=focus if desired.focus is None else focus.intersection(desired.focus))
+
+
+def declared_in_focus(desired: Desired) -> list[Resource]:
+    """The resources that a plan of `desired` is about."""
+    focus = desired.focus
+    if focus is None and not desired.targets:
+        return list(desired.resources)
+    declared = desired.by_address
+    if desired.targets:
+        found = {address for target in desired.targets for address in _meant(target, declared)}
+        focus = _with_needs(found, declared).intersection(declared if focus is None else focus)
+    return [each for each in desired.resources if focus is None or each.address in focus]
+
+
+def moves_in_focus(desired: Desired) -> list[Resource]:
+    """The Moved manifests that end at what `desired` is about: others' records stay where they are."""
+    entries = [each for each in desired.policies if isinstance(each.spec, MovedSpec)]
+    if not desired.targets or desired.focus is None:
+        return entries
+    ends, found = {_base(address) for address in desired.focus}, list[Resource]()
+    while more := [each for each in entries if each not in found and _base(each.spec.target) in ends]:
+        found += more
+        ends |= {_base(each.spec.source) for each in more}
+    return found
+
+
+def _known(desired: Desired, records: Mapping[Address, StateRecord]) -> list[Address]:
+    """What is declared, and what is recorded and left; an address that was left for another is that one."""
+    declared = desired.by_address
+    former = {each.spec.source for each in desired.policies if isinstance(each.spec, MovedSpec)}
+    left = [
+        address
+        for address, record in records.items()
+        if address not in declared
+        and not former.intersection((address, _base(address)))
+        and desired.selected(record)
+    ]
+    return [*declared, *left]
+
+
+def _meant(target: Address, known: Collection[Address]) -> list[Address]:
+    """A target without an index is all of a `count`."""
+    return [each for each in known if target in (each, _base(each))]
+
+
+def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resource]) -> frozenset[Address]:
+    found, waiting = set[Address](), list(addresses)
+    while waiting:
+        address = waiting.pop()
+        if address not in found:
+            found.add(address)
+            resource = declared.get(address)
+            waiting += [to.address for to in resource.references] if resource is not None else []
+    return frozenset(found)
+
+
+def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> Diagnostic:
+    near = nearest_address(target, known)
+    for each in desired.policies:
+        if isinstance(each.spec, MovedSpec) and each.spec.source in (target, _base(target)):
+            near = f"`{each.address}` says that it is now `{each.spec.target}`"
+        elif each.address == target:
+            near = f"a {target.kind} owns no object: name the resources to which it applies"
+    listed = command("state", "list")
+    return error(
+        "unknown-target",
+        f"neither a given manifest nor a record has the address `{target}`",
+        help=near or f"an address looks like Volume/shop/data; `{listed}` shows those that are recorded",
+        advice=() if near else (listed,),
+    )
+
+
+def _base(address: Address) -> Address:
+    return address._replace(ordinal=0)

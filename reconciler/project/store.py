@@ -2,8 +2,12 @@
 
 import os
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+import anyio
+from msgspec import Struct
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
@@ -86,19 +90,87 @@ def _of_another(path: Path, status: os.stat_result) -> ReconcilerError:
     )
 
 
-def encryption_of(
-    config: ProjectSettings, url: str, *, changing: bool = False, others: str = ""
-) -> Encryption:
-    """Of the state at `url`. `changing`: see `Encryption`; then one in a file is simply not encrypted.
+class Opening(Struct, frozen=True):
+    """How the store of a state is opened.
 
-    `others`: identities that count as ours.
-
-    Raises ReconcilerError for a state in a file that should be encrypted.
+    `url`: the place; None for the configured one. `environment`: the environment that owns the state; None
+    for the chosen one. `read_only`: no file is changed or made. `tell` gets what is done besides the work
+    that was asked for: a migration, a backup. `changing`: the encryption is about to change, so the state
+    opens however it is encrypted. `others`: identities that open it next to those of the settings.
     """
-    section = config.settings.state
-    recipients = tuple(dict.fromkeys(section.encrypt_to))
+
+    url: str | None = None
+    environment: str | None = None
+    read_only: bool = False
+    tell: Callable[[str], None] = lambda message: None
+    changing: bool = False
+    others: str = ""
+
+    def place(self, config: ProjectSettings) -> str:
+        """The URL with everything that it holds."""
+        return self.url or config.settings.state_url
+
+    def shown(self, config: ProjectSettings) -> str:
+        """The URL as people and reports see it."""
+        return shown_url(self.place(config))
+
+
+AS_CONFIGURED = Opening()
+
+
+@asynccontextmanager
+async def open_state(config: ProjectSettings, opening: Opening = AS_CONFIGURED) -> AsyncIterator[Spooling]:
+    """The store of a state, closed in the end. Nothing is read yet: no record, no secret, no identity.
+
+    Raises ReconcilerError as `store_of`, and where the state lies in a folder that is not ours.
+    """
+    require_own_place(config, opening.place(config), tighten=not opening.read_only)
+    store = store_of(config, opening)
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+def store_of(config: ProjectSettings, opening: Opening = AS_CONFIGURED) -> Spooling:
+    """The store of a state, for a caller that closes it.
+
+    Raises ReconcilerError where a lease would end before a call that it was taken for, and for a state in a
+    file that should be encrypted.
+    """
+    settings, url = config.settings, opening.place(config)
+    lease_s, deadline_s = settings.execution.lease_s, settings.execution.deadline_s
+    if is_shared(url) and lease_s <= deadline_s:
+        raise ReconcilerError(
+            f"`execution.lease_s` ({lease_s:g} s) must be longer than `execution.deadline_s` "
+            f"({deadline_s:g} s): a call must not outlive the lock that it is sent under",
+            help=f"set `execution.lease_s` in reconcile.yaml to {deadline_s * 2:g} or more",
+        )
+    return open_store(
+        url,
+        root=config.root,
+        clock=SystemClock(),
+        tell=opening.tell,
+        environment=config.env if opening.environment is None else opening.environment,
+        read_only=opening.read_only,
+        marks=config.marks,
+        endpoint=settings.state.endpoint or "",
+        lease_s=lease_s,
+        variables=config.variables,
+        encryption=encryption_of(config, opening),
+    )
+
+
+def encryption_of(config: ProjectSettings, opening: Opening = AS_CONFIGURED) -> Encryption:
+    """How the state is encrypted. Identities are read when something has to be decrypted.
+
+    Raises ReconcilerError for a state in a file that should be encrypted, unless that is `changing`.
+    """
+    url = opening.place(config)
+    recipients = tuple(dict.fromkeys(config.settings.state.encrypt_to))
     if recipients and not is_shared(url):
-        if not changing:
+        if not opening.changing:
             raise ReconcilerError(
                 f"the settings say `encrypt_to`, but the state {shown_url(url)} is in a file of this "
                 "machine, which is not encrypted",
@@ -109,8 +181,8 @@ def encryption_of(
     return Encryption(
         recipients,
         lambda data: age.encrypt(data, recipients).encode(),
-        lambda data: _decrypted(config, data, others),
-        changing,
+        lambda data: _decrypted(config, data, opening.others),
+        opening.changing,
     )
 
 
@@ -134,43 +206,3 @@ def _decrypted(config: ProjectSettings, data: bytes, others: str) -> bytes:
         raise problems.wrong_identity() from None
     except SecretUnavailable:
         raise problems.damaged("its key") from None
-
-
-def store_of(
-    config: ProjectSettings,
-    url: str | None = None,
-    *,
-    environment: str | None = None,
-    read_only: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
-    changing: bool = False,
-    others: str = "",
-) -> Spooling:
-    """The store at `url`, or the configured one; see `open_store`. Nobody has closed it yet.
-
-    `changing`: however it is encrypted. `others`: identities that open it, next to that of the settings.
-    Raises ReconcilerError where a lease would end before a call that it was taken for, and for a state in a
-    file that should be encrypted.
-    """
-    settings = config.settings
-    url = url or settings.state_url
-    lease_s, deadline_s = settings.execution.lease_s, settings.execution.deadline_s
-    if is_shared(url) and lease_s <= deadline_s:
-        raise ReconcilerError(
-            f"`execution.lease_s` ({lease_s:g} s) must be longer than `execution.deadline_s` "
-            f"({deadline_s:g} s): a call must not outlive the lock that it is sent under",
-            help=f"set `execution.lease_s` in reconcile.yaml to {deadline_s * 2:g} or more",
-        )
-    return open_store(
-        url,
-        root=config.root,
-        clock=SystemClock(),
-        tell=tell,
-        environment=config.env if environment is None else environment,
-        read_only=read_only,
-        marks=config.marks,
-        endpoint=settings.state.endpoint or "",
-        lease_s=lease_s,
-        variables=config.variables,
-        encryption=encryption_of(config, url, changing=changing, others=others),
-    )

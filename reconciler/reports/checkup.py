@@ -9,9 +9,9 @@ from reconciler.core.advice import RunOptions, commands_in, spell
 from reconciler.core.context import Context
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, Outcome
-from reconciler.reports.parts import CommandJson
+from reconciler.reports.escape import visible
+from reconciler.reports.fragments import CommandJson
 from reconciler.reports.report import Page
-from reconciler.reports.visible import visible
 
 
 def checkup_page(checks: Sequence[Check], context: Context, run: RunOptions) -> Page:

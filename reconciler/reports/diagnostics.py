@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
-from reconciler.reports.visible import columns_of, visible
+from reconciler.reports.escape import columns_of, visible
 
 _WIDEST = 100  # columns of a source line
 _BEFORE_CARET = 40  # columns kept before the caret of a clipped line

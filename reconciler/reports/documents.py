@@ -19,7 +19,8 @@ from reconciler.core.steps import Plan
 from reconciler.planning.digest import plan_digest
 from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
 from reconciler.rehearsal.outlook import Forecast, Item
-from reconciler.reports.parts import (
+from reconciler.reports.escape import shown
+from reconciler.reports.fragments import (
     AddressText,
     ChangeJson,
     ContextJson,
@@ -34,6 +35,7 @@ from reconciler.reports.parts import (
     says,
     values,
 )
+from reconciler.reports.grouping import count_actions
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -44,7 +46,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.shown import count_actions, shown
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph

@@ -9,9 +9,8 @@ from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
-from reconciler.reports.parts import DiagnosticJson, position
-from reconciler.reports.shown import in_json
-from reconciler.reports.visible import page_text
+from reconciler.reports.escape import in_json, page_text
+from reconciler.reports.fragments import DiagnosticJson, position
 
 
 def acceptance_document(acceptance: Acceptance) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from reconciler.core.model import Change, Owed
 from reconciler.core.steps import OutcomeWord
 from reconciler.rehearsal.matrix import End, Rehearsal
 from reconciler.rehearsal.outlook import Item
-from reconciler.reports import forecast, rehearsal
+from reconciler.reports import verdict
+from reconciler.reports.escape import in_json, visible
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
-from reconciler.reports.shown import in_json, owed_words
-from reconciler.reports.visible import visible
 
 # Beside the codes of diagnostics:
 DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"
@@ -95,23 +94,23 @@ def _rehearsed(report: PlanReport, found: Rehearsal) -> Iterator[Finding]:
         address = addresses.get(step)
         span = report.declared.get(address) if address is not None else None
         about = (str(address),) if address is not None else ()
-        for (end, said, _), faults in rehearsal.groups(found.of_step(step)).items():
+        for (end, said, _), faults in verdict.group_cells(found.of_step(step)).items():
             if end in _REHEARSED:
                 with_faults = f" with {', '.join(faults)}" if step else ""
-                message = f"{rehearsal.ended(step, end)}{with_faults}: {said}"
+                message = f"{verdict.of_run(step, end)}{with_faults}: {said}"
                 severity = Severity.WARNING if step else Severity.ERROR
                 yield Finding(_REHEARSED[end], severity, visible(message), "", span, about)
 
 
 def _owed(report: Report, owed: Owed) -> Finding:
-    message = f"{owed.address}: {owed_words(owed.work, owed.certainty)}, because {owed.because}"
+    message = f"{owed.address}: {verdict.owed_words(owed.work, owed.certainty)}, because {owed.because}"
     help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
     span = report.declared.get(owed.address)
     return Finding(OWED, Severity.INFO, visible(message), help, span, (str(owed.address),))
 
 
 def _ahead(report: Report, item: Item) -> Finding:
-    when = f"{forecast.moment(item.when)}: " if item.when is not None else ""
+    when = f"{verdict.moment(item.when)}: " if item.when is not None else ""
     message = f"{when}{item.address}: {item.what}"
     severity = Severity.INFO if item.when is None else Severity.WARNING
     span = report.declared.get(item.address)
@@ -126,7 +125,7 @@ def fingerprints(report: Report, findings: Iterable[Finding]) -> list[str]:
     seen: Counter[str] = Counter()
     made = []
     for each in findings:
-        path = report.places.path(each.span.file) if each.span is not None else ""
+        path = report.links.path(each.span.file) if each.span is not None else ""
         message = _NUMBER.sub("0", each.message)
         key = json.dumps([report.kind, _environment(report), each.code, path, each.about, message])
         seen[key] += 1

@@ -8,9 +8,9 @@ from typing import Any
 from reconciler.core.context import Context
 from reconciler.core.model import Address
 from reconciler.core.plural import counted
+from reconciler.reports.escape import page_text
 from reconciler.reports.report import Page
-from reconciler.reports.shown import owed_words
-from reconciler.reports.visible import page_text
+from reconciler.reports.verdict import owed_words
 from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
 from reconciler.state.store import Run
 

@@ -8,8 +8,8 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.plural import counted
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
-from reconciler.reports.parts import DiagnosticJson
-from reconciler.reports.visible import page_text
+from reconciler.reports.escape import page_text
+from reconciler.reports.fragments import DiagnosticJson
 
 _INDENT = "    "
 

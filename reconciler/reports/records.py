@@ -11,10 +11,9 @@ from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
 from reconciler.core.plural import counted
-from reconciler.reports.parts import DiagnosticJson
+from reconciler.reports.escape import in_json, page_text
+from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
-from reconciler.reports.shown import in_json
-from reconciler.reports.visible import page_text
 from reconciler.state.chain import state_head
 from reconciler.state.contents import Contents
 from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State

@@ -14,8 +14,8 @@ from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import Address, Change, Owed
 from reconciler.core.steps import Plan, Result
-from reconciler.reports.look import PLAIN, Look
-from reconciler.reports.places import NOWHERE, Places
+from reconciler.reports.links import NO_LINKS, Links
+from reconciler.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
@@ -33,15 +33,15 @@ def no_line(file: str, line: int) -> str | None:
 class Report(Struct, frozen=True, kw_only=True):
     """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
 
-    `look`: of the text, for the one who reads it. `places`: of the files in their repository. `declared`:
+    `style`: colours and width of the text. `links`: to the files at their host. `declared`:
     where the manifests of resources stand, as far as they are known. `rehearsal`, `forecast`: of a plan.
     """
 
     kind: ClassVar[str]
     diagnostics: tuple[Diagnostic, ...] = ()
     read_line: ReadLine = no_line
-    look: Look = PLAIN
-    places: Places = NOWHERE
+    style: Style = PLAIN
+    links: Links = NO_LINKS
     declared: Mapping[Address, Span] = field(default_factory=dict)
     rehearsal: "Rehearsal | None" = None
     forecast: "Forecast | None" = None
@@ -59,7 +59,7 @@ class Report(Struct, frozen=True, kw_only=True):
     def url(self, span: Span | None) -> str:
         """Of the line at the git host; "" where none is known."""
         revision = self.about.revision if self.about is not None else None
-        return self.places.url(span, revision or "") if span is not None else ""
+        return self.links.url(span, revision or "") if span is not None else ""
 
     def advised(self, run: RunOptions) -> Self:
         """With the run's options in all commands that its texts advise."""

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from reconciler.reports.documents import PlanJson
-from reconciler.reports.parts import (
+from reconciler.reports.fragments import (
     ChangeJson,
     CommandJson,
     DiagnosticJson,

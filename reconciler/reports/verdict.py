@@ -1,24 +1,45 @@
-"""What a report says in one sentence, without anything that a manifest or the platform says."""
+"""Reports in one sentence, and the words that all formats use. No text of a manifest or the platform."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, Severity, has_errors
+from reconciler.core.durations import in_words
 from reconciler.core.model import TO_APPROVE, Action, Change, Impact
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
 from reconciler.reports.diagnostics import NOUNS
-from reconciler.reports.look import Part, Tone
+from reconciler.reports.grouping import count_actions, touches
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport
-from reconciler.reports.sections import touches
-from reconciler.reports.shown import count_actions
+from reconciler.reports.style import Part, Tone
+
+if TYPE_CHECKING:  # few reports have one
+    from reconciler.planning.graph import Graph
+    from reconciler.rehearsal.matrix import Cell, End, Rehearsal
+    from reconciler.rehearsal.outlook import Forecast
 
 _SHORT = 8  # characters of a revision
 Piece = tuple[str, Action | None]  # text, and the action that it counts
 
 _WORDS = {Action.RETAIN: "retained", Action.REFUSED: "refused", Action.NOOP: "unchanged"}
+# The end of one run of a rehearsal, for one run and for several; the gravest last.
+ENDS: "Mapping[End, str]" = {
+    "converged": "converges",
+    "pending": "stays pending after three more applies",
+    "decision": "a person must decide",
+    "failed": "fails",
+}
+_SEVERAL_ENDS: "Mapping[End, str]" = {
+    "converged": "converge",
+    "pending": "stay pending",
+    "decision": "need a decision",
+    "failed": "fail",
+}
+ASSUMED = "taken for granted, as the API document leaves it open"
 
 
 def about(context: Context) -> Iterator[Part]:
@@ -29,7 +50,7 @@ def about(context: Context) -> Iterator[Part]:
 
 
 def of_report(report: Report) -> str:
-    """Of a Failure, what failed: the only one that others have a say in."""
+    """The verdict of a report. Only that of a Failure holds text from elsewhere."""
     match report:
         case PlanReport():
             return of_plan(report.plan)
@@ -44,14 +65,18 @@ def of_report(report: Report) -> str:
     raise TypeError(f"no verdict of {report.kind}")
 
 
+# --- plans and what became of them ---
+
+
 def of_plan(plan: Plan) -> str:
+    """`Plan: 1 to create; 3 unchanged.`, or that nothing changes."""
     return "".join(text for text, _ in pieces_of_plan(plan))
 
 
 def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
-    """The sentence in pieces; the first one says the most.
+    """Yield the sentence of `of_plan` in pieces; the first one says the most.
 
-    `retained_before`: how many of the retained objects were retained before this plan; they count apart.
+    `retained_before`: how many of the retained objects were retained before this plan. They count apart.
     """
     counts = count_actions(plan)
     moving = sum(change.action is Action.NOOP for change in plan.changes)
@@ -80,6 +105,7 @@ def pieces_of_plan(plan: Plan, retained_before: int = 0) -> Iterator[Piece]:
 
 
 def of_drift(report: DriftReport) -> str:
+    """How many of the recorded objects drifted, and how many were left out."""
     plan, left = report.plan, report.without_manifest
     objects = counted(plan.unchanged + len(plan.changes), "recorded object")
     if left:
@@ -99,7 +125,7 @@ def of_drift(report: DriftReport) -> str:
 
 
 def of_results(report: ApplyReport) -> str:
-    """How many steps have which outcome."""
+    """The number of steps by outcome."""
     counts = Counter(result.outcome for result in report.results)
     found = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     converged = counts.keys() <= {"done"} and not has_errors(report.plan.diagnostics)
@@ -108,7 +134,7 @@ def of_results(report: ApplyReport) -> str:
 
 
 def of_validation(report: ValidationReport) -> str:
-    """How much is valid, or how many problems there are."""
+    """How much is valid, or the number of problems. A report that was read from JSON knows no files."""
     if not report.files:
         return f"Not valid: {_problems(report.diagnostics)}." if has_errors(report.diagnostics) else "Valid."
     resources, files = counted(report.resources, "resource"), counted(len(report.files), "file")
@@ -119,11 +145,11 @@ def of_validation(report: ValidationReport) -> str:
 
 def _problems(diagnostics: Sequence[Diagnostic]) -> str:
     counts = Counter(item.severity for item in diagnostics)
-    return ", ".join(counted(counts[each], NOUNS[each]) for each in Severity if counts[each])
+    return ", ".join(counted(counts[severity], NOUNS[severity]) for severity in Severity if counts[severity])
 
 
 def of_apply(report: ApplyReport) -> str:
-    """How it ended; where nothing was sent, what the plan says."""
+    """How the apply ended; the verdict of the plan where no step ran."""
     plan = of_plan(report.plan)
     if report.ended == "refused":
         return f"Refused; nothing was changed. {plan}"
@@ -133,12 +159,82 @@ def of_apply(report: ApplyReport) -> str:
 
 
 def of_impact(changes: Sequence[Change]) -> str:
-    """How many changes have which impact, the gravest first; "" without changes."""
-    counts = Counter(each.impact for each in changes if touches(each))
-    graver = [each for each in reversed(Impact) if counts[each] and each is not Impact.ONLINE]
+    """The number of changes by impact, the gravest first; "" without changes."""
+    counts = Counter(change.impact for change in changes if touches(change))
+    graver = [impact for impact in reversed(Impact) if counts[impact] and impact is not Impact.ONLINE]
     if not graver:
         return "Impact: none, all of it is done online." if counts else ""
-    return f"Impact: {', '.join(f'{spoken(each)} {counts[each]}' for each in graver)}."
+    return f"Impact: {', '.join(f'{spoken(impact)} {counts[impact]}' for impact in graver)}."
+
+
+def approvals(plan: Plan) -> list[str]:
+    """The options that an apply of `plan` needs, one for each approval. Approval files cover all of them."""
+    signed = any(problem.code == APPROVAL_NEEDED for problem in plan.diagnostics)
+    deletes = [f"--approve-delete {address.quoted}" for address in plan.deletes]
+    creates = [change.address for change in plan.changes if change.reason.startswith(TO_APPROVE)]
+    created = [f"--approve-create {address.quoted}@{plan.context.word}" for address in creates]
+    return ["--approval FILE"] if signed else deletes + created
+
+
+def _are(number: int, noun: str) -> str:
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+# --- rehearsals, forecasts and graphs ---
+
+
+def of_rehearsal(rehearsal: "Rehearsal") -> str:
+    """How the clean run ends, and how many runs with a fault end in which way."""
+    clean = rehearsal.clean
+    if not rehearsal.of:
+        return "Nothing to rehearse: the plan sends no call."
+    converged = clean.end == "converged"
+    after = f"in {in_words(clean.duration_s)}" if converged else f"({clean.error or clean.question})"
+    first = f"Rehearsed on a twin of the platform: a clean run {ENDS[clean.end]} {after}"
+    ends = Counter(cell.end for cell in rehearsal.cells[1:])
+    parts = [f"{ends[end]} {words}" for end, words in _SEVERAL_ENDS.items() if ends[end]]
+    calls = counted(len(rehearsal.steps), "call")
+    of = f" (a sample of {rehearsal.of})" if rehearsal.of > len(rehearsal.steps) else ""
+    return f"{first}. With faults in {calls}{of}: {', '.join(parts)}."
+
+
+def of_run(step: str, end: "End") -> str:
+    """How one run of a rehearsal ends. `step`: the one with a fault; "" for the clean run."""
+    between = ":" if end == "decision" else ""
+    return f"{step or 'a clean run'}{between} {ENDS[end]}"
+
+
+def group_cells(cells: "Sequence[Cell]") -> "Mapping[tuple[End, str, tuple[str, ...]], Sequence[str]]":
+    """Group the faults of one step, the gravest end first.
+
+    The keys are the end, the question or error, and the owed works.
+    """
+    found: dict[tuple[End, str, tuple[str, ...]], list[str]] = {}
+    gravest_first = sorted(cells, key=lambda cell: list(ENDS).index(cell.end), reverse=True)
+    for cell in gravest_first:
+        found.setdefault((cell.end, cell.question or cell.error, owed_by(cell)), []).append(cell.fault)
+    return found
+
+
+def owed_by(cell: "Cell") -> tuple[str, ...]:
+    """The work that is owed after one run of a rehearsal, with its address."""
+    return tuple(f"{owed.address}: {owed_words(owed.work, owed.certainty)}" for owed in cell.owed)
+
+
+def of_forecast(forecast: "Forecast") -> str:
+    """The moment and the condition of a forecast. Its items are listed below this line."""
+    after = ", the plan being applied now" if forecast.after_apply else ""
+    found = ":" if forecast.items else ": nothing."
+    return f"By {moment(forecast.at)}, if nobody does anything{after}{found}"
+
+
+def of_graph(graph: "Graph") -> str:
+    """The number of nodes, arrows and levels."""
+    counts = ((len(graph.nodes), graph.what), (graph.edges, graph.by), (len(graph.levels), "level"))
+    return ", ".join(counted(count, noun) for count, noun in counts)
+
+
+# --- single words ---
 
 
 def word(action: Action) -> str:
@@ -147,17 +243,15 @@ def word(action: Action) -> str:
 
 
 def spoken(word: StrEnum) -> str:
+    """`data loss` for `data_loss`."""
     return word.value.replace("_", " ")
 
 
-def approvals(plan: Plan) -> list[str]:
-    """The options that an apply of `plan` must be given, one for each approval; files cover all."""
-    signed = any(each.code == APPROVAL_NEEDED for each in plan.diagnostics)
-    deletes = [f"--approve-delete {address.quoted}" for address in plan.deletes]
-    creates = [each.address for each in plan.changes if each.reason.startswith(TO_APPROVE)]
-    created = [f"--approve-create {address.quoted}@{plan.context.word}" for address in creates]
-    return ["--approval FILE"] if signed else deletes + created
+def owed_words(work: str, certainty: str) -> str:
+    """`restart`, or `restart (unknown whether needed)`."""
+    return work if certainty == "owed" else f"{work} ({certainty} whether needed)"
 
 
-def _are(number: int, noun: str) -> str:
-    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+def moment(at: datetime | None) -> str:
+    """A time in UTC to the minute."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at is not None else "not known"

@@ -21,10 +21,9 @@ from urllib.parse import parse_qsl, urlsplit
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from reconciler.sandbox.exchange import Refusal, Request
-from reconciler.sandbox.fields import INVALID, refused
+from reconciler.sandbox.exchange import INVALID, Refusal, Request, refused
+from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import Cluster
-from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, World
 from reconciler.services.signing import MAX_SIGNED
 

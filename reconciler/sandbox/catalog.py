@@ -1,14 +1,25 @@
-"""What the platform is made of: the `PART` of every module of `parts/`, in order of their names."""
+"""What the platform is made of, and how a world is planted from a seed.
+
+The catalog is the `PART` of every module of `parts/`, in order of their names. A seed is checked whole before
+it is planted: each item against its form, then for what it refers to.
+"""
 
 import importlib
+import json
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
+
+from reconciler.core.errors import StoreError
 from reconciler.sandbox import parts
-from reconciler.sandbox.part import Part, Seed
-from reconciler.sandbox.parts import webhook
-from reconciler.sandbox.routing import Route
+from reconciler.sandbox.exchange import UNKNOWN, Refusal, listed, located, problems
+from reconciler.sandbox.part import Item, Part, Route, Seed
+from reconciler.sandbox.parts import app, machine, webhook
 from reconciler.sandbox.world import Thing, Transitions, World
 
 PARTS: tuple[Part, ...] = tuple(
@@ -16,7 +27,7 @@ PARTS: tuple[Part, ...] = tuple(
     for info in pkgutil.iter_modules(parts.__path__, f"{parts.__name__}.")
 )
 ROUTES: tuple[Route, ...] = tuple(route for part in PARTS for route in part.routes)
-TRANSITIONS: Transitions = {key: each for part in PARTS for key, each in part.transitions.items()}
+TRANSITIONS: Transitions = {key: then for part in PARTS for key, then in part.transitions.items()}
 KINDS: dict[str, type[Thing]] = {cls.kind: cls for part in PARTS for cls in part.things}
 SEEDS: tuple[Seed, ...] = tuple(
     sorted((seed for part in PARTS for seed in part.seeds), key=attrgetter("name"))
@@ -30,3 +41,93 @@ def list_paths(world: World) -> Iterator[str]:
     """The path of every list that there is now, extended ones too."""
     for part in PARTS:
         yield from part.list_paths(world)
+
+
+def plant(
+    world: World,
+    seed: Path | Mapping[str, Any] | None,
+    apps: Sequence[Mapping[str, Any]],
+    machines: Sequence[Mapping[str, Any]],
+    *,
+    name: str = "",
+) -> None:
+    """Plant `seed` into an empty world, then `apps` and `machines` into any.
+
+    `apps` and `machines` are bodies of the control verbs. A seed has the form of `GET /_sandbox/world`; ids
+    may be missing, and a secret may have its `value`. From a path it is read as JSON. Raises StoreError,
+    which names `name` (or the path) and each place, when it cannot be read or planted.
+    """
+    empty = not any(any(world.all(part.cls)) for part in SEEDS)
+    if seed is not None and empty:
+        name = name or (str(seed) if isinstance(seed, Path) else "the seed")
+        found = _plant_document(world, _document(seed, name) if isinstance(seed, Path) else seed)
+        if found:
+            raise StoreError(listed(found, name))
+    try:
+        for body in apps:
+            app.register_body(world, body)
+        for body in machines:
+            machine.register_body(world, body)
+    except Refusal as refusal:
+        raise StoreError(f"the sandbox cannot store this: {refusal.message}") from None
+
+
+def _document(file: Path, name: str) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{name} is not a seed: {error}") from error
+
+
+def _plant_document(world: World, document: Any) -> list[str]:
+    """What is wrong with the seed, as `place: problem`. Then the world is not to be used."""
+    if not isinstance(document, Mapping):
+        return ["a seed is a mapping"]
+    seeds = {seed.name: seed for seed in SEEDS}
+    found = [f"{part}: {UNKNOWN}; a seed has {', '.join(seeds)}" for part in document if part not in seeds]
+    items: dict[str, list[Any]] = {}
+    for name, seed in seeds.items():
+        given = document.get(name)
+        if given is not None and not isinstance(given, list):
+            found.append(f"{name}: must be a list")
+        else:
+            items[name] = [_checked(seed, number, item, found) for number, item in enumerate(given or ())]
+            found += _repeated(name, items[name])
+    if found:
+        return found
+    found = [problem for seed in SEEDS for problem in seed.missing(items)]
+    for name in TopologicalSorter({seed.name: seed.after for seed in SEEDS}).static_order():
+        for number, item in enumerate(items[name]):
+            try:
+                seeds[name].plant(world, item)
+            except Refusal as refusal:
+                found.append(f"{located(name, [number])}: {refusal.message}")
+    for seed in SEEDS:
+        seed.finish(world)
+    return found
+
+
+def _checked(seed: Seed, number: int, item: Any, found: list[str]) -> Any:
+    """The item in the form of its part; what is wrong with it is added to `found`."""
+    place = located(seed.name, [number])
+    if not isinstance(item, Mapping):
+        found.append(f"{place}: must be a mapping")
+        return item
+    try:
+        return seed.form.model_validate({name: value for name, value in item.items() if value is not None})
+    except ValidationError as error:
+        known = f"; {seed.name} have {', '.join(seed.form.model_fields)}"
+        found += [
+            f"{problem}{known}" if problem.endswith(UNKNOWN) else problem
+            for problem in problems(error, place)
+        ]
+        return item
+
+
+def _repeated(part: str, items: Sequence[Any]) -> Iterator[str]:
+    """Items of which an earlier one has the same key."""
+    seen: dict[tuple[str, ...], int] = {}
+    for number, item in enumerate(items):
+        key = item.key() if isinstance(item, Item) else None
+        if key is not None and seen.setdefault(key, number) != number:
+            yield f"{located(part, [number])}: {'/'.join(key)} is {located(part, [seen[key]])} already"

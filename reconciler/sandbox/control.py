@@ -4,26 +4,18 @@ Handlers get the whole sandbox, not the world alone: clock, faults and log belon
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from reconciler.sandbox import faults as fault_list
-from reconciler.sandbox import fields, switches
+from reconciler.sandbox import switches
 from reconciler.sandbox.catalog import SEEDS
 from reconciler.sandbox.clock import LATEST_S, rfc3339
-from reconciler.sandbox.controlled import Controlled
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.page import show
-from reconciler.sandbox.parts import (
-    app,
-    cluster,
-    delivery,
-    machine,
-    machine_power,
-    provider,
-    volume,
-)
-from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
+from reconciler.sandbox.page import Controlled, show
+from reconciler.sandbox.part import Count, Item, Positive, Routes, Text
+from reconciler.sandbox.parts import app, cluster, delivery, machine, machine_power, provider, volume
 from reconciler.sandbox.world import Machine, T, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -70,22 +62,23 @@ def post_machine(sandbox: Controlled, request: Request) -> Response:
 
 @route("POST", PREFIX + "providers")
 def post_provider(sandbox: Controlled, request: Request) -> Response:
-    return reply(provider.wire(provider.register(sandbox.world, request.object())))
+    return reply(provider.wire(provider.register(sandbox.world, request.read(provider.ProviderItem))))
 
 
 @route("POST", PREFIX + "users")
 def post_user(sandbox: Controlled, request: Request) -> Response:
-    return reply(provider.user_wire(provider.register_user(sandbox.world, request.object())))
+    return reply(provider.user_wire(provider.register_user(sandbox.world, request.read(provider.UserItem))))
 
 
 @route("POST", PREFIX + "resources")
 def post_resource(sandbox: Controlled, request: Request) -> Response:
-    return reply(provider.resource_wire(provider.register_resource(sandbox.world, request.object())))
+    said = request.read(provider.ResourceItem)
+    return reply(provider.resource_wire(provider.register_resource(sandbox.world, said)))
 
 
 @route("GET", PREFIX + "deliveries")
 def get_deliveries(sandbox: Controlled, request: Request) -> Response:
-    return reply([delivery.wire(each) for each in sandbox.world.all(delivery.Delivery)])
+    return reply([delivery.wire(one) for one in sandbox.world.all(delivery.Delivery)])
 
 
 @route("POST", PREFIX + "machines/{machine_id}/{verb}")
@@ -104,13 +97,15 @@ def get_clock(sandbox: Controlled, request: Request) -> Response:
     return reply({"mode": clock.setting, "rate": clock.rate, "now": rfc3339(sandbox.world.now, 6)})
 
 
+class ClockChange(Item):
+    advance_s: float = Field(ge=0, le=_FOREVER_S)
+
+
 @route("POST", PREFIX + "clock")
 def post_clock(sandbox: Controlled, request: Request) -> Response:
-    seconds = request.object().get("advance_s")
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _FOREVER_S:
-        raise fields.refused("advance_s", "must be a number of seconds, at least 0")
+    seconds = request.read(ClockChange).advance_s
     if sandbox.clock.now() + seconds > LATEST_S:
-        raise fields.refused("advance_s", f"must not go past {rfc3339(LATEST_S)}")
+        raise refused("advance_s", f"must not go past {rfc3339(LATEST_S)}")
     sandbox.clock.advance(seconds)
     sandbox.settle()
     return get_clock(sandbox, request)
@@ -142,7 +137,7 @@ def delete_faults(sandbox: Controlled, request: Request) -> Response:
 def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
-        raise fields.refused("since", "must be a sequence number")
+        raise refused("since", "must be a sequence number")
     shown = ("at", "method", "path", "status", "effect")
     bodies = request.parameter("bodies") == "1"
     return reply(
@@ -160,56 +155,60 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
 @route("GET", PREFIX + "world")
 def get_world(sandbox: Controlled, request: Request) -> Response:
     world = sandbox.world
-    return reply({each.name: [each.shown(world, one) for one in world.all(each.cls)] for each in SEEDS})
+    return reply({seed.name: [seed.shown(world, thing) for thing in world.all(seed.cls)] for seed in SEEDS})
+
+
+class VolumeEdit(Item):
+    """The fields of a volume that a person may edit; null for those that may have no value."""
+
+    region: Text = ""
+    zone: Text = ""
+    size_gb: Positive = 1
+    encrypted: bool = True
+    fstype: Text = ""
+    snapshot_retention: Positive = 1
+    auto_backup_enabled: bool = True
+    attached_machine_id: str | None = None
+    attached_alloc_id: str | None = None
+    host_dedication_key: str = ""
+    state: Text = ""
+    blocks_free: Count = 0
+    blocks_avail: Count = 0
 
 
 @route("PATCH", PREFIX + "world/volumes/{volume_id}")
 def patch_volume(sandbox: Controlled, request: Request, volume_id: str) -> Response:
     """A human's edit, past every rule of the API."""
     world, thing = sandbox.world, _required(sandbox, volume.Volume, volume_id)
-    checks: Mapping[str, _Check] = {
-        "region": fields.required_text,
-        "zone": fields.required_text,
-        "size_gb": _positive,
-        "encrypted": fields.flag,
-        "fstype": fields.required_text,
-        "snapshot_retention": _positive,
-        "auto_backup_enabled": fields.flag,
-        "attached_machine_id": fields.text,
-        "attached_alloc_id": fields.text,
-        "host_dedication_key": fields.text,
-        "state": fields.required_text,
-        "blocks_free": _count,
-        "blocks_avail": _count,
-    }
-    edits = _edits(request, checks, nullable=("attached_machine_id", "attached_alloc_id"))
-    _edit(world, thing, edits)
+    edits = _edits(request, VolumeEdit)
+    _edit(world, thing, edits, edits.pop("state", None))
     if "attached_machine_id" in edits:
         machine.mounted_by_hand(world, thing)
     return reply(volume.world_wire(world, thing))
+
+
+class ClusterEdit(Item):
+    """The fields of a cluster that a person may edit."""
+
+    name: Text = ""
+    region: Text = ""
+    plan: cluster.Plan = ""
+    pg_major_version: Text = ""
+    disk_size_gb: Positive = 1
+    replicas: Positive = 1
+    postgis_enabled: bool = False
+    status: Text = ""
+    attached_apps: list[cluster.AttachedAppItem] = Field(default_factory=list)
 
 
 @route("PATCH", PREFIX + "world/clusters/{id}")
 def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
     """A human's edit, past every rule of the API."""
     world, thing = sandbox.world, _required(sandbox, cluster.Cluster, id)
-    checks: Mapping[str, _Check] = {
-        "name": fields.required_text,
-        "region": fields.required_text,
-        "plan": lambda body, name: fields.choice(body, name, tuple(cluster.PLANS)),
-        "pg_major_version": fields.required_text,
-        "disk_size_gb": _positive,
-        "replicas": _positive,
-        "postgis_enabled": fields.flag,
-        "status": fields.required_text,
-        "attached_apps": _attached_apps,
-    }
-    edits = _edits(request, checks)
+    edits = _edits(request, ClusterEdit)
     if "attached_apps" in edits:
-        edits["attached_apps"] = _attached_apps(edits, "attached_apps")
-    if "status" in edits:
-        edits["state"] = edits.pop("status")
-    _edit(world, thing, edits)
+        edits["attached_apps"] = [attached["name"] for attached in edits["attached_apps"]]
+    _edit(world, thing, edits, edits.pop("status", None))
     return reply(cluster.wire(world, thing))
 
 
@@ -231,44 +230,20 @@ def _required(sandbox: Controlled, cls: type[T], id: str) -> T:
     return thing
 
 
-_Check = Callable[[Mapping[str, Any], str], Any]
-
-
-def _edits(request: Request, checks: Mapping[str, _Check], nullable: Sequence[str] = ()) -> dict[str, Any]:
-    """The checked fields of an edit. Raises Refusal 422 for one that cannot be edited, or null."""
+def _edits(request: Request, model: type[Item]) -> dict[str, Any]:
+    """The checked fields of an edit, in which null is a value. Raises Refusal 400, 422."""
     body = request.json()
     if not isinstance(body, dict):
         raise Refusal(400, "the request body must be a JSON object")
-    for name, value in body.items():
-        if name not in checks:
-            raise Refusal(422, f"{name} cannot be edited; these can: {', '.join(checks)}")
-        if value is None and name not in nullable:
-            raise fields.refused(name, "must not be null")
-        checks[name](body, name)
-    return dict(body)
+    return read(body, model).model_dump(exclude_unset=True)
 
 
-def _edit(world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str, Any]) -> None:
-    state = edits.pop("state", None)
+def _edit(
+    world: World, thing: volume.Volume | cluster.Cluster, edits: dict[str, Any], state: str | None
+) -> None:
     for name, value in edits.items():
         setattr(thing, name, value)
     if state is None:
         world.put(thing)
     else:
         world.enter(thing, state)
-
-
-def _attached_apps(body: Mapping[str, Any], name: str) -> list[str]:
-    """Names, from `[{name}]` as answers show them. Raises Refusal 422."""
-    apps = body[name]
-    if not isinstance(apps, list):
-        raise fields.refused(name, "must be an array of objects with a name")
-    return [fields.required_text(each if isinstance(each, dict) else {}, "name") for each in apps]
-
-
-def _count(body: Mapping[str, Any], name: str) -> int | None:
-    return fields.whole(body, name, 0)
-
-
-def _positive(body: Mapping[str, Any], name: str) -> int | None:
-    return fields.whole(body, name, 1)

@@ -7,23 +7,73 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from reconciler.sandbox import access, catalog, control, faults, switches
 from reconciler.sandbox.access import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry, Unstored
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts import delivery, machine, secret, webhook
 from reconciler.sandbox.parts.machine_power import suspend
-from reconciler.sandbox.parts.volume import begin_days
-from reconciler.sandbox.routing import Match, Route, Router
-from reconciler.sandbox.seed import plant
 from reconciler.sandbox.world import World
 
 PROFILES = ("documented", "extended")
 SOCKET_HOST = "flaps"
 DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
+
+
+class Match(NamedTuple):
+    route: Route
+    parameters: Mapping[str, str]
+
+
+class Router:
+    """With `extended` false, it is as if there were no extended routes."""
+
+    def __init__(self, routes: Sequence[Route], *, extended: bool = True) -> None:
+        self._extended = extended
+        self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
+        for route in routes:
+            parts = route.path.split("/")
+            self._by_length.setdefault(len(parts), []).append((parts, route))
+
+    def find(self, method: str, path: str) -> Match:
+        """The handler for a request; HEAD is answered as GET. Raises Refusal 404 or 405."""
+        wanted = "GET" if method == "HEAD" else method
+        sent = path.split("/")
+        allowed: set[str] = set()
+        for parts, route in self._by_length.get(len(sent), ()):
+            parameters = _parameters(parts, sent)
+            if parameters is None:
+                continue
+            offered = self._extended or not route.extended
+            if route.method == wanted and offered:
+                return Match(route, parameters)
+            if offered:
+                allowed.add(route.method)
+        if not allowed:
+            raise Refusal(404, "this path does not exist", "not_found")
+        if "GET" in allowed:
+            allowed.add("HEAD")
+        raise Refusal(
+            405, "method not allowed", "method_not_allowed", headers={"allow": ", ".join(sorted(allowed))}
+        )
+
+
+def _parameters(parts: list[str], sent: list[str]) -> dict[str, str] | None:
+    """The values of `{name}` parts, decoded; None when the path is another one."""
+    found: dict[str, str] = {}
+    for part, value in zip(parts, sent, strict=True):
+        if part.startswith("{"):
+            if not value:
+                return None
+            found[part[1:-1]] = unquote(value)
+        elif part != value:
+            return None
+    return found
 
 
 class Sandbox:
@@ -67,7 +117,7 @@ class Sandbox:
         self.database = Database(db) if stored else Unstored()
         saved = self.database.load(self.world)
         self.world.switches.update(saved.get("switches", {}))
-        self.faults = faults.stored(saved.get("faults", []))
+        self.faults = faults.stored(saved.get("faults", {}))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
         self.world.wall, self.world.hurried = wall, self.clock.rate > 1
         self.world.watcher = delivery.note
@@ -77,11 +127,10 @@ class Sandbox:
         self._platform = Router(catalog.ROUTES, extended=self.extended)
         self._control = Router(control.route.found)
         self.settle()
-        begin_days(self.world)
         try:
             if switch:
                 self.set_switches(switch)
-            plant(self.world, seed, apps, machines, name=seed_name)
+            catalog.plant(self.world, seed, apps, machines, name=seed_name)
             if script is not None:
                 self.faults.script(faults.read(script), self.lists)
         except Refusal as refusal:
@@ -238,8 +287,8 @@ class Sandbox:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _limit(route: Route) -> Limit | None:

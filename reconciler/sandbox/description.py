@@ -17,10 +17,10 @@ from pydantic.json_schema import models_json_schema
 from reconciler.core.wire import Wire
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.parts.secret import Secret
 from reconciler.sandbox.parts.volume import Volume
-from reconciler.sandbox.routing import Route
 from reconciler.sandbox.world import App, Machine, World
 
 VERSION = "1.0"

@@ -1,18 +1,27 @@
-"""One request and its answer, as both fronts see them, and the refusal that a handler may raise."""
+"""One request and its answer, the refusal that a handler may raise, and how bodies are read.
+
+Bodies are read by pydantic models: the wire models of the platform, which its description shows, too, and the
+forms of seeds. Nothing is coerced. What is wrong is said in a person's words: place and sentence.
+"""
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from msgspec import Struct, field
+from pydantic import BaseModel, ValidationError
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"  # every client can put it into a path
+NOT_BLANK = r"[^\x00-\x20]"  # the same as in the description, whatever counts as a space
+INVALID = "invalid_argument"
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+M = TypeVar("M", bound=BaseModel)
 
 
 class Request(Struct, frozen=True):
@@ -37,7 +46,7 @@ class Request(Struct, frozen=True):
         return self.organizations is None or slug in self.organizations
 
     def parameter(self, name: str) -> str | None:
-        """The first value of a query parameter; those nobody asks for are ignored."""
+        """The first value of a query parameter. Parameters that no handler asks for are ignored."""
         return next(iter(self.parameters(name)), None)
 
     def parameters(self, name: str) -> list[str]:
@@ -49,16 +58,20 @@ class Request(Struct, frozen=True):
         if not self.body.strip():
             return {}
         try:
-            return json.loads(self.body, parse_constant=_no_constant)
+            return json.loads(self.body, parse_constant=_no_constant, parse_float=_number)
         except (ValueError, RecursionError):
-            raise Refusal(400, "the request body is not valid JSON", "invalid_argument") from None
+            raise Refusal(400, "the request body is not valid JSON", INVALID) from None
 
     def object(self) -> dict[str, Any]:
         """The decoded body without its nulls, which mean missing. Raises Refusal 400 unless an object."""
         body = self.json()
         if not isinstance(body, dict):
-            raise Refusal(400, "the request body must be a JSON object", "invalid_argument")
+            raise Refusal(400, "the request body must be a JSON object", INVALID)
         return {key: value for key, value in body.items() if value is not None}
+
+    def read(self, model: type[M]) -> M:
+        """The body as `model`. Raises Refusal: 400 unless it is a JSON object, 422 for a wrong field."""
+        return read(self.object(), model)
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,6 +82,7 @@ class Response:
     (in a long one, between two of a hundred pieces). `cut`: "drop" closes the
     connection without an answer, "truncate" in the middle of the body. `again_s`: for so many
     seconds of the world's clock after the request came, asking again may give a better answer.
+    A dataclass, because faults change the answer.
     """
 
     status: int = 200
@@ -85,7 +99,7 @@ class Response:
 
 
 class Refusal(Exception):
-    """What a handler raises instead of answering; it must not have changed the world.
+    """Raised by a handler instead of an answer, before it changes the world.
 
     `code` is the word under `status` in the groups whose error bodies have one.
     """
@@ -105,6 +119,15 @@ class Refusal(Exception):
         self.code = code
         self.details = details or {}
         self.headers = headers or {}
+
+
+def refused(name: str, problem: str) -> Refusal:
+    """The refusal (422) of a field; `problem` goes on from its name: "must be at least 1"."""
+    return Refusal(422, f"{name} {problem}", INVALID, details={name: problem})
+
+
+def precondition(problem: str) -> Refusal:
+    return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
 
 
 def reply(data: Any, status: int = 200) -> Response:
@@ -127,5 +150,80 @@ def _template(name: str) -> "Template":
     return Environment(autoescape=True, trim_blocks=True).from_string(source)
 
 
+def read(body: Mapping[str, Any], model: type[M], *, extra: Literal["ignore"] | None = None) -> M:
+    """`body` as `model`. Raises Refusal 422, which names the first field that is wrong.
+
+    With `extra="ignore"`, fields that a strict model does not know are left out instead.
+    """
+    try:
+        return model.model_validate(body, strict=True, extra=extra)
+    except ValidationError as error:
+        place, _, problem = problems(error)[0].partition(": ")
+        known = f"; known are {', '.join(model.model_fields)}" if problem == UNKNOWN else ""
+        raise refused(place, f"{problem}{known}") from None
+
+
+UNKNOWN = "is unknown"
+_SENTENCES: Mapping[str, str] = {
+    "missing": "is required",
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    "finite_number": "must be a finite number",
+    "string_type": "must be text; put numbers, true and false in quotes",
+    "string_unicode": "must be valid Unicode",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "list_type": "must be a list",
+    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument", "union_tag_invalid"), UNKNOWN),
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type", "dataclass_type", "dataclass_exact_type"),
+        "must be a mapping",
+    ),
+}
+_PATTERNS: Mapping[str, str] = {
+    NOT_BLANK: "must not be blank",
+    NAME: "must be letters, digits, dots, dashes and underscores, at most 200",
+}
+_BRANCHES = ("int", "str", "constrained-int")  # of a union: a part of pydantic's location, but of no document
+
+
+def problems(error: ValidationError, place: str = "") -> list[str]:
+    """Each problem as `place: sentence`; places such as `volumes[1].size_gb`, below `place`."""
+    found = []
+    for problem in error.errors(include_url=False):
+        where = located(place, [part for part in problem["loc"] if part not in _BRANCHES])
+        said = _sentence(problem["type"], problem["msg"], problem.get("ctx", {}))
+        found.append(f"{where}: {said}" if where else said)
+    return list(dict.fromkeys(found))
+
+
+def located(place: str, parts: Iterable[int | str]) -> str:
+    """The place of `parts` below `place`: `volumes[1].size_gb`."""
+    for part in parts:
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else str(part)
+    return place
+
+
+def listed(found: Sequence[str], name: str) -> str:
+    """All problems of the document `name`, a line each."""
+    return "\n".join(f"{name}: {problem}" for problem in found)
+
+
+def _sentence(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    """What is wrong, from the type, the message and the context that pydantic gives."""
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "literal_error":
+        return f"must be one of {context['expected']}".replace("'", "").replace(" or ", ", ")
+    if kind == "string_pattern_mismatch" and context["pattern"] in _PATTERNS:
+        return _PATTERNS[context["pattern"]]
+    return _SENTENCES.get(kind) or message.replace("Input should", "must").replace("String should", "must")
+
+
 def _no_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
+
+
+def _number(text: str) -> int | float:
+    """10.0 is an integer in JSON's own terms."""
+    number = float(text)
+    return int(number) if number.is_integer() else number

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.fields import problems
+from reconciler.sandbox.exchange import Refusal, Request, Response, problems, reply
 
 HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _ENUMS = ("state", "status", "plan", "type", "previous_state")
@@ -270,11 +269,10 @@ def read(wanted: Any) -> Script:
         raise Refusal(422, "; ".join(problems(error))) from None
 
 
-def stored(dumped: Any) -> Faults:
-    """What `dump` gave, also that of older versions: an array of faults, some of them refused today."""
+def stored(dumped: Mapping[str, Any]) -> Faults:
+    """The faults that `dump` gave; those of an older version that are refused today are left out."""
     pending = []
-    for each in dumped if isinstance(dumped, list) else dumped["faults"]:
+    for fault in dumped.get("faults", ()):
         with suppress(ValidationError):
-            pending.append(_FAULT.validate_python(each))
-    kept = dumped if isinstance(dumped, dict) else {}
-    return Faults(pending, kept.get("seed", 0), kept.get("draws", 0))
+            pending.append(_FAULT.validate_python(fault))
+    return Faults(pending, dumped.get("seed", 0), dumped.get("draws", 0))

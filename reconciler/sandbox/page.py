@@ -1,14 +1,15 @@
 """The page at `/`: the world, the last requests and the clock, for a person. It needs no script."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from reconciler.sandbox import switches
 from reconciler.sandbox.catalog import SEEDS
-from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.controlled import Controlled
+from reconciler.sandbox.clock import WorldClock, rfc3339
+from reconciler.sandbox.database import Database
 from reconciler.sandbox.exchange import Response, page
+from reconciler.sandbox.faults import Faults
 from reconciler.sandbox.part import Columns
 from reconciler.sandbox.parts.delivery import Delivery
 from reconciler.sandbox.world import Thing, World
@@ -27,6 +28,26 @@ _DELIVERIES: Columns = (
     "attempts",
     ("answer", lambda world, delivery: delivery.status or delivery.problem),
 )
+
+
+class Controlled(Protocol):
+    """What control verbs and the page see of `core.Sandbox`: they change the world, and ask it nothing."""
+
+    world: World
+    clock: WorldClock
+    faults: Faults
+    database: Database
+    extended: bool
+    strict: bool
+
+    def settle(self) -> None:
+        """See `core.Sandbox.settle`."""
+
+    def set_switches(self, wanted: Mapping[str, Any]) -> None:
+        """See `core.Sandbox.set_switches`."""
+
+    def lists(self, glob: str) -> dict[str, Any]:
+        """See `core.Sandbox.lists`."""
 
 
 class Row(NamedTuple):

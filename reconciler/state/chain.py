@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope: str) -> str:
     """SHA-256 in hex over the hash before, the place in the chain and the row; JSON keeps the columns apart.
@@ -16,7 +18,7 @@ def row_hash(previous: str, seq: int, columns: Sequence[Any], data: bytes, scope
     `columns` and `data`: what `codec.encode_entry` makes, the data encoded. Rows of the whole state are
     hashed like those of versions that knew no scopes.
     """
-    head = json.dumps([previous, seq, *columns, *filter(None, [scope])], separators=(",", ":"))
+    head = _encode([previous, seq, *columns, *filter(None, [scope])])
     return hashlib.sha256(head.encode() + b"\n" + data).hexdigest()
 
 
@@ -27,8 +29,7 @@ def state_head(lineage: str, heads: Mapping[str, str]) -> str:
     """
     if not lineage:
         return ""
-    text = json.dumps([lineage, *sorted(heads.items())], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_encode([lineage, *sorted(heads.items())]).encode()).hexdigest()
 
 
 class Broken(Exception):

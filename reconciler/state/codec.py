@@ -143,5 +143,5 @@ def decode_entry(
         None if address is None else Address.parse(address),
         step,
         attempt,
-        json.loads(data),
+        _json(data),
     )

@@ -49,7 +49,8 @@ class Contents:
 
     `heads`: of every scope that has a row, a record or ever had a lease. `environment`: "" for that of no
     environment. `moved_to`: where the state is now, of which this is what stayed behind (with `errors.COPY`
-    before it: a copy that has not been the state yet); "" for the state itself.
+    before it: a copy that has not been the state yet); "" for the state itself. `least_serial`: from which on
+    the records of a new scope count, because a restore lost some that may have been higher.
     """
 
     lineage: str
@@ -59,9 +60,10 @@ class Contents:
     records: Mapping[Address, Body] = dataclasses.field(default_factory=dict)
     heads: Mapping[str, Head] = dataclasses.field(default_factory=dict)
     moved_to: str = ""
+    least_serial: int = 0
 
     def head(self, scope: str) -> Head:
-        return self.heads.get(scope, Head(0, self.lineage, 0))
+        return self.heads.get(scope, Head(0, self.lineage, self.least_serial))
 
     @property
     def hashes(self) -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.approvals.in_force import authority_of
 from reconciler.approvals.rules import Authority, Said
-from reconciler.approvals.signers import authority_of
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.settings import find_settings
 from tests.revisions.repository import ISOLATED, commit, git

@@ -77,7 +77,7 @@ def test_a_backup_stays_encrypted_and_goes_back(
     team.apply()
     file = elsewhere / "state.backup"
     team.run("state", "backup", str(file))
-    copied = file.read_bytes()
+    copied = file.read_bytes() + Path(f"{file}.key").read_bytes()
     assert app.encode() not in copied
     assert b"Volume" not in copied
     team.write("{}\n", "reconcile.yaml")

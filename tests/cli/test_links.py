@@ -167,7 +167,7 @@ def test_a_baseline_is_kept_in_no_link(project: Project, app: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["manifests/data.yaml", "reconcile.yaml", "state.db", "state.db.seen", "state.db.lock"]
+    "name", ["manifests/data.yaml", "reconcile.yaml", "state.db", "state.db.key", "state.db.lock"]
 )
 def test_no_report_or_plan_replaces_what_the_project_is_made_of(reconcile: Command, name: str) -> None:
     reconcile.write("reconcile.yaml", "state: sqlite:state.db\nplatform: {base_url: 'http://127.0.0.1:9'}\n")

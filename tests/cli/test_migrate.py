@@ -10,8 +10,9 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
-from reconciler.project.open import open_state
+from reconciler.project.open import begin_work
 from reconciler.project.settings import find_settings
+from reconciler.project.store import Opening, open_state
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, State
 from tests.cli.harness import PATIENCE_S, Project, Ran, volume
@@ -33,7 +34,8 @@ def is_writable(root: Path, url: str) -> bool:
     """Whether a run with this state gets a lease and commits."""
 
     async def work() -> None:
-        async with open_state(find_settings(root, {}), url) as store:
+        async with open_state(find_settings(root, {}), Opening(url)) as store:
+            await begin_work(find_settings(root, {}), store, Opening(url))
             lease = await store.lease([WHOLE_STATE], "the test")
             await store.commit(lease, [])
             await store.release(lease)
@@ -47,7 +49,7 @@ def is_writable(root: Path, url: str) -> bool:
 
 def loaded(root: Path, url: str) -> State:
     async def work() -> State:
-        async with open_state(find_settings(root, {}), url, read_only=True) as store:
+        async with open_state(find_settings(root, {}), Opening(url, read_only=True)) as store:
             return await store.load()
 
     return anyio.run(work)

@@ -44,7 +44,7 @@ def test_the_state_is_opened_once(project: Project, app: str, monkeypatch: pytes
         opened.append(what)
         return store_of(*what, **how)
 
-    monkeypatch.setattr("reconciler.project.open.store_of", counted)
+    monkeypatch.setattr("reconciler.project.store.store_of", counted)
     monkeypatch.chdir(project.root)
     for name, value in project.env.items():
         monkeypatch.setenv(name, value)

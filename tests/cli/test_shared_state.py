@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from reconciler.core.state_url import shown_url
-from reconciler.project.open import open_state
 from reconciler.project.settings import find_settings
+from reconciler.project.store import open_state
 from reconciler.state import spool_file
 from reconciler.state.codec import encode_entry
 from reconciler.state.spool_file import Kept

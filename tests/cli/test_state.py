@@ -102,7 +102,7 @@ def test_no_verb_that_only_looks_migrates_a_state(project: Project, app: str) ->
         ["history"],
         ["doctor"],
         ["state", "list"],
-        ["doctor", "--probe-state"],
+        ["state", "doctor"],
         ["state", "init"],
         ["apply", "--plan", "old.plan", "--auto-approve"],
     ):
@@ -110,9 +110,6 @@ def test_no_verb_that_only_looks_migrates_a_state(project: Project, app: str) ->
         assert state_file(project).read_bytes() == before, verb
         if verb[0] in {"plan", "drift", "history"}:
             assert "the state has version 1, of an older program: `reconcile apply`" in told
-    project.write(volume(app).replace("name: data", "name: data, id: vol_nosuch"))
-    assert "the plan is refused" in project.run("apply", "--auto-approve", code=1).err
-    assert state_file(project).read_bytes() == before
     assert not backups.folder(state_file(project)).exists()
 
 
@@ -123,9 +120,7 @@ def test_a_migration_says_what_it_did_and_how_to_go_back(project: Project, verb:
     shown = project.run(*verb, code=None)
     (copy,) = backups.folder(state_file(project)).glob("version-1-*.db")
     told = f"migrated from version 1 to {schema.VERSION}; a copy of version 1 is {copy}: to go back"
-    err = " ".join(shown.err.split())
-    assert told in err
-    assert "state.db.key, and remove state.db.seen: what was recorded since is unknown to it" in err
+    assert told in " ".join(shown.err.split())
     assert project.run("state", "migrate").out == "sqlite:.reconcile/state.db: has the newest version\n"
     assert "Volume/shop/data" in project.run("state", "list").out
     assert "migrated" not in project.run("state", "list").err
@@ -208,8 +203,6 @@ def test_a_living_holder_is_named_and_only_force_takes_its_scope(
     assert f"locked by process {holder.pid} for" in refused.err
     assert "taken from" in project.run("state", "unlock", "held", "--force").out
     assert project.run("state", "unlock", "held").out == "held: free: no process holds it\n"
-    both = project.run("state", "unlock", "held", "held").out
-    assert both == "held: free: no process holds it\n" * 2
     assert "no run has ever locked" in project.run("state", "unlock", "other", code=1).err
 
 
@@ -251,18 +244,20 @@ def test_a_file_of_ones_own_is_as_good_as_any_backup(applied: Project, app: str)
 
 
 def test_a_lost_key_is_brought_back_from_a_backup(applied: Project) -> None:
-    damage(applied, "UPDATE objects SET body = x'00' WHERE key = 'state.json'")
-    assert "state.json is not what was written" in applied.run("plan", code=1).err
-    assert "fingerprint key: restored" in applied.run("state", "restore", "--auto-approve").out
-    assert applied.json("plan").json["steps"] == []
+    key = state_file(applied).with_name("state.db.key")
+    sound = key.read_bytes()
+    key.unlink()
+    assert "state.db.key is missing" in applied.run("plan", code=1).err
+    told = applied.run("state", "restore", "--auto-approve").out
+    assert "fingerprint key: restored" in told
+    assert "kept as" not in told
+    assert key.read_bytes() == sound
 
 
-def test_a_new_key_of_an_older_state_is_told_with_what_follows(project: Project) -> None:
-    shutil.rmtree(project.root / ".reconcile")
-    left_by(6, state_file(project))
-    state_file(project).with_name("state.db.key").unlink()
-    assert "state.db.key is missing" in project.run("plan", code=1).err
-    told = project.run("state", "restore", "--auto-approve").out
+def test_a_new_key_is_told_with_what_follows(applied: Project) -> None:
+    shutil.rmtree(applied.root / ".reconcile" / "state.db.backups")
+    state_file(applied).with_name("state.db.key").unlink()
+    told = applied.run("state", "restore", "--auto-approve").out
     assert "every secret is set again by the next apply" in told
 
 

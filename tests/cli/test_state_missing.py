@@ -216,16 +216,16 @@ def test_a_state_is_made_where_nobody_can_look(project: Project) -> None:
     assert "created" in project.run("state", "init").out
 
 
-def test_what_was_seen_shows_that_there_was_a_state(project: Project, app: str) -> None:
+def test_a_key_shows_that_there_was_a_state(project: Project, app: str) -> None:
     project.write(volume(app))
     project.apply()
     folder = project.root / ".reconcile"
     for file in folder.glob("state.db*"):
-        if file.name != "state.db.seen":
+        if file.name != "state.db.key":
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     for verb in (("plan",), ("apply", "--auto-approve"), ("drift",), ("doctor",)):
         shown = project.run(*verb, code=None)
-        assert f"there was a state: {folder / 'state.db.seen'}" in shown.out + shown.err, verb
+        assert f"there was a state: {folder / 'state.db.key'}" in shown.out + shown.err, verb
     told = only(project.apply(code=1).json["diagnostics"])
     assert [each["argv"][1:3] for each in told["advice"]] == [
         ["state", "restore"],

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.manifests.load import load
 from reconciler.manifests.reading.compose import compose
-from reconciler.project.settings import Settings
+from reconciler.project.sections import Settings
 from tests.docs import pages
 from tests.docs.pages import ROOT, Block, Step
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving

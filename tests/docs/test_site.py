@@ -15,8 +15,8 @@ from typing import Literal
 import pytest
 
 from reconciler.cli.main import cli
+from reconciler.manifests.authoring.explain import all_explanations
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.explain import all_explanations
 from tests.docs.pages import ROOT
 
 

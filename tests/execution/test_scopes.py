@@ -8,8 +8,9 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Action, Address, Change, Lifecycle, StateRecord
 from reconciler.core.steps import Move, Plan
 from reconciler.execution.recorder import Recorder
-from reconciler.moves.carry_out import moved_records
+from reconciler.kinds import find_kinds
 from reconciler.moves.compare import LEFT
+from reconciler.moves.records import moved_records
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import JournalEntry, Lease
@@ -94,7 +95,7 @@ async def test_a_run_that_begins_in_some_scopes_only_has_run_and_can_be_made_aga
     assert state.plans_run == {"plan-1"}
     assert ORDERS in state.records
     store.scopes = ()
-    moved, _ = moved_records(plan.moves, state.records)
+    moved = moved_records(find_kinds(), plan.moves, state.records)
     assert moved[MAIN].id == "id_orders"
     again = Recorder(stage.store, await _lease(store), "run-2", stage.time, state.records)
     await again.start(plan)

@@ -12,7 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent.parent / "reconciler"
 MAKERS = {"error", "warning", "Diagnostic"}
 # The last one reads codes back that were given elsewhere.
-OTHER_FORMS = ("diagnostics.py", "sandbox/", "extensions/check/", "extensions/provider/", "reports/parts.py")
+OTHER_FORMS = ("diagnostics.py", "sandbox/", "reports/fragments.py")
 
 
 def find_codes(root: Path = SOURCE) -> dict[str, str]:

@@ -28,7 +28,7 @@ def read_of(made: Encryption, identity: str) -> Act:
 
         async def use() -> None:
             await in_memory(known, made).create()
-            await in_memory(known, encryption_of(config, config.settings.state_url)).load()
+            await in_memory(known, encryption_of(config)).load()
 
         with pytest.raises(Diagnosed) as refused:
             anyio.run(use)

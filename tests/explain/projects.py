@@ -27,7 +27,6 @@ from reconciler.project.plan import make_plan
 from reconciler.project.secret_sources import missing_sources
 from reconciler.project.settings import find_settings
 from reconciler.project.store import store_of
-from reconciler.project.targets import with_targets
 from reconciler.state.store import Store
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
@@ -118,7 +117,7 @@ def of_target(target: str) -> Act:
         (folder / MANIFEST).write_text(manifest, encoding="utf-8")
         loaded = load([str(folder / MANIFEST)], root=folder)
         project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
-        desired = with_targets(Desired(loaded.resources), [Address.parse(target)])
+        desired = Desired(loaded.resources).with_targets([Address.parse(target)])
         with pytest.raises(Misused) as refused:
             anyio.run(make_plan, project, desired)
         return refused.value.diagnostics

@@ -11,9 +11,9 @@ from reconciler.cli.output import echo_diagnostics
 from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
 from reconciler.explanations import known_codes
+from reconciler.manifests.authoring.explain import all_explanations, all_kinds
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.explain import all_explanations, all_kinds
-from reconciler.project.settings import PlatformSettings, known_capabilities
+from reconciler.project.sections import PlatformSettings, known_capabilities
 from reconciler.reports.diagnostics import pointer
 from reconciler.reports.explain import code_markdown, kind_markdown
 

@@ -8,10 +8,10 @@ import yaml
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Effect
 from reconciler.kinds.base import Kind
+from reconciler.manifests.authoring.explain import UnknownTopic, find_field
 from reconciler.manifests.authoring.reference import FieldPage, kind_page
 from reconciler.manifests.load import load
 from reconciler.policies import find_manifest_kinds, find_policies
-from reconciler.project.explain import UnknownTopic, find_field
 
 KINDS = find_manifest_kinds()
 PAGES = {name: kind_page(kind) for name, kind in KINDS.items()}

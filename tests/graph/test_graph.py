@@ -17,10 +17,10 @@ from reconciler.manifests.load import load
 from reconciler.planning.graph import Graph, Node, plan_graph, resource_graph
 from reconciler.planning.saved import dump_plan
 from reconciler.reports.documents import graph_document
+from reconciler.reports.escape import columns_of
 from reconciler.reports.formats.mermaid import render_mermaid
 from reconciler.reports.formats.svg import CHARACTER, Box, lay_out, render_svg
-from reconciler.reports.graph import label, render_text
-from reconciler.reports.visible import columns_of
+from reconciler.reports.formats.text import render_graph
 from tests.planning.plans import plan_of
 
 HERE = Path(__file__).parent
@@ -58,12 +58,12 @@ def graphs(draw: st.DrawFn) -> Graph:
 @pytest.mark.parametrize(
     ("file", "found"),
     [
-        ("manifests.txt", lambda: render_text(example())),
+        ("manifests.txt", lambda: render_graph(example())),
         ("manifests.mmd", lambda: render_mermaid(example())),
         ("manifests.json", lambda: json.dumps(to_builtins(graph_document(example())), indent=1) + "\n"),
         (
             "a_plan_with_waits.txt",
-            lambda: render_text(plan_graph(plan_of("kinds/volume/fork_of_a_new_volume_waits_for_its_id"))),
+            lambda: render_graph(plan_graph(plan_of("kinds/volume/fork_of_a_new_volume_waits_for_its_id"))),
         ),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_comes_before_stands_on_an_earlier_level() -> None:
 def test_every_node_and_arrow_is_drawn_once(graph: Graph) -> None:
     root = ElementTree.fromstring(render_svg(graph))
     drawn = [title.text for title in root.iterfind(f"{SVG}g/{SVG}title")]
-    assert sorted(map(str, drawn)) == sorted(map(label, graph.nodes))
+    assert sorted(map(str, drawn)) == sorted(node.label for node in graph.nodes)
     assert len(root.findall(f"{SVG}path[@class='arrow']")) == graph.edges
     lines = render_mermaid(graph).split("\n")
     assert len([line for line in lines if "-->" in line and "[" not in line]) == graph.edges
@@ -130,7 +130,7 @@ def test_hostile_names_stay_names() -> None:
     assert re.fullmatch(r'  subgraph g0\["[^"<>`\x1b]*"\]', box)
     assert re.fullmatch(r'    n0\["[^"`\x1b]*"\]', node)
     assert end == "  end"
-    assert "\x1b" not in render_text(graph)
+    assert "\x1b" not in render_graph(graph)
 
 
 def test_the_picture_says_what_it_is_without_being_seen() -> None:
@@ -194,6 +194,6 @@ def test_manifests_with_mistakes_are_not_drawn(project: Path, capsys: pytest.Cap
 
 def test_nothing_is_a_graph_too() -> None:
     nothing = Graph("resource", "reference", ())
-    assert render_text(nothing) == "0 resources, 0 references, 0 levels.\n"
+    assert render_graph(nothing) == "0 resources, 0 references, 0 levels.\n"
     assert render_mermaid(nothing) == "flowchart LR\n"
     assert ElementTree.fromstring(render_svg(nothing)).tag == f"{SVG}svg"

@@ -6,7 +6,8 @@ import pytest
 
 from reconciler.core.attribution import Attribution
 from reconciler.project.attribution import attribution_of, person
-from reconciler.project.settings import ProjectSettings, Settings
+from reconciler.project.sections import Settings
+from reconciler.project.settings import ProjectSettings
 
 GITHUB = {
     "GITHUB_ACTOR": "ana",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import Move
-from reconciler.moves.carry_out import moved_entry
+from reconciler.execution.parts import moved_entry
 from reconciler.project.history import find_history, find_run
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, JournalEntry, Run, Store

@@ -49,7 +49,6 @@ from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.targets import with_targets
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
@@ -89,13 +88,13 @@ _KNOWN = {
 _WHOLE = ("body", "before", "after")  # compared to the last key
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Times stay text, as the platform sends them."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -186,7 +185,7 @@ def play(case: Mapping[str, Any], folder: Path) -> Played:
     desired = Desired(
         loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
     )
-    desired = with_targets(desired, [Address.parse(each) for each in case.get("targets", ())])
+    desired = desired.with_targets([Address.parse(target) for target in case.get("targets", ())])
     if case.get("verb") == "drift":
         drift = anyio.run(find_drift, project, desired)
         return Played(

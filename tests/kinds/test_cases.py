@@ -1,7 +1,8 @@
 """Every case file leads to the plan that it expects. See `case.py` for what a case file holds."""
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.formats.text import render_drift, render_plan
 from reconciler.reports.report import DriftReport, PlanReport
 from tests.kinds.case import (
+    Played,
     case_name,
     differences,
     find_cases,
@@ -22,61 +24,59 @@ from tests.kinds.case import (
 )
 from tests.reports.schemas import PLAN
 
-CASES = find_cases()
-
-each_case = pytest.mark.parametrize("path", CASES, ids=case_name)
+Case = tuple[Mapping[str, Any], Played]
 
 
-@each_case
-def test_the_plan_is_what_the_case_expects(path: Path, tmp_path: Path) -> None:
-    case = read_case(path)
-    played = play(case, tmp_path)
+@pytest.fixture(scope="module", params=find_cases(), ids=case_name)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A case file and what came of it: played once for all tests."""
+    read = read_case(request.param)
+    return read, play(read, tmp_path_factory.mktemp("case"))
+
+
+def test_the_plan_is_what_the_case_expects(case: Case) -> None:
+    read, played = case
     assert played.platform.unexpected == []
-    assert never_read(case, played) == []
-    difference = differences(case["expect"], played.document())
+    assert never_read(read, played) == []
+    difference = differences(read["expect"], played.document())
     if difference:
         pytest.fail(difference, pytrace=False)
 
 
-@each_case
-def test_no_rendering_of_a_case_holds_a_secret(path: Path, tmp_path: Path) -> None:
-    case = read_case(path)
-    played = play(case, tmp_path)
-    lines = case["manifests"].splitlines()
+def test_no_rendering_of_a_case_holds_a_secret(case: Case) -> None:
+    read, played = case
+    lines = read["manifests"].splitlines()
     text = repr(played.document()) + render(played.diagnostics, lambda file, line: lines[line - 1])
     if played.plan is not None:
         text += render_plan(played.plan) + render_drift(DriftReport(plan=played.plan))
         text += repr(played.plan) + dump_plan(played.plan).decode()
-    assert [value for value in secret_values(case) if value and value in text] == []
+    assert [value for value in secret_values(read) if value and value in text] == []
 
 
-@each_case
-def test_a_saved_plan_of_a_case_comes_back_equal(path: Path, tmp_path: Path) -> None:
-    plan = play(read_case(path), tmp_path).plan
+def test_a_saved_plan_of_a_case_comes_back_equal(case: Case) -> None:
+    plan = case[1].plan
     if plan is not None:
         again = load_saved(dump_plan(plan)).plan
         assert (again, plan_digest(again)) == (plan, plan_digest(plan))
 
 
-@each_case
-def test_the_json_of_a_case_is_as_its_schema_says(path: Path, tmp_path: Path) -> None:
-    case = read_case(path)
-    played = play(case, tmp_path)
-    if played.plan is None or case.get("verb") == "drift":
+def test_the_json_of_a_case_is_as_its_schema_says(case: Case) -> None:
+    read, played = case
+    if played.plan is None or read.get("verb") == "drift":
         return
     report = PlanReport(plan=played.plan, diagnostics=played.diagnostics)
     assert PLAN.problems(json.loads(FORMAT.render(report))) == []
 
 
-@each_case
-def test_every_step_of_a_case_belongs_to_a_change_and_follows_steps_before_it(
-    path: Path, tmp_path: Path
-) -> None:
-    plan = play(read_case(path), tmp_path).plan
+def test_every_step_of_a_case_belongs_to_a_change_and_follows_steps_before_it(case: Case) -> None:
+    plan = case[1].plan
+    if plan is None:
+        return
+    addresses = {change.address for change in plan.changes}
     earlier: set[str] = set()
-    for step in plan.steps if plan is not None else ():
-        assert step.address in {change.address for change in plan.changes}  # type: ignore[union-attr]
+    for step in plan.steps:
+        assert step.address in addresses
         assert step.id not in earlier
         earlier.add(step.id)
-    for step in plan.steps if plan is not None else ():
+    for step in plan.steps:
         assert set(step.after) < earlier

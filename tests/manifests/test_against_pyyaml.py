@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.manifests.reading import compose as composer
 from reconciler.manifests.reading.compose import compose
+from tests.examples import times
 
 
 class TextDates(yaml.CSafeLoader):
@@ -49,7 +50,7 @@ def pyyaml(text: str) -> list[Any]:
     return [value for value in yaml.load_all(text, TextDates) if value is not None]
 
 
-@settings(max_examples=300, deadline=None)
+@times(3)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join))
 def test_accepted_text_means_what_pyyaml_says(text: str) -> None:
     composed = compose(text.encode(), "a.yaml")
@@ -58,7 +59,7 @@ def test_accepted_text_means_what_pyyaml_says(text: str) -> None:
         assert [document.value for document in composed.documents] == pyyaml(text)
 
 
-@settings(max_examples=200, deadline=None)
+@times(2)
 @given(st.binary(max_size=60))
 def test_no_bytes_make_it_raise(data: bytes) -> None:
     for problem in compose(data, "a.yaml").diagnostics:

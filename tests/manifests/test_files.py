@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.reporter import Reporter
-from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import load
-from reconciler.project.settings import FILE_NAME
 from tests.manifests.conftest import LoadFiles, codes, volume
 
 
@@ -160,7 +158,6 @@ def test_what_a_named_pipe_brings_is_a_manifest(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SETTINGS_FILE == FILE_NAME
     (tmp_path / "sub").mkdir()
     (tmp_path / "reconcile.yaml").write_text("manifests: [.]\n")
     (tmp_path / "sub" / "reconcile.yaml").write_text("manifests: [.]\n")

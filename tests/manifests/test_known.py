@@ -4,12 +4,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.manifests.known import Known
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.spans import SpanTable
+from tests.examples import times
 from tests.manifests.test_against_pyyaml import TOKENS
 from tests.reliability.fuzz.mutation import make_files
 
@@ -36,7 +37,7 @@ def agrees(data: bytes) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@times(4)
 @given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join))
 @example("a: 1e5\nb: 1.5\nc: -0.0\nd: 123456789012345678901234567890\ne: 6.02e+23\nf: null\n")
 @example('{a: [1, {b: 2}], c: [\n3], "": "\\u00e9\\0"}\n--- \n--- ~\n...\n--- x\n')

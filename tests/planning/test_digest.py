@@ -16,8 +16,7 @@ from reconciler.core.diagnostics import warning
 from reconciler.core.digest import Digest
 from reconciler.core.model import Address, Owed
 from reconciler.core.steps import Call, Loosened, OutputRef, Plan, SecretRef, Step, StepEffect, Template
-from reconciler.planning.as_json import parse_plan, plan_json
-from reconciler.planning.digest import plan_digest
+from reconciler.planning.digest import parse_plan, plan_digest, plan_json
 from tests.planning.plans import plan_of
 
 RICH = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from reconciler.core.model import Address, Lifecycle, Resource, StateRecord
 from reconciler.manifests.load import load
-from reconciler.moves.elsewhere import Elsewhere
+from reconciler.moves.compare import Elsewhere
 from reconciler.planning.declared import Desired
-from reconciler.project.elsewhere import look_elsewhere
+from reconciler.project.gather import look_elsewhere
 from tests.inprocess import volume
 
 GIVEN, OTHER = "given.yaml", "other.yaml"

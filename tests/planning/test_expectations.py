@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.lookup import Lookup
 from reconciler.core.steps import Expectation
-from reconciler.planning.fingerprint import digest_absence, digest_now, digest_object
+from reconciler.planning.answers import digest_absence, digest_now, digest_object
 from reconciler.services.machines.wire.volume import Volume
 from tests.planning.plans import plan_of
 

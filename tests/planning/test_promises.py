@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Deletion
 from reconciler.core.steps import Plan
+from tests.examples import times
 from tests.planning.worlds import VOLUMES, World, converged, record, request, worlds
 
 Promise = Callable[[World, Plan], Iterable[object]]  # what breaks it
@@ -77,7 +78,7 @@ def what_two_manifests_name_has_one_owner(world: World, plan: Plan) -> Iterable[
     if has_errors(plan.diagnostics):
         return
     named = Counter(each.adopt_id for each in world.request.resources if each.adopt_id)
-    for id in [id for id, times in named.items() if times > 1]:
+    for id in [id for id, count in named.items() if count > 1]:
         addresses = {step.address for step in plan.steps if f"/{id}" in str(step.call.path)}
         addresses |= {each.address for each in plan.bindings if each.id == id}
         if len(addresses) > 1:
@@ -114,7 +115,7 @@ PROMISES: tuple[Promise, ...] = (
 )
 
 
-@settings(max_examples=300)
+@times(3)
 @given(worlds(), st.integers(0, 99))
 def test_what_every_plan_promises(world: World, order: int) -> None:
     plan = world.plan()

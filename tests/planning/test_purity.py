@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from reconciler.core.model import Action, Address
-from reconciler.moves.elsewhere import Elsewhere
+from reconciler.moves.compare import Elsewhere
 from reconciler.services.machines.wire.volume import Volume
 from tests.planning.worlds import World, record, request, resource
 

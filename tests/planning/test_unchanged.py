@@ -25,7 +25,6 @@ from reconciler.core.model import (
 from reconciler.core.steps import Read
 from reconciler.moves.compare import LEFT
 from reconciler.planning.planner import Planner
-from reconciler.planning.reading import Reading
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 from tests.planning.worlds import LONG_AGO, NOW, World, converged, record, request, resource, worlds
 
@@ -115,16 +114,16 @@ def outcome(world: World, order: int = 0) -> tuple[Any, ...]:
 def outcomes(world: World, order: int = 0) -> tuple[tuple[Any, ...], tuple[Any, ...], list[bool]]:
     """With what is passed over, and with everything decided about; and which answers were passed over."""
     passed = []
-    asked = Reading.leaves_unchanged
+    asked = Planner._leaves_unchanged
 
-    def noted(reading: Reading, read: Read, observation: Observation) -> bool:
-        passed.append(asked(reading, read, observation))
+    def noted(planner: Planner, read: Read, observation: Observation) -> bool:
+        passed.append(asked(planner, read, observation))
         return passed[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reading, "leaves_unchanged", noted)
+        patch.setattr(Planner, "_leaves_unchanged", noted)
         short = outcome(world, order)
-        patch.setattr(Reading, "leaves_unchanged", lambda *_: False)
+        patch.setattr(Planner, "_leaves_unchanged", lambda *_: False)
         return short, outcome(world, order), passed
 
 
@@ -214,8 +213,8 @@ def test_an_incomplete_answer_leaves_nothing_certain() -> None:
     planner = Planner(world.request)
     (read,) = planner.reads()
     whole = world.answer(read)
-    assert planner._reading.leaves_unchanged(read, whole)
-    assert not planner._reading.leaves_unchanged(read, replace(whole, complete=False))
+    assert planner._leaves_unchanged(read, whole)
+    assert not planner._leaves_unchanged(read, replace(whole, complete=False))
 
 
 def test_neither_what_others_own_nor_what_is_gone_stands_in_the_way() -> None:

@@ -12,10 +12,9 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, error
 from reconciler.core.model import Address, Deletion, Lifecycle, Observation, Resource, StateRecord
 from reconciler.core.steps import Plan, Read
 from reconciler.kinds import find_kinds
-from reconciler.moves.compare import LEFT
-from reconciler.moves.elsewhere import Elsewhere
+from reconciler.moves.compare import LEFT, Elsewhere
 from reconciler.planning.planner import Planner
-from reconciler.planning.request import PlanRequest
+from reconciler.planning.subjects import PlanRequest
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 from tests.contexts import context

@@ -27,16 +27,15 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.approvals import judging
+from reconciler.approvals.in_force import authority_of
 from reconciler.approvals.judging import Given, judge
 from reconciler.approvals.rules import Authority, Rule, Said, Signers
-from reconciler.approvals.signers import authority_of
 from reconciler.approvals.statement import Approval, Statement, parse_approval
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
 from reconciler.core.steps import PLATFORM, Loosened, Plan
-from reconciler.planning.as_json import parse_plan, plan_json
-from reconciler.planning.digest import origin, plan_digest
+from reconciler.planning.digest import origin, parse_plan, plan_digest, plan_json
 from reconciler.planning.reviewed import as_reviewed, made_elsewhere
 from reconciler.project.project import Project
 from reconciler.project.settings import find_settings

@@ -187,10 +187,10 @@ async def _filled(place: Place) -> None:
 
 
 async def _known(url: str) -> Any:
-    from reconciler.project.open import open_state
     from reconciler.project.settings import find_settings
+    from reconciler.project.store import Opening, open_state
 
-    async with open_state(find_settings(Path.cwd(), os.environ), url, read_only=True) as store:
+    async with open_state(find_settings(Path.cwd(), os.environ), Opening(url, read_only=True)) as store:
         state = await store.load()
         return {
             "lineage": state.lineage,
@@ -203,11 +203,14 @@ async def _known(url: str) -> Any:
 
 
 async def _is_writable(url: str) -> bool:
-    from reconciler.project.open import open_state
+    from reconciler.project.open import begin_work
     from reconciler.project.settings import find_settings
+    from reconciler.project.store import Opening, open_state
 
     try:
-        async with open_state(find_settings(Path.cwd(), os.environ), url) as store:
+        config = find_settings(Path.cwd(), os.environ)
+        async with open_state(config, Opening(url)) as store:
+            await begin_work(config, store, Opening(url))
             lease = await store.lease([WHOLE_STATE, *(await store.load()).heads], "the proof")
             await store.commit(lease.of(WHOLE_STATE), [])
             await store.release(lease)
@@ -247,7 +250,7 @@ def _wrap_files(boundaries: Boundaries) -> None:
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
     _wrap(boundaries, files, "create_state")
-    _wrap(boundaries, StateFile, "_carry_out")
+    _wrap(boundaries, StateFile, "_write")
 
 
 def _wrap(boundaries: Boundaries, owner: Any, name: str) -> None:

@@ -11,7 +11,7 @@ from reconciler.core.model import Action, Address, Change, Effect, FieldChange, 
 from reconciler.core.steps import Call, Plan, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
 from reconciler.rehearsal.outlook import Forecast, Item
-from reconciler.reports.places import Places
+from reconciler.reports.links import Links
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -24,7 +24,7 @@ from tests.contexts import context
 from tests.reports.plans import NOW
 
 ADDRESS = Address("Volume", "data", "shop")
-HOST = Places("infra", "https://git.example/shop/blob/{revision}/{path}#L{line}", "3f2a9c1d")
+HOST = Links("infra", "https://git.example/shop/blob/{revision}/{path}#L{line}", "3f2a9c1d")
 HOSTILE = (
     "`", "``", "```\n", "|", "\\|", "\\", "@everyone", "@org/team", "#1", "owner/repo#1", "!1", "<!--", "-->",
     "</code>", "<code>", "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "[a](javascript:x)",
@@ -64,7 +64,7 @@ def reports_of(text: str) -> tuple[Report, ...]:
         Failure(message=text, help=text, diagnostics=(problem,)),
     )
     declared = {each.address: Span(file, 2, 1, 2) for each in plan.changes}
-    return tuple(replace(each, places=HOST, declared=declared) for each in reports)
+    return tuple(replace(each, links=HOST, declared=declared) for each in reports)
 
 
 def rehearsal_of(text: str) -> Rehearsal:

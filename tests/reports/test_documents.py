@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.core.model import Action
 from reconciler.core.steps import OutputRef, SecretRef, Template
+from reconciler.reports.escape import shown
 from reconciler.reports.report import ApplyReport, Failure, Page, PlanReport
-from reconciler.reports.shown import shown
 from tests.documents import document, drift_document, plan_document
 from tests.reports.plans import CHANGES, DIAGNOSTICS, EMPTY, NOW, OWED, PLAN, RESULTS
 

@@ -19,10 +19,11 @@ from reconciler.manifests.load import load
 from reconciler.manifests.reading import compose
 from reconciler.planning.declared import Desired
 from reconciler.reports import report as reports
+from reconciler.reports.escape import visible
 from reconciler.reports.findings import findings_of
 from reconciler.reports.formats import find_formats
 from reconciler.reports.formats.sarif import SCHEMA
-from reconciler.reports.places import Places
+from reconciler.reports.links import Links
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -30,7 +31,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.visible import visible
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, rehearsal_of, reports_of, texts
 from tests.reports.schemas import SARIF, SARIF_TEXT
@@ -102,7 +102,7 @@ def test_sarif_has_the_span_the_help_and_the_page_of_a_diagnostic() -> None:
 
 def test_what_drifted_is_shown_at_its_manifest() -> None:
     declared = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
-    (result,) = sarif(replace(ALL["drift"], declared=declared, places=HOST))["results"][:1]
+    (result,) = sarif(replace(ALL["drift"], declared=declared, links=HOST))["results"][:1]
     (place,) = result["locations"]
     assert place["physicalLocation"]["artifactLocation"]["uri"] == "infra/manifests/data.yaml"
     assert place["logicalLocations"] == [{"fullyQualifiedName": "Volume/shop/data", "kind": "resource"}]
@@ -176,7 +176,7 @@ def test_gitlab_gets_all_that_it_wants_of_each_finding(kind: str) -> None:
 
 @pytest.mark.parametrize("settings", ["infra/reconcile.yaml", ""])
 def test_gitlab_shows_what_has_no_place_at_the_settings_or_at_a_manifest(settings: str) -> None:
-    found = json.loads(rendered("gitlab", replace(ALL["plan"], places=replace(HOST, settings=settings))))
+    found = json.loads(rendered("gitlab", replace(ALL["plan"], links=replace(HOST, settings=settings))))
     assert [each["location"]["path"] for each in found[:2]] == [
         "infra/manifests/orders.yaml",
         settings or "infra/manifests/orders.yaml",
@@ -212,7 +212,7 @@ def _read(text: str) -> str:
 
 
 def test_github_gets_a_command_for_each_finding() -> None:
-    first, second, *rest = rendered("github", replace(ALL["plan"], places=HOST)).splitlines()
+    first, second, *rest = rendered("github", replace(ALL["plan"], links=HOST)).splitlines()
     assert first.startswith("plan of prod: https://platform.example")
     assert second.startswith("Plan: 1 to delete")
     assert commands("\n".join(rest))[:2] == [
@@ -404,7 +404,7 @@ def test_hostile_text_is_read_back_by_a_parser(name: str, text: str) -> None:
 
 def test_standard_input_has_no_place_in_a_repository() -> None:
     problem = error("bad", "no", Span("<stdin>", 1, 1, 2))
-    report = ValidationReport(resources=0, files=("<stdin>",), diagnostics=(problem,), places=Places("infra"))
+    report = ValidationReport(resources=0, files=("<stdin>",), diagnostics=(problem,), links=Links("infra"))
     assert sarif(report)["results"] == []
     ((_, said, _),) = commands(rendered("github", report))
     assert said == {"title": "bad"}

@@ -14,9 +14,9 @@ from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Call, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS
+from reconciler.reports.escape import visible
 from reconciler.reports.formats.html import FORMAT, MOST_DRAWN
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report
-from reconciler.reports.visible import visible
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, rehearsal_of, reports_of, texts
 
@@ -159,5 +159,5 @@ def test_places_are_links_where_the_host_is_known() -> None:
     report = PlanReport(plan=replace(EMPTY, changes=(change,)), declared=declared, diagnostics=DIAGNOSTICS)
     assert Page(FORMAT.render(report)).links == []
     begins = f"https://git.example/shop/blob/{EMPTY.context.revision}/infra/manifests"
-    links = Page(FORMAT.render(replace(report, places=HOST))).links
+    links = Page(FORMAT.render(replace(report, links=HOST))).links
     assert links == [f"{begins}/a%20b.yaml#L3", f"{begins}/orders.yaml#L7"]

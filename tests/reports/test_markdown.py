@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.model import TO_APPROVE, Action, Address, Change
 from reconciler.core.steps import Call, Step
+from reconciler.reports.escape import visible
 from reconciler.reports.formats.markdown import FORMAT, MOST_OPEN, code, render_within
 from reconciler.reports.report import (
     ApplyReport,
@@ -20,7 +21,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.visible import visible
 from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, reports_of, texts
 
@@ -136,7 +136,7 @@ def test_places_are_links_where_the_host_is_known() -> None:
     change = Change(ADDRESS, Action.UPDATE)
     report = PlanReport(plan=replace(EMPTY, changes=(change,)), declared=declared, diagnostics=DIAGNOSTICS)
     assert "<a " not in FORMAT.render(report)
-    text = FORMAT.render(replace(report, places=HOST))
+    text = FORMAT.render(replace(report, links=HOST))
     begins = f"https://git.example/shop/blob/{EMPTY.context.revision}/infra/manifests"
     assert f'<a href="{begins}/a%20b.yaml#L3"><code>Volume/shop/data</code></a>' in text
     assert f'<a href="{begins}/orders.yaml#L7">' in text

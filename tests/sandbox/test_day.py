@@ -1,9 +1,5 @@
 """What a day brings: snapshots, growth by others, and what the clock passes. Source: platform API, 2.2."""
 
-import json
-import sqlite3
-from pathlib import Path
-
 from tests.sandbox.platform import Platform
 
 VOLUMES = "/v1/apps/shop/volumes"
@@ -81,22 +77,6 @@ def test_others_enlarge_a_volume_day_by_day(platform: Platform) -> None:
         sizes.append(platform.ok("GET", f"{VOLUMES}/{id}")["size_gb"])
     assert sizes == [15, 20, 500]
     assert platform.ok("GET", f"{VOLUMES}/{fixed}")["size_gb"] == 600
-
-
-def test_a_world_of_an_older_version_has_days_from_now_on(tmp_path: Path) -> None:
-    db = tmp_path / "world.db"
-    before = Platform(db)
-    id = before.volume()["id"]
-    before.sandbox.close()
-    with sqlite3.connect(db) as older:
-        older.execute("DELETE FROM things WHERE kind = 'day'")
-        older.execute("UPDATE settings SET value = ? WHERE name = 'faults'", (json.dumps([]),))
-        older.execute("PRAGMA user_version = 1")
-    older.close()
-    after = Platform(db)
-    after.advance(DAY_S + TAKEN_S)
-    assert len(snapshots(after, id)) == 1
-    after.sandbox.close()
 
 
 def test_only_the_last_days_can_be_restored_to_a_point_in_time(platform: Platform) -> None:

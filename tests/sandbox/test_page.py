@@ -113,7 +113,8 @@ def test_it_has_a_main_part_and_its_quiet_texts_can_be_read(platform: Platform) 
 def test_names_are_text_and_never_markup(platform: Platform) -> None:
     name = "<script>alert(1)</script>"
     platform.volume(name=name)
-    platform.volume(name="\ud800 half a character")
+    half = platform.call("POST", VOLUMES, {"name": "\ud800 half a character"})
+    assert (half.status, half.json()["error"]) == (422, "name must be valid Unicode")
     page = shown(platform)
     assert page.rows["volumes"][1][2] == name
     assert "script" not in page.tags

@@ -76,7 +76,7 @@ def test_the_organizations_that_are_named_exist(platform: Platform) -> None:
     [
         ("providers", {}, "name is required"),
         ("providers", {"name": "a/b"}, "name must be"),
-        ("providers", {"name": "store", "secret": "x"}, "secret is none of"),
+        ("providers", {"name": "store", "secret": "x"}, "secret is unknown; known are name, client_id"),
         ("providers", {"name": "store", "encoding": "rot13"}, "encoding must be"),
         ("providers", {"name": "store", "base_url": "http://store.example"}, "base_url cannot be used"),
         ("providers", {"name": "store", "base_url": "store"}, "base_url cannot be used"),
@@ -91,12 +91,12 @@ def test_the_organizations_that_are_named_exist(platform: Platform) -> None:
         ("providers", {"name": "store", "webhook_secret": [""]}, "webhook_secret must be"),
         ("providers", {"name": "store", "client_id": "taken"}, "client_id belongs to another"),
         ("users", {}, "id is required"),
-        ("users", {"id": "ann", "role": "admin"}, "role is none of"),
+        ("users", {"id": "ann", "role": "admin"}, "role is unknown"),
         ("users", {"id": "ann", "organizations": {"acme": "admin"}}, "organizations must be"),
         ("users", {"id": "ann", "organizations": [{"id": "acme", "role": "owner"}]}, "role must be"),
         ("resources", {"provider": "nobody", "id": "db-1"}, "provider is not registered"),
-        ("resources", {"provider": "taken", "id": " "}, "id is required"),
-        ("resources", {"provider": "taken", "id": "db-1", "state": "ready"}, "state is none of"),
+        ("resources", {"provider": "taken", "id": " "}, "id must not be blank"),
+        ("resources", {"provider": "taken", "id": "db-1", "state": "ready"}, "state is unknown"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(

@@ -164,7 +164,7 @@ SLIPS: dict[str, tuple[Any, str]] = {
     ),
     "an id for no path": (
         {"volumes": [{"app": "shop", "name": "a", "id": "a/b"}]},
-        "volumes[0].id: must match",
+        "volumes[0].id: must be letters, digits",
     ),
     "an id twice": (
         {"volumes": [{"app": "shop", "name": "a", "id": "v"}, {"app": "shop", "name": "b", "id": "v"}]},

@@ -151,10 +151,10 @@ def test_a_report_that_was_overtaken_changes_nothing(platform: Platform) -> None
         ("resource.created", None, "resource must be an object"),
         ("resource.created", [], "resource must be an object"),
         ("resource.created", {}, "id is required"),
-        ("resource.created", {"id": 7}, "id must be a string"),
+        ("resource.created", {"id": 7}, "id must be text"),
         ("resource.created", {"id": "db 1"}, "id must be"),
         ("resource.created", {"id": "\ud800"}, "id must be"),
-        ("resource.created", {"id": "db-1", "status": 1}, "status must be a string"),
+        ("resource.created", {"id": "db-1", "status": 1}, "status must be text"),
     ],
 )
 def test_what_no_webhook_says_is_refused_clearly_each_time(

@@ -22,7 +22,7 @@ CASSETTES = Path(__file__).parents[2] / "cassettes"
 TOKEN = "token-that-no-cassette-may-hold"
 VALUE = "value-that-no-cassette-may-hold"
 
-# What exists when each call is recorded; see `reconciler.sandbox.seed`.
+# What exists when each call is recorded; see `reconciler.sandbox.catalog.plant`.
 WORLD = {
     "apps": [{"name": "shop", "org_slug": "acme", "primary_region": "ams"}],
     "clusters": [

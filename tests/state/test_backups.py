@@ -34,8 +34,10 @@ async def test_a_release_after_commits_makes_a_backup_that_only_the_owner_can_re
     (backup,) = backups.all_of(path)
     backups.verify(backup.path)
     assert stat.S_IMODE(backup.path.parent.stat().st_mode) == 0o700
-    assert list(backup.path.parent.iterdir()) == [backup.path]
-    assert stat.S_IMODE(backup.path.stat().st_mode) == 0o600
+    files = sorted(backup.path.parent.iterdir())
+    assert [file.name for file in files] == [backup.path.name, f"{backup.path.name}.key"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert files[1].read_bytes() == await store.fingerprint_key()
 
 
 async def test_the_newest_five_are_kept(store: SqliteStore, path: Path, clock: SimulatedClock) -> None:
@@ -44,7 +46,7 @@ async def test_the_newest_five_are_kept(store: SqliteStore, path: Path, clock: S
         await commit_once(store, f"data{number}")
     found = backups.all_of(path)
     assert len(found) == backups.KEPT
-    assert len(list(found[0].path.parent.iterdir())) == backups.KEPT
+    assert len(list(found[0].path.parent.iterdir())) == 2 * backups.KEPT
     newest = SqliteStore(found[0].path, clock, read_only=True)
     assert len((await newest.load()).records) == 7
     assert await newest.fingerprint_key() == await store.fingerprint_key()
@@ -94,6 +96,7 @@ async def test_a_backup_on_demand_goes_where_it_is_asked_to(
     target = tmp_path / "mine.db"
     assert await store.backup(target) == target
     backups.verify(target)
+    assert target.with_name("mine.db.key").exists()
     with pytest.raises(StoreError, match="exists already"):
         await store.backup(target)
     assert (await store.backup()).parent == backups.folder(path)

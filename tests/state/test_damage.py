@@ -56,7 +56,23 @@ async def test_a_commit_never_covers_up_damage(store: SqliteStore, another: Open
     with pytest.raises(StoreError, match="is damaged"):
         await another().load()
     await other.commit(lease, [entry(Event.DONE, "s3")])
-    await another().verify()
+    with pytest.raises(StoreError, match="is damaged"):
+        await another().verify()
+
+
+@pytest.mark.parametrize(("content", "named"), [(b"k" * 32, "not the key"), (None, "missing")])
+async def test_another_fingerprint_key_is_not_taken_for_ours(
+    store: SqliteStore, another: OpenStore, path: Path, content: bytes | None, named: str
+) -> None:
+    await fill(store)
+    key = path.with_name("state.db.key")
+    if content is None:
+        key.unlink()
+    else:
+        key.write_bytes(content)
+    for attempt in (another().load, another().verify, lambda: another().lease(["shop"], "ben")):
+        with pytest.raises(StoreError, match=named):
+            await attempt()
 
 
 async def test_commits_that_vanish_with_the_wal_are_missed(

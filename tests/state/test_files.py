@@ -71,24 +71,25 @@ async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path)
     await store.commit(lease, [entry(Event.DONE)])
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(
-        [f"state.db{suffix}" for suffix in ("", "-wal", "-shm", ".lock", ".seen")], 0o600
+        [f"state.db{suffix}" for suffix in ("", "-wal", "-shm", ".key", ".lock", ".seen")], 0o600
     )
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_a_state_that_others_can_read_is_hidden_and_said(
+async def test_a_key_that_others_can_read_is_hidden_and_said(
     store: SqliteStore, path: Path, clock: Clock, read_only: bool
 ) -> None:
     await fill(store)
-    path.chmod(0o644)
+    key = path.with_name("state.db.key")
+    key.chmod(0o644)
     told: list[str] = []
     for _ in range(2):
         again = SqliteStore(path, clock, tell=told.append, read_only=read_only)
         await again.load()
         await again.close()
-    assert stat.S_IMODE(path.stat().st_mode) == (0o644 if read_only else 0o600)
-    assert [str(path) in line for line in told] == ([True, True] if read_only else [True])
+    assert stat.S_IMODE(key.stat().st_mode) == (0o644 if read_only else 0o600)
+    assert [str(key) in line for line in told] == ([True, True] if read_only else [True])
 
 
 async def test_a_full_disk_fails_the_commit_and_only_that(store: SqliteStore) -> None:
@@ -290,6 +291,15 @@ async def test_a_change_of_an_older_object_is_found(
     for attempt in (another().verify, another().backup, another().journal):
         with pytest.raises(StoreError, match=rf"is damaged: .*{kind}/shop/"):
             await attempt()
+
+
+async def test_a_damaged_fingerprint_key_is_refused(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    path.with_name("state.db.key").write_bytes(b"short")
+    with pytest.raises(StoreError, match=r"state\.db\.key does not contain a fingerprint key"):
+        await another().fingerprint_key()
 
 
 async def test_stores_that_create_the_same_state_agree(opened: SqliteStore, another: OpenStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.log.damage import sealed, unsealed
-from reconciler.state.places.sqlite.bucket import tag_of
+from reconciler.state.places.sqlite.bucket import digest_of, tag_of
 from reconciler.state.places.sqlite.files import seen_path
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
@@ -26,17 +26,20 @@ def lines_of(path: Path) -> tuple[str, list[bytes]]:
     """The key of the head of `shop`, and its lines."""
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT key, body FROM objects WHERE key LIKE '%/heads/shop'"
-        key, body = connection.execute(query).fetchone()
-        return key, body.split(b"\n")
+        key, first = connection.execute(query).fetchone()
+        rest = connection.execute("SELECT line FROM lines WHERE head = ? ORDER BY number", (key,))
+        return key, [first, *(line for (line,) in rest)]
 
 
 def forge(path: Path, change: Callable[[list[bytes]], list[bytes]], **fields: Any) -> None:
     """Change the lines of the head of `shop`, and fields of the first; and make all digests fit."""
     key, lines = lines_of(path)
     first = json.dumps(sealed(unsealed(json.loads(lines[0])) | fields)).encode()
-    body = b"\n".join([first, *change(lines[1:])])
+    rows = [(key, number, digest_of(line), line) for number, line in enumerate(change(lines[1:]), 1)]
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE objects SET tag = ?, body = ? WHERE key = ?", (tag_of(body), body, key))
+        connection.execute("UPDATE objects SET tag = ?, body = ? WHERE key = ?", (tag_of(first), first, key))
+        connection.execute("DELETE FROM lines WHERE head = ?", (key,))
+        connection.executemany("INSERT INTO lines VALUES (?,?,?,?)", rows)
         connection.commit()
     seen_path(path).unlink()
 
@@ -67,8 +70,8 @@ async def test_another_change_at_the_end_is_not_the_one_that_was_written(
         lease = await other.lease(["shop"], "anna")
         await other.commit(lease, [entry(Event.DONE, step)])
         await other.close()
-        ends.append(lines_of(path)[1][-2])
-    forge(path, lambda lines: [*lines[:-2], ends[0], b""])
+        ends.append(lines_of(path)[1][-1])
+    forge(path, lambda lines: [*lines[:-1], ends[0]])
     with pytest.raises(StoreError, match="the head of `shop` does not fit its journal"):
         await another().load()
 
@@ -77,7 +80,7 @@ async def test_another_change_at_the_end_is_not_the_one_that_was_written(
     ("change", "named"),
     [
         (lambda lines: [lines[0], *lines[2:]], "change 3 of `shop` does not follow the one before it"),
-        (lambda lines: [*lines[:-2], b""], "does not fit its journal|follow"),
+        (lambda lines: lines[:-1], "does not fit its journal|follow"),
         (lambda lines: [lines[1], lines[0], *lines[2:]], "change 2 of `shop` does not follow"),
         (lambda lines: [line.replace(b'"s3"', b'"s9"') for line in lines], "change 2 of `shop` is not what"),
         (lambda lines: [line.replace(b"T12:", b"T13:") for line in lines], "change 1 of `shop` is not what"),

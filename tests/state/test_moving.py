@@ -78,6 +78,7 @@ class TestTheFile:
             with pytest.raises(StoreError, match=f"{name} still exists"):
                 await SqliteStore(tmp_path / "other.db", clock).import_(contents)
             trace.unlink()
+        (tmp_path / "other.db.key").write_bytes(contents.key)  # an attempt that was killed
         await SqliteStore(tmp_path / "other.db", clock).import_(contents)
 
     async def test_a_copy_is_replaced_while_a_process_reads_it(

@@ -87,18 +87,18 @@ async def test_damage_beside_what_the_journal_proves_costs_nothing(
 async def test_a_call_whose_record_is_damaged_is_left_open(
     store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
 ) -> None:
-    """One record is not proven, and so none that came after the backup: the platform tells."""
+    """Only what stands in the same change is lost with it."""
     await fill(store)
     known = await go_on(another(), clock)
     alter(path, "heads/shop", rb'["Volume","new","shop",0,4,', rb'["Volume","new","shop",0,5,')
     restored = await another().restore()
     state = await another().load()
-    assert restored.reopened == (DATA, LOGS, NEW)
-    assert {intent.step for intent in state.open_intents} == {"s2", "c1", "c2", "d1", "e1"}
+    assert restored.reopened == (NEW,)
+    assert {intent.step for intent in state.open_intents} == {"s2", "c1", "c2"}
     assert NEW not in state.records
-    assert state.records[DATA].applied != known.records[DATA].applied
-    assert LOGS in state.records
-    assert restored.salvaged == 7
+    assert state.records[DATA] == known.records[DATA]
+    assert LOGS not in state.records
+    assert restored.salvaged == 6
     await another().verify()
 
 
@@ -163,7 +163,7 @@ async def test_what_a_person_forgot_or_moved_after_the_backup_stays_so(
     moved = replace(entry(Event.DECIDED, ""), data={"from": str(DATA), "to": str(NEW), "id": "vol_data"})
     await other.commit(lease, [moved], [replace(records[DATA], address=NEW, serial=0)], [DATA])
     await other.close()
-    alter(path, "heads/shop", rb'"put":[["Volume","new","shop",0,4,', rb'"put":[["Volume","new","shop",0,5,')
+    execute(path, "UPDATE objects SET body = x'7b7d' WHERE key LIKE '%/heads/shop'")
     await another().restore()
     state = await another().load()
     assert set(state.records) == {Address("Volume", "data", "shop", 1), NEW}
@@ -215,18 +215,66 @@ async def test_a_restore_that_ended_half_way_still_finds_the_wal(
     await reader.close()
 
 
-async def test_a_damaged_root_gets_its_key_from_the_backup(
+async def test_a_damaged_root_costs_nothing(
     store: SqliteStore, another: OpenStore, path: Path, clock: SimulatedClock
 ) -> None:
     await fill(store)
-    known, key = await go_on(another(), clock), await another().fingerprint_key()
+    known = await go_on(another(), clock)
     alter(path, "state.json", b'"key": "', b'"key": "AAAA')
     with pytest.raises(StoreError, match=r"state\.json is not what was written"):
         await another().load()
     restored = await another().restore()
-    assert (restored.key, restored.lost, restored.salvaged) == ("restored", "", 7)
+    assert (restored.key, restored.lost, restored.salvaged) == ("kept", "", 7)
     assert await another().load() == known
-    assert await another().fingerprint_key() == key
+
+
+async def test_only_the_key_is_brought_back_when_only_the_key_is_lost(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    key = path.with_name("state.db.key")
+    sound = key.read_bytes()
+    key.write_bytes(b"k" * 32)
+    restored = await another().restore()
+    assert (restored.key, key.read_bytes()) == ("restored", sound)
+    assert Path(restored.aside).read_bytes() == b"k" * 32
+    await another().load()
+
+
+async def test_a_new_key_is_the_last_resort(store: SqliteStore, another: OpenStore, path: Path) -> None:
+    await fill(store)
+    key = path.with_name("state.db.key")
+    key.write_bytes(b"short")
+    shutil.rmtree(backups.folder(path))
+    assert (await another().restore()).key == "new"
+    assert len(key.read_bytes()) == 32
+    await another().verify()
+
+
+async def test_state_and_key_come_back_together(store: SqliteStore, another: OpenStore, path: Path) -> None:
+    await fill(store)
+    known = await another().load()
+    key = path.with_name("state.db.key")
+    sound = key.read_bytes()
+    key.unlink()
+    execute(path, "DELETE FROM objects WHERE key = 'state.json'")
+    assert (await another().restore()).key == "restored"
+    assert key.read_bytes() == sound
+    assert await another().load() == known
+
+
+async def test_a_backup_without_its_key_is_refused_when_the_key_is_lost_too(
+    store: SqliteStore, another: OpenStore, path: Path
+) -> None:
+    await fill(store)
+    path.with_name("state.db.key").unlink()
+    execute(path, "DELETE FROM objects WHERE key = 'state.json'")
+    (backup,) = backups.all_of(path)
+    backup.path.with_name(backup.path.name + ".key").unlink()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="is the key of this backup"):
+        await another().restore()
+    assert path.read_bytes() == before
 
 
 async def test_a_sound_state_is_restored_only_from_a_named_backup(

@@ -1,7 +1,9 @@
 """What is the SQLite store's own, beside the promises of every store (`test_contract.py`)."""
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -11,10 +13,9 @@ from reconciler.state import files_of, maintenance_of, movable_of, open_store
 from reconciler.state.log.bucket import Taken
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
-from reconciler.state.places.sqlite.bucket import CREATE, Write
 from reconciler.state.places.sqlite.state_file import StateFile
 from reconciler.state.places.sqlite.store import SqliteStore
-from reconciler.state.store import Event, State, Store
+from reconciler.state.store import Event, Lease, State, Store
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
@@ -47,12 +48,29 @@ async def test_concurrent_commits_share_a_transaction(
     assert second - first == 7
 
 
-async def test_a_write_that_fails_does_not_fail_its_neighbours(store: SqliteStore) -> None:
-    file = store._file
-    good, bad = (Write(CREATE, [tag, b"x", 0, 0, key]) for tag, key in (("t", "a/b"), (None, "a/c")))
-    file._carry_out([bad, good])
-    assert (good.changed, good.failure, bad.changed) == (1, None, None)
-    assert isinstance(bad.failure, sqlite3.IntegrityError)
+async def test_a_write_that_fails_does_not_fail_its_neighbours(
+    store: SqliteStore, another: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines = StateFile._write_lines
+
+    def failing(file: StateFile, connection: sqlite3.Connection, key: str, *rest: Any) -> int:
+        if key.endswith("/bad"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return write_lines(file, connection, key, *rest)
+
+    lease = await store.lease(["bad", "good"], "me")
+    monkeypatch.setattr(StateFile, "_write_lines", failing)
+    async with anyio.create_task_group() as tasks:
+        with store._file._turn:
+            for scope in ("first", "bad", "good"):
+                tasks.start_soon(_committed, store, lease.of("good" if scope == "first" else scope))
+                await anyio.wait_all_tasks_blocked()
+    assert [scope for scope, _ in await another().journal()] == ["good", "good"]
+
+
+async def _committed(store: SqliteStore, lease: Lease) -> None:
+    with suppress(StoreError):
+        await store.commit(lease, [entry(Event.DONE, lease.scope)])
 
 
 async def test_a_commit_is_finished_although_its_task_is_cancelled(store: SqliteStore) -> None:

@@ -2,8 +2,8 @@
 
 Each tampering knows the layout of objects, and writes through the place's own bucket, so that tags, counts
 and digests of the place fit. Plans and drift load the state, `doctor` verifies it, `history` reads the
-journal, `apply` plans and takes a lease. What nobody can tell from the state alone: the whole of it put back, seen by a
-machine that never saw the newer one, and a scope put back to a moment of a run that was killed in it.
+journal, `apply` plans and takes a lease. What nobody can tell from the state alone: the whole of it put back,
+seen by a machine that never saw the newer one, and a scope put back to a moment of its newest run.
 """
 
 import dataclasses

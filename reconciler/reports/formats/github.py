@@ -6,12 +6,12 @@ Source: GitHub, "Workflow commands"; which characters are escaped: actions/toolk
 from functools import partial
 
 from reconciler.core.diagnostics import Severity
-from reconciler.reports import forecast, rehearsal, verdict
+from reconciler.reports import verdict
+from reconciler.reports.escape import visible
 from reconciler.reports.findings import Finding, findings_of
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.formats.markdown import render_within
 from reconciler.reports.report import Failure, Report
-from reconciler.reports.visible import visible
 
 _LONGEST_SUMMARY = 1_000_000  # bytes; GitHub drops the summary of a step that has more than 1 MiB
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -24,8 +24,8 @@ def render(report: Report) -> str:
         about = (text if isinstance(text, str) else text[0] for text in verdict.about(report.about))
         first = f"{report.kind} of {''.join(about)}"  # so that no name begins a command
     summary = verdict.of_report(report) if not isinstance(report, Failure) else ""  # its command says it
-    rehearsed = rehearsal.verdict(report.rehearsal) if report.rehearsal is not None else ""
-    ahead = forecast.verdict(report.forecast) if report.forecast is not None else ""
+    rehearsed = verdict.of_rehearsal(report.rehearsal) if report.rehearsal is not None else ""
+    ahead = verdict.of_forecast(report.forecast) if report.forecast is not None else ""
     lines = [visible(line) for line in (first, summary, rehearsed, ahead) if line]
     lines += (_command(report, each) for each in findings_of(report))
     return "".join(f"{line}\n" for line in lines)
@@ -33,7 +33,7 @@ def render(report: Report) -> str:
 
 def _command(report: Report, finding: Finding) -> str:
     properties: dict[str, object] = {}
-    if finding.span is not None and (path := report.places.path(finding.span.file)):
+    if finding.span is not None and (path := report.links.path(finding.span.file)):
         span = finding.span
         properties |= {"file": path, "line": span.line, "col": span.column}
         properties |= {"endColumn": span.column + span.width - 1}  # the last one that is marked

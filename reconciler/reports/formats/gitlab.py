@@ -4,10 +4,10 @@ Source: GitLab, "Code Quality report format".
 """
 
 from reconciler.core.diagnostics import Severity
+from reconciler.reports.escape import json_text, spelled
 from reconciler.reports.findings import findings_of, fingerprints
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import Report
-from reconciler.reports.shown import json_text, spelled
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 
@@ -16,11 +16,11 @@ def render(report: Report) -> str:
     findings = list(findings_of(report))
     # GitLab wants a file and a line for each; what is in none stands at the settings, or at a manifest.
     spans = (*(each.span for each in findings), *report.declared.values())
-    paths = [report.places.settings, *(report.places.path(span.file) for span in spans if span is not None)]
+    paths = [report.links.settings, *(report.links.path(span.file) for span in spans if span is not None)]
     no_place = {"path": next(filter(None, paths), "."), "lines": {"begin": 1}}
     found = []
     for each, fingerprint in zip(findings, fingerprints(report, findings), strict=True):
-        path = report.places.path(each.span.file) if each.span is not None else ""
+        path = report.links.path(each.span.file) if each.span is not None else ""
         place = {"path": path, "lines": {"begin": each.span.line}} if each.span is not None and path else None
         found.append(
             {

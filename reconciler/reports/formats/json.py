@@ -1,9 +1,9 @@
 """Reports as one JSON document with a version, for programs."""
 
 from reconciler.reports.documents import document_of
+from reconciler.reports.escape import json_text, spelled
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import Report
-from reconciler.reports.shown import json_text, spelled
 
 
 def render(report: Report) -> str:

@@ -12,8 +12,9 @@ from reconciler.core.durations import in_words
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
 from reconciler.rehearsal.matrix import Rehearsal
-from reconciler.reports import forecast, rehearsal, verdict
+from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt
+from reconciler.reports.escape import numbered, visible
 from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import (
@@ -23,7 +24,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.visible import numbered, visible
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 _REHEARSAL = "rehearsal"
@@ -97,7 +97,7 @@ def _cases(report: Report) -> Iterator[_Case]:
         yield from _rehearsed(report.rehearsal)
     if report.forecast is not None:
         for item in report.forecast.items:
-            out = f"when: {forecast.moment(item.when)}"
+            out = f"when: {verdict.moment(item.when)}"
             yield _Case("forecast", f"{item.address}: {item.what}", out=out)
     for each in findings_of(report):
         if each.code == OWED:
@@ -165,9 +165,9 @@ def _rehearsed(found: Rehearsal) -> Iterator[_Case]:
     for cell in found.cells:
         name = f"{cell.step}: {cell.fault}" if cell.step else "clean run"
         ended = "failure" if cell.end == "failed" or not cell.step else "skipped"
-        message = ": ".join(filter(None, (rehearsal.WORDS[cell.end], cell.question or cell.error)))
-        out = [f"{rehearsal.WORDS[cell.end]} after {in_words(cell.duration_s)}"]
-        out += [f"owed: {work}" for work in rehearsal.owed(cell)]
+        message = ": ".join(filter(None, (verdict.ENDS[cell.end], cell.question or cell.error)))
+        out = [f"{verdict.ENDS[cell.end]} after {in_words(cell.duration_s)}"]
+        out += [f"owed: {work}" for work in verdict.owed_by(cell)]
         passed = cell.end == "converged"
         remarks = "\n".join(map(visible, out))
         yield _Case(_REHEARSAL, name, "" if passed else ended, "" if passed else message, out=remarks)

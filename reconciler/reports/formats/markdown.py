@@ -14,9 +14,10 @@ from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
-from reconciler.reports import forecast, rehearsal, verdict
+from reconciler.reports import verdict
+from reconciler.reports.escape import in_json, numbered, visible
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.graph import NO_APP
+from reconciler.reports.grouping import NO_APP, Sections, sections_of
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -25,9 +26,6 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.sections import Sections, sections_of
-from reconciler.reports.shown import in_json
-from reconciler.reports.visible import numbered, visible
 
 MOST_OPEN = 20  # so many changes are shown unfolded
 _APPROVALS = 20  # so many are named in the verdict
@@ -87,7 +85,7 @@ def _blocks(report: Report) -> Iterator[str]:
             if report.rehearsal is not None:
                 yield from _rehearsal(report.rehearsal)
             if report.forecast is not None:
-                yield f"**{forecast.verdict(report.forecast)}**"
+                yield f"**{verdict.of_forecast(report.forecast)}**"
                 yield _forecast(report.forecast)
             yield _lines(report.note.splitlines()) if isinstance(report, DriftReport) else ""
         case ValidationReport():
@@ -124,12 +122,12 @@ def _few(approvals: Sequence[str]) -> str:
 
 def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
     """The verdict, what differs, and the matrix of calls and faults, with what a person would be asked."""
-    yield f"**{code(rehearsal.verdict(rehearsed))}**"
+    yield f"**{code(verdict.of_rehearsal(rehearsed))}**"
     yield _list("Not as the plan says", map(code, rehearsed.differences))
     yield _list(
         "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
     )
-    yield _list(rehearsal.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
+    yield _list(verdict.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
     if not rehearsed.steps:
         return
     rows = (
@@ -142,7 +140,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
 
 
 def _forecast(ahead: Forecast) -> str:
-    rows = ((forecast.moment(each.when), code(str(each.address)), code(each.what)) for each in ahead.items)
+    rows = ((verdict.moment(each.when), code(str(each.address)), code(each.what)) for each in ahead.items)
     return _table(("when", "resource", "what"), rows)
 
 

@@ -3,7 +3,7 @@
 from reconciler.planning.graph import Graph, Node
 from reconciler.reports.diagnostics import render as excerpts
 from reconciler.reports.formats import Format
-from reconciler.reports.graph import NO_APP
+from reconciler.reports.grouping import NO_APP
 from reconciler.reports.report import Failure, GraphReport, Report
 
 _CONTROL = dict.fromkeys([*range(32), *range(127, 160)])

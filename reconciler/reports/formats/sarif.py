@@ -11,10 +11,10 @@ from urllib.parse import quote
 from reconciler.core.context import program_version
 from reconciler.core.diagnostics import Severity
 from reconciler.explanations import known_codes, read_explanation
+from reconciler.reports.escape import json_text, spelled
 from reconciler.reports.findings import TITLES, Finding, findings_of, fingerprints
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import Report
-from reconciler.reports.shown import json_text, spelled
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -89,7 +89,7 @@ def _without_links(text: str) -> str:
 def _place(report: Report, finding: Finding) -> dict[str, Any] | None:
     """The file, from the root of the checkout, and the columns."""
     span = finding.span
-    path = report.places.path(span.file) if span is not None else ""
+    path = report.links.path(span.file) if span is not None else ""
     if span is None or not path:
         return None
     region = {

@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from reconciler.planning.graph import Graph, Node
 from reconciler.reports.diagnostics import render as excerpts
+from reconciler.reports.escape import columns_of, numbered, visible
 from reconciler.reports.formats import Format
-from reconciler.reports.graph import NO_APP, label, summary
+from reconciler.reports.grouping import NO_APP
 from reconciler.reports.report import Failure, GraphReport, Report
-from reconciler.reports.visible import columns_of, numbered, visible
+from reconciler.reports.verdict import of_graph
 
 # Of the widest common monospace font at 12 px, so that no text leaves its box.
 CHARACTER = 7.4
@@ -71,7 +72,7 @@ def render_svg(graph: Graph) -> str:
     ]
     elements += [line for box in drawing.boxes for line in _box(box, colours[box.node.kind])]
     described = (
-        f"{summary(graph)}. An arrow points to the resource that is applied later; each lane is an app."
+        f"{of_graph(graph)}. An arrow points to the resource that is applied later; each lane is an app."
     )
     title = f"{graph.what.capitalize()}s and their order"
     return _picture(drawing.width, drawing.height, title, described, elements)
@@ -118,7 +119,7 @@ def _lane(lane: "Lane", width: float) -> Iterator[str]:
 def _box(box: "Box", colour: str) -> Iterator[str]:
     place, size = f", {box.node.place}" if box.node.place else "", f'height="{box.height:g}"'
     yield "<g>"
-    yield f"<title>{_text(f'{label(box.node)}{place}')}</title>"
+    yield f"<title>{_text(f'{box.node.label}{place}')}</title>"
     yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" {size} rx="4" class="box" />'
     yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{_KIND_STRIPE}" {size} fill="{colour}" />'
     for number, line in enumerate(box.lines):

@@ -1,21 +1,22 @@
-"""Plans, drift and results as text for people: an app a group, and in it a line a change, with its reason,
-its fields and its calls below.
+"""Reports as text for people: an app a group, in it one line a change, with its fields and calls below it.
 
-A report of more than one line has its summary first and last. It looks as its `Look` says: by default as
+A report of more than one line has its summary first and last. `Style` gives colours and width; the default is
 plain text that is the same everywhere.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Step
 from reconciler.moves.compare import LEFT
-from reconciler.reports import forecast, graph, rehearsal, verdict
+from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as render_diagnostics
+from reconciler.reports.escape import in_json, page_text, visible, visible_lines
 from reconciler.reports.formats import RUNS, Format
-from reconciler.reports.look import IMPACT_TONES, OUTCOME_TONES, PLAIN, TONES, Look, Part, Tone
+from reconciler.reports.grouping import NO_APP, is_gone
 from reconciler.reports.report import (
     ApplyReport,
     DriftReport,
@@ -26,22 +27,18 @@ from reconciler.reports.report import (
     Report,
     ValidationReport,
 )
-from reconciler.reports.sections import is_gone
-from reconciler.reports.shown import in_json, owed_words
-from reconciler.reports.visible import visible, visible_lines
+from reconciler.reports.style import END_TONES, IMPACT_TONES, OUTCOME_TONES, PLAIN, TONES, Part, Style, Tone
 
-_MARKS = {
+if TYPE_CHECKING:  # few reports have one
+    from reconciler.planning.graph import Graph
+    from reconciler.rehearsal.matrix import Rehearsal
+    from reconciler.rehearsal.outlook import Forecast
+
+_MARKS = {  # "~" for all others
     Action.CREATE: "+",
     Action.RESTORE: "+",
-    Action.ADOPT: "=",
-    Action.EXTEND: "~",
-    Action.UPDATE: "~",
-    Action.SET: "~",
-    Action.SUSPEND: "~",
-    Action.STOP: "~",
-    Action.START: "~",
     Action.SNAPSHOT: "+",
-    Action.RESTART: "~",
+    Action.ADOPT: "=",
     Action.DELETE: "-",
     Action.FORGET: "-",
     Action.RETAIN: "o",
@@ -49,25 +46,20 @@ _MARKS = {
     Action.NOOP: " ",
 }
 _EFFECT_TONES = {Effect.RESTART: Tone.PAUSE, Effect.REFUSED: Tone.REFUSED}
-# What touches an object that somebody may be using: its impact is always said.
-_TOUCHING = (
-    Action.DELETE,
-    Action.EXTEND,
-    Action.UPDATE,
-    Action.SUSPEND,
-    Action.STOP,
-    Action.START,
-    Action.RESTART,
-)
+# Actions on an object that somebody may be using: their impact is always said.
+_IN_USE = {
+    *(Action.DELETE, Action.EXTEND, Action.UPDATE),
+    *(Action.SUSPEND, Action.STOP, Action.START, Action.RESTART),
+}
 
-Group = dict[str, list[str]]  # the lines of each app; "" is no app
+Group = dict[str, list[str]]  # lines by app; "" for none
 
 
-def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] | None = None) -> str:
-    """The whole plan; one line when there is nothing to do.
+def render_plan(plan: Plan, style: Style = PLAIN, *, unchanged: Iterable[Address] | None = None) -> str:
+    """Return the whole plan; one line when there is nothing to do.
 
-    `unchanged`: those resources, to be named, and with them what is retained as it was before this plan.
-    None: both are only counted.
+    `unchanged`: resources to name although nothing changes; objects that were retained before this plan are
+    named with them. None: both are only counted.
     """
     calls: dict[str, list[Step]] = {}
     for step in plan.steps:
@@ -76,64 +68,65 @@ def render_plan(plan: Plan, look: Look = PLAIN, *, unchanged: Iterable[Address] 
     groups: Group = {}
     for change in plan.changes:
         if unchanged is not None or change.address not in before:
-            lines = _change_lines(look, change, calls.get(str(change.address), []), plan.providers)
+            lines = _change_lines(style, change, calls.get(str(change.address), []), plan.providers)
             _group_of(groups, change.address).extend(lines)
     for address in unchanged or ():
-        _group_of(groups, address).append(look.line(4, f"{address}: unchanged"))
-    return _framed(look, tuple(_summary(plan, len(before))), groups, plan.owed)
+        _group_of(groups, address).append(style.line(4, f"{address}: unchanged"))
+    return _framed(style, tuple(_summary(plan, len(before))), groups, plan.owed)
 
 
 def render_drift(report: DriftReport) -> str:
+    """Return the drift of each object; one line when there is none."""
     groups: Group = {}
     for change in report.plan.changes:
         tone = Tone.LOSS if is_gone(change) else Tone.CHANGE
-        _group_of(groups, change.address).extend(_drifted(report.look, ("!", tone), change, tone))
+        _group_of(groups, change.address).extend(_drifted(report.style, ("!", tone), change, tone))
     for change in report.unmanaged:
-        _group_of(groups, change.address).extend(_drifted(report.look, "~", change, Tone.NEW))
+        _group_of(groups, change.address).extend(_drifted(report.style, "~", change, Tone.NEW))
     summary = (verdict.of_drift(report), Tone.STRONG)
-    return _framed(report.look, (summary,), groups, report.plan.owed)
+    return _framed(report.style, (summary,), groups, report.plan.owed)
 
 
-def _drifted(look: Look, mark: Part, change: Change, tone: Tone) -> Iterator[str]:
-    yield from _with_reason(look, (mark, " ", (str(change.address), Tone.STRONG)), change.reason, "  ", tone)
+def _drifted(style: Style, mark: Part, change: Change, tone: Tone) -> Iterator[str]:
+    yield from _with_reason(style, (mark, " ", (str(change.address), Tone.STRONG)), change.reason, "  ", tone)
     for field in change.fields:
-        yield look.line(6, *_field(field, shows_effect=False))
+        yield style.line(6, *_field(field, shows_effect=False))
 
 
 def render_results(report: ApplyReport) -> str:
-    """What became of the steps: by name what was not done, or needs a word; the state's head; then counts."""
-    look = report.look
+    """Return the steps that are not done or have a note, the owed work, the state's head and the counts."""
+    style = report.style
     lines: list[str] = []
     for result in report.results:
         if result.outcome != "done" or result.note:
             outcome = (f"{result.outcome}:", OUTCOME_TONES.get(result.outcome, Tone.NEW))
             why = f"  {result.error}" if result.error else ""
-            lines.append(look.line(2, outcome, f" {result.step}{why}"))
+            lines.append(style.line(2, outcome, f" {result.step}{why}"))
         if result.note:
-            lines.append(look.line(6, f"note: {result.note}"))
+            lines.append(style.line(6, f"note: {result.note}"))
     if lines:
         lines.append("")
-    lines += _owed_lines(look, report.owed)
+    lines += _owed_lines(style, report.owed)
     lines += _head_lines(report)
-    return _joined([*lines, look.line(0, (verdict.of_results(report), Tone.STRONG))])
+    return _joined([*lines, style.line(0, (verdict.of_results(report), Tone.STRONG))])
 
 
 def _head_lines(report: ApplyReport) -> list[str]:
-    """To be kept elsewhere: later the state can be compared with it."""
-    return [report.look.line(0, (f"State head: {report.head}", Tone.FAINT))] if report.head else []
+    """The state's head. A reader who keeps it can later prove that the state was not altered."""
+    return [report.style.line(0, (f"State head: {report.head}", Tone.FAINT))] if report.head else []
 
 
 def _group_of(groups: Group, address: Address) -> list[str]:
     return groups.setdefault(address.app or "", [])
 
 
-def _framed(look: Look, summary: tuple[Part, ...], groups: Group, owed: Sequence[Owed]) -> str:
-    """Groups in the order of their names between two summaries; without any, the last one alone."""
+def _framed(style: Style, summary: tuple[Part, ...], groups: Group, owed: Sequence[Owed]) -> str:
+    """Return the groups, in the order of their names, between two summaries; one summary without groups."""
     body: list[str] = []
     for app in sorted(groups):
-        body += [look.line(0, (f"{app or graph.NO_APP}:", Tone.STRONG)), *groups[app], ""]
-    body += _owed_lines(look, owed)
-    framing = look.line(0, *summary)
+        body += [style.line(0, (f"{app or NO_APP}:", Tone.STRONG)), *groups[app], ""]
+    body += _owed_lines(style, owed)
+    framing = style.line(0, *summary)
     return _joined([framing, "", *body, framing] if body else [framing])
 
 
@@ -142,9 +135,10 @@ def _joined(lines: Iterable[str]) -> str:
 
 
 def _retained_before(plan: Plan) -> set[Address]:
-    """What was retained before this plan, too, and waits for nobody.
+    """The objects that were retained before this plan and wait for nobody.
 
-    The plan binds what it is the first one to see without a manifest; a reason with a command asks a person.
+    The plan binds an object when it first sees it without a manifest. A change whose reason holds a command
+    asks a person.
     """
     left = {binding.address for binding in plan.bindings if binding.applied.get(LEFT)}
     return {
@@ -155,14 +149,14 @@ def _retained_before(plan: Plan) -> set[Address]:
 
 
 def _summary(plan: Plan, before: int) -> Iterator[Part]:
-    """`before`: how many of the retained ones are only counted."""
+    """The verdict in colours. `before`: how many retained objects are only counted."""
     for number, (text, action) in enumerate(verdict.pieces_of_plan(plan, before)):
         tone = TONES.get(action, Tone.PLAIN) if action is not None else Tone.PLAIN
         yield text, Tone.STRONG if number == 0 else tone
 
 
 def _change_lines(
-    look: Look, change: Change, steps: Sequence[Step], providers: Mapping[str, str]
+    style: Style, change: Change, steps: Sequence[Step], providers: Mapping[str, str]
 ) -> Iterator[str]:
     tone = _tone(change)
     head: list[Part] = [(_MARKS.get(change.action, "~"), tone), " ", (str(change.address), Tone.STRONG)]
@@ -171,38 +165,38 @@ def _change_lines(
     head += [": ", (verdict.word(change.action), tone)]
     if _touches(change):
         head += [", ", (f"impact: {change.impact.value}", IMPACT_TONES.get(change.impact, Tone.PLAIN))]
-    yield from _with_reason(look, head, change.reason, "  # ", Tone.PLAIN)
+    yield from _with_reason(style, head, change.reason, "  # ", Tone.PLAIN)
     for field in change.fields:
-        yield look.line(6, *_field(field))
+        yield style.line(6, *_field(field))
     for step in steps:
         body = f" {in_json(step.call.body)}" if step.call.body is not None else ""
         to = _place(step.call.service, providers)
         often = (
             f"  # one for each key of {step.for_each.over}, known after that answer" if step.for_each else ""
         )
-        yield look.line(6, (f"{step.call.method} {step.call.path}{to}{body}{often}", Tone.FAINT))
+        yield style.line(6, (f"{step.call.method} {step.call.path}{to}{body}{often}", Tone.FAINT))
 
 
 def _tone(change: Change) -> Tone:
-    """The colour of the worst that the change may do."""
+    """The colour of the gravest effect of a change."""
     if _touches(change) and change.impact in IMPACT_TONES:
         return IMPACT_TONES[change.impact]
     return TONES.get(change.action, Tone.PLAIN)
 
 
 def _touches(change: Change) -> bool:
-    return any(action in _TOUCHING for action in change.actions)
+    return not _IN_USE.isdisjoint(change.actions)
 
 
-def _with_reason(look: Look, head: Sequence[Part], reason: str, between: str, tone: Tone) -> Iterator[str]:
-    """The reason behind `head` where that is short enough, else on lines of its own."""
+def _with_reason(style: Style, head: Sequence[Part], reason: str, between: str, tone: Tone) -> Iterator[str]:
+    """Yield `head` and the reason, on one line where they fit."""
     if not reason:
-        yield look.line(2, *head)
-    elif look.fits(2, *head, f"{between}{reason}"):
-        yield look.line(2, *head, between, (reason, tone))
+        yield style.line(2, *head)
+    elif style.fits(2, *head, f"{between}{reason}"):
+        yield style.line(2, *head, between, (reason, tone))
     else:
-        yield look.line(2, *head)
-        yield look.line(6, between.lstrip(), (reason, tone), hang=len(between.lstrip()))
+        yield style.line(2, *head)
+        yield style.line(6, between.lstrip(), (reason, tone), hang=len(between.lstrip()))
 
 
 def _field(field: FieldChange, *, shows_effect: bool = True) -> Iterator[Part]:
@@ -213,29 +207,82 @@ def _field(field: FieldChange, *, shows_effect: bool = True) -> Iterator[Part]:
 
 
 def _place(service: str, providers: Mapping[str, str]) -> str:
-    """Nothing for the platform, whose address the settings name."""
+    """The provider that a call goes to; "" for the platform, which the first line names."""
     if service == PLATFORM:
         return ""
     return f" at {service} ({providers[service]})" if service in providers else f" at {service}"
 
 
-def _owed_lines(look: Look, owed: Sequence[Owed]) -> list[str]:
+def _owed_lines(style: Style, owed: Sequence[Owed]) -> list[str]:
     if not owed:
         return []
-    lines = [look.line(0, ("Owed:", Tone.PAUSE))]
+    lines = [style.line(0, ("Owed:", Tone.PAUSE))]
     for item in owed:
-        what = (owed_words(item.work, item.certainty), Tone.PAUSE)
-        lines.append(look.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}"))
-        lines += [f"      once done: {visible(str(each))}" for each in item.advice]
+        what = (verdict.owed_words(item.work, item.certainty), Tone.PAUSE)
+        lines.append(
+            style.line(2, ("*", Tone.PAUSE), f" {item.address}: ", what, f", because {item.because}")
+        )
+        lines += [f"      once done: {visible(str(done))}" for done in item.advice]
     return [*lines, ""]
+
+
+# --- rehearsals, forecasts and graphs ---
+
+
+def _rehearsal_lines(style: Style, rehearsal: "Rehearsal") -> list[str]:
+    """The verdict, and below it the runs that do not converge, with the question or the error."""
+    found = [style.line(0, (verdict.of_rehearsal(rehearsal), Tone.STRONG))]
+    found += [style.line(2, ("differs:", Tone.LOSS), f" {text}") for text in rehearsal.differences]
+    for left_out in rehearsal.unrehearsed:
+        found.append(style.line(2, ("not rehearsed:", Tone.PAUSE), f" {left_out.address}: {left_out.why}"))
+    calm = []
+    for step in rehearsal.steps:
+        cells = rehearsal.of_step(step)
+        if all(cell.end == "converged" and not cell.owed for cell in cells):
+            calm.append(step)
+            continue
+        found.append(style.line(2, (step, Tone.STRONG)))
+        for (end, said, works), faults in verdict.group_cells(cells).items():
+            found.append(style.line(6, (f"{verdict.ENDS[end]}:", END_TONES[end]), f" {', '.join(faults)}"))
+            found += [style.line(10, said)] if said else []
+            found += [style.line(10, ("owed:", Tone.PAUSE), f" {work}") for work in works]
+    if calm:
+        found.append(style.line(2, f"converge with every fault: {', '.join(calm)}"))
+    if rehearsal.assumptions:
+        found.append(style.line(2, f"{verdict.ASSUMED}:"))
+        found += [style.line(6, assumption.says) for assumption in rehearsal.assumptions]
+    return found
+
+
+def _forecast_lines(style: Style, forecast: "Forecast") -> Iterator[str]:
+    yield style.line(0, (verdict.of_forecast(forecast), Tone.STRONG))
+    for item in forecast.items:
+        when = f"{verdict.moment(item.when)}: " if item.when is not None else ""
+        yield style.line(2, (when, Tone.PAUSE), f"{item.address}: {item.what}")
+
+
+def render_graph(graph: "Graph") -> str:
+    """Return a graph by levels. Nodes of one level can be applied at once, after the nodes that they name."""
+    return page_text(_graph_lines(graph))
+
+
+def _graph_lines(graph: "Graph") -> Iterator[str]:
+    for number, nodes in enumerate(graph.levels, start=1):
+        yield f"{number}. {'first' if number == 1 else 'then'}"
+        for node in nodes:
+            detail = f"  {node.detail}" if node.detail else ""
+            after = f"  <- {', '.join(node.after)}" if node.after else ""
+            yield f"   {node.label}{detail}{after}"
+        yield ""
+    yield f"{verdict.of_graph(graph)}."
 
 
 # --- whole reports ---
 
 
 def render(report: Report) -> str:
-    """All of it: first what it is about; diagnostics come last, with an empty line before them."""
-    first = f"{report.look.line(0, *verdict.about(report.about))}\n" if report.about is not None else ""
+    """Return a whole report: the context first, the diagnostics last, after an empty line."""
+    first = f"{report.style.line(0, *verdict.about(report.about))}\n" if report.about is not None else ""
     text = first + _body(report)
     if report.diagnostics:
         problems = render_diagnostics(report.diagnostics, report.read_line)
@@ -246,11 +293,11 @@ def render(report: Report) -> str:
 def _body(report: Report) -> str:
     match report:
         case PlanReport():
-            parts = [render_plan(report.plan, report.look, unchanged=report.unchanged)]
+            parts = [render_plan(report.plan, report.style, unchanged=report.unchanged)]
             if report.rehearsal is not None:
-                parts.append(_joined(rehearsal.lines(report.rehearsal, report.look)))
+                parts.append(_joined(_rehearsal_lines(report.style, report.rehearsal)))
             if report.forecast is not None:
-                parts.append(_joined(forecast.lines(report.forecast, report.look)))
+                parts.append(_joined(_forecast_lines(report.style, report.forecast)))
             return "\n".join(parts)
         case DriftReport():
             return render_drift(report) + report.note
@@ -259,7 +306,7 @@ def _body(report: Report) -> str:
         case ValidationReport():
             return _render_validation(report)
         case GraphReport():
-            return graph.render_text(report.graph)
+            return render_graph(report.graph)
         case Page():
             return report.text + report.notices
         case Failure():
@@ -269,7 +316,7 @@ def _body(report: Report) -> str:
 
 
 def _render_apply(report: ApplyReport) -> str:
-    plan = "" if report.plan_shown else render_plan(report.plan, report.look, unchanged=report.unchanged)
+    plan = "" if report.plan_shown else render_plan(report.plan, report.style, unchanged=report.unchanged)
     if report.ended == "declined":
         return f"{plan}Not applied; nothing was changed.\n"
     if not report.results:

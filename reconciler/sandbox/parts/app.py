@@ -1,6 +1,6 @@
-"""Apps and the organizations that own them: made by control verbs, and read by many clients first.
+"""Apps and the organizations that own them: registered by control verbs, read over endpoints of their own.
 
-Their own endpoints are those that clients written by others call. Source: platform notes.
+The endpoints are those that clients written by others call first. Source: platform notes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,17 +10,15 @@ from urllib.parse import quote
 from pydantic import ConfigDict, Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox import fields
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Count, Item, Name, Part, Seed, Text
-from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.exchange import NAME, Refusal, Request, Response, read, refused, reply
+from reconciler.sandbox.part import Count, Item, Name, Part, Routes, Seed, Text
 from reconciler.sandbox.world import App, Machine, Organization, T, World
 from reconciler.services.machines.wire import app as wires
 
 PERSONAL = "personal"
 DEFAULT_REGION = "ams"
 _NAME_OR_ORGANIZATION: Any = [
-    {"required": [one], "properties": {one: {"type": "string"}}} for one in ("name", "org_slug")
+    {"required": [name], "properties": {name: {"type": "string"}}} for name in ("name", "org_slug")
 ]
 
 route = Routes("app_read")
@@ -31,8 +29,8 @@ class AppRegistration(Wire):
 
     model_config = ConfigDict(json_schema_extra={"anyOf": _NAME_OR_ORGANIZATION})
 
-    name: str | None = Field(None, pattern=fields.NAME)
-    org_slug: str | None = Field(None, pattern=fields.NAME)
+    name: str | None = Field(None, pattern=NAME)
+    org_slug: str | None = Field(None, pattern=NAME)
     primary_region: str | None = None
 
 
@@ -120,14 +118,14 @@ def register(world: World, name: str, org_slug: str | None = None, primary_regio
 
 
 def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Register `{name?, org_slug?, primary_region?}`; without a name, only the organization."""
-    name, org_slug = fields.text(body, "name"), fields.text(body, "org_slug")
-    primary_region = fields.text(body, "primary_region")
-    if name is None and org_slug is not None:
-        register_organization(world, fields.name(body, "org_slug") or "")
-        return {"org_slug": org_slug}
-    name = fields.required_name(body, "name")
-    return wire(register(world, name, fields.name(body, "org_slug"), primary_region))
+    """Register an `AppRegistration`; without a name, only the organization."""
+    wanted = read(body, AppRegistration)
+    if wanted.name is not None:
+        return wire(register(world, wanted.name, wanted.org_slug, wanted.primary_region))
+    if wanted.org_slug is None:
+        raise refused("name", "is required")
+    register_organization(world, wanted.org_slug)
+    return {"org_slug": wanted.org_slug}
 
 
 def register_organization(world: World, slug: str) -> None:

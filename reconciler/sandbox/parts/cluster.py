@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import parse_time
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
 from reconciler.sandbox.part import (
     Count,
     Date,
@@ -21,6 +20,7 @@ from reconciler.sandbox.part import (
     Items,
     Name,
     Part,
+    Routes,
     Seed,
     Text,
     apps_in,
@@ -29,7 +29,6 @@ from reconciler.sandbox.part import (
     one_of,
 )
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import cluster as wires
 
@@ -99,17 +98,18 @@ def create(world: World, request: Request) -> Response:
     if world.switches["cluster_create"] == "failed":
         raise Refusal(400, "creation failed")
     disk_gb, version, pool_mode, postgis = _DEFAULTS[world.switches["cluster_defaults"]]
-    postgis_enabled = fields.flag(body, "postgis_enabled")
+    name, plan = _name(body), _plan(body)
+    wish = read(body, wires.ClusterCreate)
     cluster = Cluster(
         world.new_id(),
-        name=_name(body),
+        name=name,
         org_slug=org_slug,
-        region=fields.required_text(body, "region"),
-        plan=_plan(body),
-        disk_size_gb=fields.whole(body, "disk_size_gb", 10, 1000) or disk_gb,
-        pg_major_version=fields.choice(body, "pg_major_version", VERSIONS) or version,
-        pool_mode=fields.choice(body, "pool_mode", POOL_MODES) or pool_mode,
-        postgis_enabled=postgis if postgis_enabled is None else postgis_enabled,
+        region=wish.region,
+        plan=plan,
+        disk_size_gb=wish.disk_size_gb or disk_gb,
+        pg_major_version=wish.pg_major_version or version,
+        pool_mode=wish.pool_mode or pool_mode,
+        postgis_enabled=postgis if wish.postgis_enabled is None else wish.postgis_enabled,
         created_at=world.now,
     )
     cluster.name = cluster.name or f"pg-{cluster.id[:8]}"
@@ -138,7 +138,8 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     if source.state in _GONE:
         raise Refusal(404, "Cluster not found")
     body = request.object()
-    backup_id, pitr_time = fields.text(body, "backup_id"), fields.text(body, "pitr_time")
+    name, wish = _name(body), read(body, wires.ClusterRestore)
+    backup_id, pitr_time = wish.backup_id, wish.pitr_time
     if backup_id is None and pitr_time is None and world.switches["restore_target"] == "optional":
         backup_id = source.backups[-1]["id"] if source.backups else ""
     if (backup_id is None) == (pitr_time is None):
@@ -151,7 +152,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
         label = rfc3339(_inside_window(world, source, pitr_time or ""))
     cluster = Cluster(
         world.new_id(),
-        name=_name(body) or f"{source.name} {label}"[:63],
+        name=name or f"{source.name} {label}"[:63],
         **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
@@ -282,18 +283,19 @@ def _required(world: World, id: str) -> Cluster:
     return cluster
 
 
-def _name(body: dict[str, Any]) -> str:
-    """The wished name, "" when one is to be generated."""
-    name = fields.text(body, "name") or ""
-    if not _NAME.fullmatch(name):
-        raise fields.refused("name", "must be at most 63 printable characters")
+def _name(body: Mapping[str, Any]) -> str:
+    """The wished name, "" when one is to be generated. Raises Refusal 422 in better words than a pattern."""
+    name = body.get("name", "")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise refused("name", "must be at most 63 printable characters")
     return name.strip()
 
 
-def _plan(body: dict[str, Any]) -> str:
-    plan = _PLAN_BY_LOWER_CASE.get(fields.required_text(body, "plan").lower())
+def _plan(body: Mapping[str, Any]) -> str:
+    """The plan, matched case-insensitively. Raises Refusal 422."""
+    plan = _PLAN_BY_LOWER_CASE.get(str(body.get("plan")).lower())
     if plan is None:
-        raise fields.refused("plan", f"must be one of {', '.join(PLANS)}")
+        raise refused("plan", f"must be one of {', '.join(PLANS)}")
     return plan
 
 

@@ -9,14 +9,26 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE, YEAR_ONE_S, rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import MOST, Count, DateOrUnknown, Item, Name, Part, Seed, Text, moment, one_of
+from reconciler.sandbox.exchange import NAME, NOT_BLANK, Refusal, Request, Response, read, reply
+from reconciler.sandbox.part import (
+    MOST,
+    Count,
+    DateOrUnknown,
+    Item,
+    Name,
+    NameOrEmpty,
+    Part,
+    Positive,
+    Routes,
+    Seed,
+    Text,
+    moment,
+    one_of,
+)
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, required_app, required_in_app
 from reconciler.sandbox.parts.app import register as register_app
 from reconciler.sandbox.parts.volume import Volume
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -24,43 +36,109 @@ _WITH_MEMORY = (*wires.RUNNING, "suspending", "suspended")
 
 
 class MachineRegistration(Wire):
-    """`volumes`, `schedule`, `updated_at` and more are taken too: see the manual."""
+    """Described of the control verb's body, which is a `MachineItem`: see the manual."""
 
-    app: str = Field(pattern=r"[^\x00-\x20]")
-    name: str | None = None
-    region: str | None = None
-    memory_mb: int | None = Field(None, ge=1, le=fields.MOST)
-    swap_size_mb: int | None = Field(None, ge=0, le=fields.MOST)
+    app: str = Field(pattern=NAME)
+    name: str | None = Field(None, pattern=NOT_BLANK)
+    region: str | None = Field(None, pattern=NOT_BLANK)
+    memory_mb: int | None = Field(None, ge=1, le=MOST)
+    swap_size_mb: int | None = Field(None, ge=0, le=MOST)
 
 
-def register(
-    world: World,
-    app_name: str,
-    *,
-    id: str | None = None,
-    volumes: Sequence[str] | None = None,
-    pending_restart: Sequence[str] | None = None,
-    state: str | None = None,
-    snapshot: bool | None = None,
-    **settings: Any,
-) -> Machine:
+# Source: platform notes, "Machines".
+STATES = (
+    "created",
+    "started",
+    "running",
+    "stopped",
+    "suspended",
+    "failed",
+    "starting",
+    "stopping",
+    "restarting",
+    "suspending",
+    "destroying",
+    "launch_failed",
+    "updating",
+    "replacing",
+    "destroyed",
+    "replaced",
+    "migrated",
+)
+
+
+class GuestItem(Item):
+    cpus: Positive | None = None
+    cpu_kind: Literal["shared", "performance"] | None = None
+    memory_mb: Positive | None = None
+
+
+class InitItem(Item):
+    swap_size_mb: Count | None = None
+
+
+class MountItem(Item):
+    volume: Name
+    path: str | None = None
+
+
+class ConfigItem(Item):
+    guest: GuestItem = GuestItem()
+    init: InitItem = InitItem()
+    schedule: Text | None = None
+    mounts: list[MountItem] = Field(default_factory=list)
+
+
+class MachineItem(GuestItem, InitItem):
+    """A machine as the world shows it, or as the control verb takes it.
+
+    `pending_restart` names volumes with space that it does not use yet. `snapshot`: whether a start resumes
+    the machine, if it is suspended. The control verb leaves out what only the world knows.
+    """
+
+    id: NameOrEmpty = None
+    app: Name
+    name: Text | None = None
+    state: Annotated[str, one_of(*STATES)] | None = None
+    region: Text | None = None
+    volumes: list[Name] | None = None
+    pending_restart: list[Name] = Field(default_factory=list)
+    schedule: Text | None = None
+    config: ConfigItem = ConfigItem()
+    instance_id: Text | None = None
+    snapshot: bool | None = None
+    memory_kept: bool | None = None
+    moved: bool = False
+    host: str = ""
+    created_at: DateOrUnknown | None = None
+    updated_at: DateOrUnknown | None = None
+    booted_at: DateOrUnknown | None = None
+    private_ip: str | None = None
+    host_status: str | None = None
+
+
+_SETTINGS = {"name", "region", "cpu_kind", "cpus", "memory_mb", "swap_size_mb", "schedule"}
+_TIMES = ("created_at", "updated_at", "booted_at")
+
+
+def register(world: World, item: MachineItem) -> Machine:
     """Create the machine, or change what is given of the one with this id; `volumes` replaces what it holds.
 
-    `pending_restart` names volumes with space that it does not use yet. `snapshot`: whether
-    a start resumes the machine, if it is suspended. `updated_at` is now unless it is given.
-    Raises Refusal: 404 without the app, 422 for a volume that is not the app's or that another
-    machine holds, or for a machine of another app.
+    `updated_at` is now unless it is given. Raises Refusal: 404 without the app, 422 for a volume that is not
+    the app's or that another machine holds, or for a machine of another app.
     """
-    app = required_app(world, app_name)
-    machine = world.find(Machine, id) if id else None
+    app = required_app(world, item.app)
+    machine = world.find(Machine, item.id) if item.id else None
     if machine is not None and machine.app != app.id:
         raise Refusal(422, f"machine {machine.id} belongs to app {machine.app}")
-    held = None if volumes is None else [_attachable(world, app.id, each, id) for each in volumes]
-    given = {name: value for name, value in settings.items() if value is not None}
+    held = None if item.volumes is None else [_attachable(world, app.id, id, item.id) for id in item.volumes]
+    given = item.model_dump(include=_SETTINGS, exclude_none=True)
+    given |= {name: moment(text) for name in _TIMES if (text := getattr(item, name)) is not None}
+    state = item.state
     if machine is None:
         state = state or "started"
         machine = Machine(
-            id or world.new_id(14),
+            item.id or world.new_id(14),
             app=app.id,
             name=given.pop("name", "") or f"machine-{world.new_id(4)}",
             region=given.pop("region", app.primary_region),
@@ -77,40 +155,21 @@ def register(
         world.enter(machine, state)
     for name, value in {"updated_at": world.now, **given}.items():
         setattr(machine, name, value)
-    if machine.state == "suspended" and snapshot is not None:
-        machine.memory_kept = snapshot
+    if machine.state == "suspended" and item.snapshot is not None:
+        machine.memory_kept = item.snapshot
     _note_mounts(world, machine)
-    machine.used_gb |= dict.fromkeys(pending_restart or (), 0)
+    machine.used_gb |= dict.fromkeys(item.pending_restart, 0)
     world.put(machine)
     return machine
 
 
+def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Register the body of the control verb; fields that it does not know are left out."""
+    return world_wire(world, register(world, read(body, MachineItem, extra="ignore")))
+
+
 _MACHINES = "/v1/apps/{app_name}/machines"
 route = Routes("machine")
-
-
-def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Register `{app, id?, name?, state?, volumes?: [id], memory_mb?, swap_size_mb?, schedule?, …}`."""
-    registered = register(
-        world,
-        fields.required_text(body, "app"),
-        id=fields.name(body, "id") if body.get("id") else fields.text(body, "id"),
-        volumes=fields.texts(body, "volumes", of="volume ids"),
-        pending_restart=fields.texts(body, "pending_restart", of="volume ids"),
-        snapshot=fields.flag(body, "snapshot"),
-        state=fields.text(body, "state"),
-        name=fields.text(body, "name"),
-        region=fields.text(body, "region"),
-        cpu_kind=fields.choice(body, "cpu_kind", ("shared", "performance")),
-        cpus=fields.whole(body, "cpus", 1),
-        memory_mb=fields.whole(body, "memory_mb", 1),
-        swap_size_mb=fields.whole(body, "swap_size_mb", 0),
-        schedule=fields.text(body, "schedule"),
-        created_at=fields.moment(body, "created_at"),
-        updated_at=fields.moment(body, "updated_at"),
-        booted_at=fields.moment(body, "booted_at"),
-    )
-    return world_wire(world, registered)
 
 
 @route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
@@ -202,7 +261,8 @@ def _time(at: float) -> str:
 
 def mounted(world: World, machine: Machine) -> Sequence[Volume]:
     """The volumes that it holds."""
-    return [each for each in world.children(Volume, machine.app) if each.attached_machine_id == machine.id]
+    volumes = world.children(Volume, machine.app)
+    return [volume for volume in volumes if volume.attached_machine_id == machine.id]
 
 
 def _attachable(world: World, app_name: str, volume_id: str, machine_id: str | None) -> Volume:
@@ -230,94 +290,20 @@ def _note_mounts(world: World, machine: Machine) -> None:
         machine.used_gb.setdefault(volume.id, volume.size_gb)
 
 
-# Source: platform notes, "Machines".
-STATES = (
-    "created",
-    "started",
-    "running",
-    "stopped",
-    "suspended",
-    "failed",
-    "starting",
-    "stopping",
-    "restarting",
-    "suspending",
-    "destroying",
-    "launch_failed",
-    "updating",
-    "replacing",
-    "destroyed",
-    "replaced",
-    "migrated",
-)
-
-
-class GuestItem(Item):
-    cpus: Annotated[int, Field(ge=1, le=MOST)] | None = None
-    cpu_kind: Literal["shared", "performance"] | None = None
-    memory_mb: Annotated[int, Field(ge=1, le=MOST)] | None = None
-
-
-class InitItem(Item):
-    swap_size_mb: Count | None = None
-
-
-class MountItem(Item):
-    volume: Name
-    path: str | None = None
-
-
-class ConfigItem(Item):
-    guest: GuestItem = GuestItem()
-    init: InitItem = InitItem()
-    schedule: Text | None = None
-    mounts: list[MountItem] = Field(default_factory=list)
-
-
-class MachineItem(GuestItem, InitItem):
-    """As the world shows it, or the body of the control verb."""
-
-    id: Name | None = None
-    app: Name
-    name: Text | None = None
-    state: Annotated[str, one_of(*STATES)] | None = None
-    region: Text | None = None
-    volumes: list[Name] | None = None
-    pending_restart: list[Name] = Field(default_factory=list)
-    schedule: Text | None = None
-    config: ConfigItem = ConfigItem()
-    instance_id: Text | None = None
-    snapshot: bool | None = None
-    memory_kept: bool | None = None
-    moved: bool = False
-    host: str = ""
-    created_at: DateOrUnknown | None = None
-    updated_at: DateOrUnknown | None = None
-    booted_at: DateOrUnknown | None = None
-    private_ip: str | None = None
-    host_status: str | None = None
-
-
 def _plant(world: World, item: MachineItem) -> None:
+    """Register the app and the machine, then set what only the world knows of it."""
     register_app(world, item.app)
-    guest, init = item.config.guest, item.config.init
-    body: dict[str, Any] = {
-        **guest.model_dump(exclude_none=True),
-        **init.model_dump(exclude_none=True),
-        "schedule": item.config.schedule,
-        **item.model_dump(
-            exclude_none=True,
-            exclude={"config", "volumes", "instance_id", "memory_kept", "moved", "host", "private_ip"},
-        ),
-        "id": item.id or world.new_id(14),
+    config, id = item.config, item.id or world.new_id(14)
+    settings = {
+        **config.guest.model_dump(exclude_none=True),
+        **config.init.model_dump(exclude_none=True),
+        **config.model_dump(include={"schedule"}, exclude_none=True),
+        **item.model_dump(include=_SETTINGS, exclude_none=True),
     }
-    named = item.volumes if item.volumes is not None else [mount.volume for mount in item.config.mounts]
-    held = [each.id for each in world.children(Volume, item.app) if each.attached_machine_id == body["id"]]
-    if not set(named) <= set(held):
-        body["volumes"] = list(dict.fromkeys([*held, *named]))
-    register_body(world, body)
-    machine = world.find(Machine, body["id"])
-    assert machine is not None
+    named = item.volumes if item.volumes is not None else [mount.volume for mount in config.mounts]
+    held = [volume.id for volume in world.children(Volume, item.app) if volume.attached_machine_id == id]
+    volumes = None if set(named) <= set(held) else list(dict.fromkeys([*held, *named]))
+    machine = register(world, item.model_copy(update={**settings, "id": id, "volumes": volumes}))
     machine.instance_id = item.instance_id or machine.instance_id
     machine.moved, machine.host = item.moved, item.host
     if item.memory_kept is not None:  # it is the world's own: an unknown boot stays unknown

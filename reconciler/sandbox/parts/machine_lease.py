@@ -5,11 +5,9 @@ Source: what clients written by others send and read; the API document does not 
 
 from typing import Any
 
-from reconciler.sandbox import fields
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, reply
+from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.app import required_in_app
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, World
 from reconciler.services.machines.wire import machine as wires
 
@@ -45,14 +43,14 @@ def take(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     """`ttl` in seconds, in the query or in the body. The nonce of the lease that holds renews it."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     body, asked = request.object(), request.parameter("ttl")
-    given = body if asked is None else {"ttl": int(asked) if asked.isdecimal() else asked}
-    ttl_s = fields.whole(given, "ttl", _SHORTEST_S, _LONGEST_S)
-    description = fields.text(body, "description")
+    if asked is not None:
+        body["ttl"] = int(asked) if asked.isdecimal() else asked
+    wanted = read(body, wires.MachineLeaseRequest)
     check(world, request, machine)
     if not _is_held(world, machine):
         machine.lease_nonce = world.new_id(12)
-    machine.lease_until = world.now + (ttl_s or 60)
-    machine.lease_description = description or ""
+    machine.lease_until = world.now + (wanted.ttl or 60)
+    machine.lease_description = wanted.description or ""
     world.put(machine)
     return reply(_wire(machine), 201)
 

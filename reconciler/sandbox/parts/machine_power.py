@@ -6,14 +6,12 @@ Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE_S
-from reconciler.sandbox.exchange import Request, Response, reply
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.exchange import Request, Response, precondition, refused, reply
+from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts import machine_lease
 from reconciler.sandbox.parts.app import required_in_app
 from reconciler.sandbox.parts.machine import boot, mounted, shown_state
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Machine, Transition, Transitions, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
@@ -39,7 +37,7 @@ def suspend(world: World, request: Request, app_name: str, machine_id: str) -> R
     rule = _broken_rule(machine)
     if rule:
         named = world.switches["suspend_refusal"] == "rule"
-        raise fields.precondition(rule if named else "machine cannot be suspended")
+        raise precondition(rule if named else "machine cannot be suspended")
     world.enter(machine, "suspending", lasts_s=world.switches["suspending_s"])
     return _accepted()
 
@@ -74,7 +72,7 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     machine = required_in_app(world, Machine, app_name, machine_id)
     wanted = request.parameters("state") or ["started"]
     if not set(wanted) <= set(_WAITED_FOR):
-        raise fields.refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
+        raise refused("state", f"must be one of {', '.join(_WAITED_FOR)}")
     timeout_s = _timeout_s(request.parameter("timeout"))
     state = shown_state(world, machine)
     if machine.state in wanted or (machine.state in RUNNING and not set(wanted).isdisjoint(RUNNING)):
@@ -114,10 +112,7 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
 )
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
     machine = _free(world, request, app_name, machine_id)
-    body = request.object()
-    fields.text(body, "signal")
-    if not isinstance(body.get("timeout"), str):
-        fields.whole(body, "timeout", 0)
+    request.read(wires.MachineStop)
     return _stop(world, machine)
 
 
@@ -240,14 +235,14 @@ def _lose_memory(world: World, machine: Machine, state: str) -> None:
 
 def _require(machine: Machine, states: Sequence[str], verb: str) -> None:
     if machine.state not in states:
-        raise fields.precondition(f"unable to {verb} machine from current state: '{machine.state}'")
+        raise precondition(f"unable to {verb} machine from current state: '{machine.state}'")
 
 
 def _timeout_s(text: str | None) -> int:
     if text is None:
         return LONGEST_WAIT_S
     if not (text.isascii() and text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= LONGEST_WAIT_S):
-        raise fields.refused("timeout", f"must be between 1 and {LONGEST_WAIT_S} seconds")
+        raise refused("timeout", f"must be between 1 and {LONGEST_WAIT_S} seconds")
     return int(text)
 
 

@@ -20,10 +20,9 @@ from pydantic import Field
 
 from reconciler.core.wire import Wire
 from reconciler.sandbox.exchange import Request, Response, page, reply
-from reconciler.sandbox.part import Part
+from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.parts.secret import holds
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
 from reconciler.services.providers.wire import OAuthToken
 

@@ -5,24 +5,24 @@ Source: platform API, 2.7 to 2.10 and 5.2.
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator, BeforeValidator, Field
+
 from reconciler.core.errors import ReconcilerError
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.part import Part, Seed
+from reconciler.sandbox.exchange import refused
+from reconciler.sandbox.part import Item, Name, Part, Seed, Text
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
+from reconciler.services.signing import Encoding
 from reconciler.services.transport import HttpTransport
 
-ENCODINGS = ("hex", "base64")
-ROLES = ("admin", "member")
 _RESOURCE_ID = r"[^\x00-\x20\x7f\ud800-\udfff]{1,255}"
-_MOST_SECRETS = 2  # the one in use, and while it is being replaced the one before
+_MOST_SECRETS = 2
 
 
 @dataclass
@@ -92,81 +92,157 @@ DELETED = "deleted"
 REPORTED = ("status", "name", "plan", "organization_id", "user_id")
 
 
-def register(world: World, body: Mapping[str, Any]) -> Provider:
+def _base_url(url: str) -> str:
+    """Without its last slash. Raises ValueError for an address that the sandbox would not call."""
+    try:
+        if url:
+            HttpTransport(url)
+    except ReconcilerError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    return url.rstrip("/")
+
+
+def _redirect_uri(uri: str) -> str:
+    """Absolute, and without a fragment. Source: RFC 6749, 3.1.2."""
+    try:
+        parts = urlsplit(uri)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and "#" not in uri
+    except ValueError:
+        usable = False
+    if uri and not (usable and re.fullmatch(r"[!-~]+", uri)):
+        raise ValueError("must be an address with http or https, without a fragment")
+    return uri
+
+
+def _costs_path(path: str) -> str:
+    if path and not re.fullmatch(r"/[!-~]*", path):
+        raise ValueError("must begin with a slash")
+    return path
+
+
+def _secrets(given: Any) -> list[str]:
+    """One secret, or the one in use and the one before while it is being replaced."""
+    secrets = [given] if isinstance(given, str) else given
+    usable = isinstance(secrets, list) and 0 < len(secrets) <= _MOST_SECRETS
+    if not usable or not all(isinstance(secret, str) and secret for secret in secrets):
+        raise ValueError(f"must be a string, or an array of at most {_MOST_SECRETS}")
+    return list(secrets)
+
+
+def _resource_id(id: str) -> str:
+    if not re.fullmatch(_RESOURCE_ID, id):
+        raise ValueError("must be 1 to 255 characters without spaces")
+    return id
+
+
+class ProviderItem(Item):
+    """A provider to register, or what changes of one. `webhook_encoding` is `encoding` unless it is given."""
+
+    name: Name
+    client_id: str | None = None
+    organization: Name | None = None
+    base_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    signing_secret: str | None = Field(None, repr=False)
+    webhook_secret: Annotated[list[str], BeforeValidator(_secrets)] | None = Field(None, repr=False)
+    encoding: Encoding | None = None
+    webhook_encoding: Encoding | None = None
+    client_secret: str | None = Field(None, repr=False)
+    redirect_uri: Annotated[str, AfterValidator(_redirect_uri)] | None = None
+    events: bool | None = None
+    costs_path: Annotated[str, AfterValidator(_costs_path)] | None = None
+
+    def key(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+class MembershipItem(Item):
+    id: Name
+    role: Literal["admin", "member"] = "member"
+
+
+class UserItem(Item):
+    id: Name
+    name: str | None = None
+    email: str | None = None
+    organizations: list[MembershipItem] | None = None
+
+
+class Reported(Item):
+    """What a provider, or a person, says of a resource; a field that is not said stays as it is."""
+
+    id: Annotated[Text, AfterValidator(_resource_id)]
+    status: str | None = None
+    name: str | None = None
+    plan: str | None = None
+    organization_id: str | None = None
+    user_id: str | None = None
+
+
+class ResourceItem(Reported):
+    provider: Text
+    updated_at: str | None = None
+
+    def key(self) -> tuple[str, ...]:
+        return (self.provider, self.id)
+
+
+def register(world: World, item: ProviderItem) -> Provider:
     """Create the provider, or change what is given of an existing one. Raises Refusal 422."""
-    name = fields.required_name(body, "name")
-    provider = world.find(Provider, name) or Provider(name, client_id=name)
-    encoding = fields.choice(body, "encoding", ENCODINGS)
-    changes: dict[str, Any] = {
-        "client_id": fields.text(body, "client_id"),
-        "organization": fields.required_name(body, "organization") if "organization" in body else None,
-        "base_url": _base_url(body),
-        "signing_secret": fields.text(body, "signing_secret"),
-        "webhook_secrets": _secrets(body),
-        "encoding": encoding,
-        "webhook_encoding": fields.choice(body, "webhook_encoding", ENCODINGS) or encoding,
-        "client_secret_fingerprint": _fingerprint(world, fields.text(body, "client_secret")),
-        "redirect_uri": _redirect_uri(body),
-        "events": fields.flag(body, "events"),
-        "costs_path": _path(body),
+    provider = world.find(Provider, item.name) or Provider(item.name, client_id=item.name)
+    secret = item.client_secret
+    changes = {
+        **item.model_dump(exclude={"name", "webhook_secret", "client_secret"}),
+        "webhook_secrets": item.webhook_secret,
+        "webhook_encoding": item.webhook_encoding or item.encoding,
+        # Empty for an empty secret, which nothing is equal to.
+        "client_secret_fingerprint": fingerprint(secret, world.fingerprint_key) if secret else secret,
     }
-    _refuse_others(body, {"name", "webhook_secret", "client_secret", *changes})
-    wanted = changes["client_id"] or provider.client_id
-    if any(each.client_id == wanted and each.id != name for each in world.all(Provider)):
-        raise fields.refused("client_id", "belongs to another provider")
-    for key, value in changes.items():
+    wanted = item.client_id or provider.client_id
+    if any(other.client_id == wanted and other.id != item.name for other in world.all(Provider)):
+        raise refused("client_id", "belongs to another provider")
+    for name, value in changes.items():
         if value is not None:
-            setattr(provider, key, value)
+            setattr(provider, name, value)
     world.put(provider)
     register_organization(world, provider.organization)
-    if world.find(BillingDay, name) is None:
-        world.enter(BillingDay(name), "passing")
+    if world.find(BillingDay, item.name) is None:
+        world.enter(BillingDay(item.name), "passing")
     return provider
 
 
-def register_user(world: World, body: Mapping[str, Any]) -> User:
-    """Create the user, or change what is given of an existing one. Raises Refusal 422."""
-    id = fields.required_name(body, "id")
-    _refuse_others(body, {"id", "name", "email", "organizations"})
-    user = world.find(User, id) or User(id, name=id, email=f"{id}@users.sandbox.invalid")
-    user.name = fields.text(body, "name") or user.name
-    user.email = fields.text(body, "email") or user.email
-    if "organizations" in body:
-        user.organizations = _memberships(body["organizations"])
+def register_user(world: World, item: UserItem) -> User:
+    """Create the user, or change what is given of an existing one."""
+    email = f"{item.id}@users.sandbox.invalid"
+    user = world.find(User, item.id) or User(item.id, name=item.id, email=email)
+    user.name, user.email = item.name or user.name, item.email or user.email
+    if item.organizations is not None:
+        user.organizations = {membership.id: membership.role for membership in item.organizations}
         for slug in user.organizations:
             register_organization(world, slug)
     world.put(user)
     return user
 
 
-def register_resource(world: World, body: Mapping[str, Any]) -> Resource:
-    """What a person says of a resource; the same fields as a webhook. Raises Refusal 422."""
-    provider = world.find(Provider, fields.required_text(body, "provider"))
+def register_resource(world: World, item: ResourceItem) -> Resource:
+    """Take in what a person says of a resource. Raises Refusal 422 for a provider that is not registered."""
+    provider = world.find(Provider, item.provider)
     if provider is None:
-        raise fields.refused("provider", "is not registered")
-    _refuse_others(body, {"provider", "id", "updated_at", *REPORTED})
-    return report(world, provider, body)
+        raise refused("provider", "is not registered")
+    return report(world, provider, item)
 
 
-def report(
-    world: World, provider: Provider, said: Mapping[str, Any], reported_at: int | None = None
-) -> Resource:
-    """Take in what is known of a resource; what is not said stays. Raises Refusal 422 for wrong types.
+def report(world: World, provider: Provider, said: Reported, reported_at: int | None = None) -> Resource:
+    """Take in what is known of a resource; what is not said stays.
 
     A report that is older than the last one changes nothing: it was sent again, or overtaken.
     """
-    id = fields.required_text(said, "id")
-    if not re.fullmatch(_RESOURCE_ID, id):
-        raise fields.refused("id", "must be 1 to 255 characters without spaces")
-    changes = {name: value for name in REPORTED if (value := fields.text(said, name)) is not None}
-    resource = world.find(Resource, f"{provider.id}/{id}") or Resource(
-        f"{provider.id}/{id}", provider=provider.id, resource_id=id
-    )
+    id = f"{provider.id}/{said.id}"
+    resource = world.find(Resource, id) or Resource(id, provider=provider.id, resource_id=said.id)
     if reported_at is not None:
         if reported_at < resource.reported_at:
             return resource
         resource.reported_at = reported_at
-    for name, value in changes.items():
+    for name, value in said.model_dump(include={*REPORTED}, exclude_none=True).items():
         setattr(resource, name, value)
     resource.updated_at = world.now
     world.put(resource)
@@ -175,9 +251,8 @@ def report(
 
 def by_client_id(world: World, client_id: str) -> Provider | None:
     """The provider that may sign people in as this client; it has a redirect address."""
-    return next(
-        (each for each in world.all(Provider) if each.client_id == client_id and each.redirect_uri), None
-    )
+    known = (provider for provider in world.all(Provider) if provider.redirect_uri)
+    return next((provider for provider in known if provider.client_id == client_id), None)
 
 
 def wire(provider: Provider) -> dict[str, Any]:
@@ -203,70 +278,6 @@ def resource_wire(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _refuse_others(body: Mapping[str, Any], known: set[str]) -> None:
-    for name in body:
-        if name not in known:
-            raise fields.refused(name, f"is none of {', '.join(sorted(known))}")
-
-
-def _fingerprint(world: World, text: str | None) -> str | None:
-    """Empty for an empty secret, which nothing is equal to."""
-    return text if not text else fingerprint(text, world.fingerprint_key)
-
-
-def _secrets(body: Mapping[str, Any]) -> list[str] | None:
-    given = body.get("webhook_secret")
-    secrets: Sequence[Any] | None = [given] if isinstance(given, str) else given
-    if secrets is None:
-        return None
-    usable = isinstance(secrets, list) and 0 < len(secrets) <= _MOST_SECRETS
-    if not usable or not all(isinstance(each, str) and each for each in secrets):
-        raise fields.refused("webhook_secret", f"must be a string, or an array of at most {_MOST_SECRETS}")
-    return list(secrets)
-
-
-def _base_url(body: Mapping[str, Any]) -> str | None:
-    url = fields.text(body, "base_url")
-    if url:
-        try:
-            HttpTransport(url)
-        except ReconcilerError as error:
-            raise fields.refused("base_url", f"cannot be used: {error}") from None
-    return url and url.rstrip("/")
-
-
-def _redirect_uri(body: Mapping[str, Any]) -> str | None:
-    """Absolute, and without a fragment. Source: RFC 6749, 3.1.2."""
-    uri = fields.text(body, "redirect_uri")
-    if not uri:
-        return uri
-    try:
-        parts = urlsplit(uri)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and "#" not in uri
-    except ValueError:
-        usable = False
-    if not usable or not re.fullmatch(r"[!-~]+", uri):
-        raise fields.refused("redirect_uri", "must be an address with http or https, without a fragment")
-    return uri
-
-
-def _path(body: Mapping[str, Any]) -> str | None:
-    path = fields.text(body, "costs_path")
-    if path and not re.fullmatch(r"/[!-~]*", path):
-        raise fields.refused("costs_path", "must begin with a slash")
-    return path
-
-
-def _memberships(given: Any) -> dict[str, str]:
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise fields.refused("organizations", "must be an array of {id, role}")
-    found = {}
-    for each in given:
-        _refuse_others(each, {"id", "role"})
-        found[fields.required_name(each, "id")] = fields.choice(each, "role", ROLES) or ROLES[1]
-    return found
-
-
 _PROVIDERS = Seed(
     "providers",
     Provider,
@@ -279,6 +290,7 @@ _PROVIDERS = Seed(
         ("events", lambda world, provider: "yes" if provider.events else "no"),
     ),
     plant=register,
+    form=ProviderItem,
 )
 
 
@@ -288,6 +300,7 @@ _RESOURCES = Seed(
     shown=lambda world, resource: resource_wire(resource),
     columns=("provider", ("id", "resource_id"), "status", "name", "plan"),
     plant=register_resource,
+    form=ResourceItem,
     after=("providers",),
 )
 
@@ -306,6 +319,7 @@ _USERS = Seed(
         ),
     ),
     plant=register_user,
+    form=UserItem,
 )
 
 

@@ -14,12 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Request, Response, reply
-from reconciler.sandbox.part import Date, Item, Name, Part, Seed, moment_or_now
+from reconciler.sandbox.part import Date, Item, Name, Part, Routes, Seed, moment_or_now
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Thing, World
 from reconciler.services.machines.wire import secret as wires
 
@@ -62,9 +60,7 @@ route = Routes("secret")
 )
 def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
     app = required_app(world, app_name)
-    value = fields.text(request.object(), "value")
-    if value is None:
-        raise fields.refused("value", "is required")
+    value = request.read(wires.SecretSet).value
     secret = _keep(world, app, secret_name, value)
     version = _next_version(world, app)
     shown = {"value": value, "empty": "", "masked": "*" * 8}[world.switches["secret_value"]]
@@ -88,12 +84,7 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
     All are checked first. Source: platform notes, "Secrets".
     """
     app = required_app(world, app_name)
-    values = request.object().get("values")
-    if not isinstance(values, dict):
-        raise fields.refused("values", "must be an object")
-    for name in values:
-        fields.text(values, name)
-    for name, value in values.items():
+    for name, value in request.read(wires.SecretsSet).values.items():
         kept = world.find(Secret, f"{app.id}/{name}")
         if value is not None:
             _keep(world, app, name, value)
@@ -169,9 +160,9 @@ def is_path(path: str) -> bool:
 def masked(body: Any) -> Any:
     """The body of a call that sets secrets, without their values."""
     if isinstance(body, dict):
-        return {name: masked(each) for name, each in body.items()}
+        return {name: masked(part) for name, part in body.items()}
     if isinstance(body, list):
-        return [masked(each) for each in body]
+        return [masked(part) for part in body]
     return body if body is None else MASK
 
 

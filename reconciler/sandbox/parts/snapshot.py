@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, precondition, reply
 from reconciler.sandbox.part import (
     Count,
     Date,
@@ -24,6 +23,7 @@ from reconciler.sandbox.part import (
     Name,
     Part,
     Retention,
+    Routes,
     Seed,
     moment,
     moment_or_now,
@@ -31,7 +31,6 @@ from reconciler.sandbox.part import (
 )
 from reconciler.sandbox.parts.app import register, required_in_app
 from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 from reconciler.services.machines.wire.volume import LARGEST_GB
@@ -64,7 +63,7 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
-        raise fields.precondition("volume is being destroyed")
+        raise precondition("volume is being destroyed")
     other = unfinished(world, volume)
     if other is not None:
         scheduled_at = rfc3339(other.requested_at)

@@ -5,24 +5,23 @@ Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
-
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import INVALID, Refusal, Request, Response, precondition, refused, reply
 from reconciler.sandbox.part import (
     Count,
     Date,
     Item,
     Items,
     Name,
+    NameOrEmpty,
     Part,
     Retention,
+    Routes,
     Seed,
     Size,
     Text,
@@ -30,13 +29,12 @@ from reconciler.sandbox.part import (
     one_of,
 )
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
-from reconciler.sandbox.routing import Routes
 from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
 from reconciler.services.machines.wire import volume as wires
 
 DEFAULT_SIZE_GB = 3
 DEFAULT_RETENTION = 5
-FSTYPES = ("ext4", "raw")
+DEFAULT_FSTYPE = "ext4"
 BLOCK_SIZE = 4096
 DAY_S = 24 * 3600
 GIB = 1024**3
@@ -132,21 +130,14 @@ def list_all(world: World, request: Request, app_name: str) -> Response:
 )
 def create(world: World, request: Request, app_name: str) -> Response:
     app = required_app(world, app_name)
-    body = request.object()
-    name = fields.required_text(body, "name")
-    _check_compute(body)
-    fields.flag(body, "machines_only")
-    snapshot, source = _snapshot(world, body), _source(world, app, body)
-    region = fields.text(body, "region") or (source.region if source else app.primary_region)
+    wish = request.read(wires.VolumeCreate)
+    snapshot, source = _snapshot(world, wish), _source(world, app, wish)
+    region = wish.region or (source.region if source else app.primary_region)
     default_gb = source.size_gb if source and world.switches["fork_size"] == "source" else DEFAULT_SIZE_GB
-    size_gb = fields.whole(body, "size_gb", 1, wires.LARGEST_GB) or default_gb
+    size_gb = wish.size_gb or default_gb
     smallest_gb = snapshot.volume_size_gb if snapshot else source.size_gb if source else 1
     if size_gb < smallest_gb:
-        raise fields.refused("size_gb", f"must be at least the source's size, {smallest_gb}")
-    encrypted, fstype = fields.flag(body, "encrypted"), fields.choice(body, "fstype", FSTYPES)
-    retention = fields.whole(body, "snapshot_retention", 1, 60)
-    auto_backup = fields.flag(body, "auto_backup_enabled")
-    unique = fields.flag(body, "require_unique_zone")
+        raise refused("size_gb", f"must be at least the source's size, {smallest_gb}")
     original = snapshot or source
     if snapshot:
         _check_region(world, app, region)
@@ -154,14 +145,14 @@ def create(world: World, request: Request, app_name: str) -> Response:
     volume = Volume(
         f"vol_{world.new_id()}",
         app=app.id,
-        name=name,
+        name=wish.name,
         region=region,
-        zone=free_zone(world, app.id, name, region, unique is not False),
+        zone=free_zone(world, app.id, wish.name, region, wish.require_unique_zone is not False),
         size_gb=size_gb,
-        encrypted=original.encrypted if original else encrypted is not False,
-        fstype=original.fstype if original else fstype or FSTYPES[0],
-        snapshot_retention=retention or DEFAULT_RETENTION,
-        auto_backup_enabled=auto_backup is not False,
+        encrypted=original.encrypted if original else wish.encrypted is not False,
+        fstype=original.fstype if original else wish.fstype or DEFAULT_FSTYPE,
+        snapshot_retention=wish.snapshot_retention or DEFAULT_RETENTION,
+        auto_backup_enabled=wish.auto_backup_enabled is not False,
         created_at=world.now,
     )
     settle_in(world, volume, "restoring" if snapshot else "hydrating" if source else "created")
@@ -184,13 +175,11 @@ def get(world: World, request: Request, app_name: str, volume_id: str) -> Respon
 )
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
-    body = request.object()
-    auto_backup = fields.flag(body, "auto_backup_enabled")
-    retention = fields.whole(body, "snapshot_retention", 1, 60)
-    before = (volume.auto_backup_enabled, volume.snapshot_retention)
-    volume.auto_backup_enabled = volume.auto_backup_enabled if auto_backup is None else auto_backup
-    volume.snapshot_retention = retention or volume.snapshot_retention
-    if (volume.auto_backup_enabled, volume.snapshot_retention) != before:
+    wanted = request.read(wires.VolumeUpdate).model_dump(include={*wires.VolumeUpdate.model_fields})
+    changes = {name: value for name, value in wanted.items() if value not in (None, getattr(volume, name))}
+    for name, value in changes.items():
+        setattr(volume, name, value)
+    if changes:
         world.put(volume)
     return reply(_mutated(world, volume))
 
@@ -207,14 +196,12 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
-        raise fields.precondition(f"volume is {volume.state}")
-    size_gb = fields.whole(request.object(), "size_gb", 1, wires.LARGEST_GB)
-    if size_gb is None:
-        raise fields.refused("size_gb", "is required")
+        raise precondition(f"volume is {volume.state}")
+    size_gb = request.read(wires.VolumeExtend).size_gb
     if size_gb <= volume.size_gb:
         status = world.switches["extend_not_larger"]
         if status != 200:
-            raise Refusal(status, f"volume can only be extended; it has {volume.size_gb} GB", fields.INVALID)
+            raise Refusal(status, f"volume can only be extended; it has {volume.size_gb} GB", INVALID)
         return reply({"volume": _mutated(world, volume), "needs_restart": False})
     _hold_back(world, volume)
     added = (size_gb - volume.size_gb) * GIB // BLOCK_SIZE
@@ -273,12 +260,6 @@ def settle_in(world: World, volume: Volume, state: str) -> None:
     world.enter(Day(volume.id), "passing", volume.created_at + age_s // DAY_S * DAY_S)
 
 
-def begin_days(world: World) -> None:
-    """Give volumes that an older version stored the day that they have no note of."""
-    for volume in [each for each in world.all(Volume) if world.find(Day, each.id) is None]:
-        world.enter(Day(volume.id), "passing")
-
-
 def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     """The volume as replies to mutations show it: no blocks and no file system. Source: platform API, 2.2."""
     shown: dict[str, Any] = {
@@ -303,7 +284,7 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
 def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
-        raise fields.precondition("volume is being destroyed")
+        raise precondition("volume is being destroyed")
     return volume
 
 
@@ -315,56 +296,39 @@ def _hold_back(world: World, volume: Volume) -> None:
         volume.shown_until = world.now + lag_s
 
 
-def _snapshot(world: World, body: Mapping[str, Any]) -> Snapshot | None:
+def _snapshot(world: World, wish: wires.VolumeCreate) -> Snapshot | None:
     """The snapshot to restore. It may outlive its volume, and belong to any app."""
-    id = fields.text(body, "snapshot_id")
-    if not id:
+    if not wish.snapshot_id:
         return None
-    if fields.text(body, "source_volume_id"):
-        raise fields.refused("snapshot_id", "excludes source_volume_id")
-    if not fields.text(body, "region"):
-        raise fields.refused("region", "is required with snapshot_id")
-    snapshot = world.find(Snapshot, id)
+    if wish.source_volume_id:
+        raise refused("snapshot_id", "excludes source_volume_id")
+    if not wish.region:
+        raise refused("region", "is required with snapshot_id")
+    snapshot = world.find(Snapshot, wish.snapshot_id)
     if snapshot is None:
         raise Refusal(404, "snapshot not found", "not_found")
     if snapshot.state != "created":
-        raise fields.refused("snapshot_id", f"names a snapshot that is {snapshot.state}")
+        raise refused("snapshot_id", f"names a snapshot that is {snapshot.state}")
     return snapshot
 
 
-def _source(world: World, app: App, body: Mapping[str, Any]) -> Volume | None:
-    id = fields.text(body, "source_volume_id")
-    if not id:
+def _source(world: World, app: App, wish: wires.VolumeCreate) -> Volume | None:
+    """The volume to fork, which belongs to the app."""
+    if not wish.source_volume_id:
         return None
-    source = world.find(Volume, id)
+    source = world.find(Volume, wish.source_volume_id)
     if source is None or source.app != app.id or not source.present:
         raise Refusal(404, "source volume not found", "not_found")
     if source.state != "created":
-        raise fields.refused("source_volume_id", f"names a volume that is {source.state}")
+        raise refused("source_volume_id", f"names a volume that is {source.state}")
     return source
-
-
-def _check_compute(body: Mapping[str, Any]) -> None:
-    compute = body.get("compute")
-    if compute is None:
-        return
-    if not isinstance(compute, dict):
-        raise fields.refused("compute", "must be an object")
-    fields.choice(compute, "cpu_kind", ("shared", "performance"))
-    fields.text(compute, "gpu_kind")
-    fields.text(compute, "host_dedication_id")
-    for name in ("cpus", "gpus", "memory_mb"):
-        fields.whole(compute, name, 0)
-    fields.texts(compute, "kernel_args", of="strings")
 
 
 def _check_region(world: World, app: App, region: str) -> None:
     """Raises Refusal 422 where the app has machines, and none in the region. Source: platform API, 4.2."""
     regions = {machine.region for machine in world.children(Machine, app.id) if machine.present}
     if regions and region not in regions:
-        raise fields.refused(
-            "region", f"must be the region of a machine of the app: {', '.join(sorted(regions))}"
-        )
+        raise refused("region", f"must be the region of a machine of the app: {', '.join(sorted(regions))}")
 
 
 def _check_placement(world: World, region: str) -> None:
@@ -434,10 +398,6 @@ _KEPT = {
 }
 
 
-def _nothing_for_empty(value: Any) -> Any:
-    return None if value == "" else value
-
-
 class VolumeItem(Item):
     id: Name | None = None
     app: Name
@@ -450,7 +410,7 @@ class VolumeItem(Item):
     fstype: Literal["ext4", "raw"] = "ext4"
     snapshot_retention: Retention = 5
     auto_backup_enabled: bool = True
-    attached_machine_id: Annotated[Name | None, BeforeValidator(_nothing_for_empty)] = None
+    attached_machine_id: NameOrEmpty = None
     created_at: Date | None = None
     attached_alloc_id: str | None = None
     blocks: Count | None = None

@@ -6,14 +6,13 @@ Source: platform API, 2.9, 5.2 and 6.1; platform notes, "Extension providers".
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox import fields
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import Part
-from reconciler.sandbox.parts.provider import DELETED, Provider, report
-from reconciler.sandbox.routing import Routes
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
+from reconciler.sandbox.part import Part, Routes
+from reconciler.sandbox.parts.provider import DELETED, Provider, Reported, report
 from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
 from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
@@ -78,31 +77,26 @@ def _take(world: World, sender: Provider, said: Mapping[str, Any]) -> None:
     """Raises Refusal 422 for what no webhook says."""
     action, resource = said.get("action"), said.get("resource")
     if action not in ACTIONS:
-        raise fields.refused("action", f"must be one of {', '.join(ACTIONS)}")
+        raise refused("action", f"must be one of {', '.join(ACTIONS)}")
     if not isinstance(resource, dict):
-        raise fields.refused("resource", "must be an object")
+        raise refused("resource", "must be an object")
     given = {name: value for name, value in resource.items() if value is not None}
     if action == "resource.deleted":
         given["status"] = DELETED
-    report(world, sender, given, int(said["timestamp"]))
+    report(world, sender, read(given, Reported, extra="ignore"), int(said["timestamp"]))
 
 
 def _signatures(request: Request) -> list[str]:
     """All values of the header, which the fronts join with commas as HTTP allows."""
     value = request.headers.get(signing.HEADER.lower())
-    return [] if value is None else [each.strip() for each in value.split(",")]
+    return [] if value is None else [signature.strip() for signature in value.split(",")]
 
 
 def _forget_old(world: World) -> None:
     """What came so early that its timestamp would now be refused."""
     since = world.wall() - signing.KEEP_S
-    old = []
-    for each in world.all(Taken):
-        if each.at > since:
-            break
-        old.append(each)
-    for each in old:
-        world.remove(each)
+    for webhook in list(takewhile(lambda webhook: webhook.at <= since, world.all(Taken))):
+        world.remove(webhook)
 
 
 def _not_authentic() -> Refusal:

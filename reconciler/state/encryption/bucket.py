@@ -171,6 +171,11 @@ class SealedBucket(Bucket):
             keys = self._keys.renewed(content, recipients)
         return self.over(self.inner, keys, envelope.closed(keys, self.encryption.wrap))
 
+    @property
+    def key_file(self) -> bytes:
+        """What stands next to a copy in a file, in the place of the key of a state that is not encrypted."""
+        return MAGIC + self._envelope
+
     def opening(self, inner: Bucket) -> "SealedBucket":
         """A bucket over a copy of a state, however that is encrypted."""
         return SealedBucket(inner, dataclasses.replace(self.encryption, changing=True))
@@ -284,6 +289,7 @@ class Header(Struct, frozen=True):
 
     lineage: str
     environment: str
+    key: bytes = b""  # which only the keys of the state open
 
 
 def header(body: bytes) -> Header | None:

@@ -36,6 +36,12 @@ def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, _SEAL: _digest(fields)}
 
 
+def sealed_line(fields: Mapping[str, Any]) -> str:
+    """What `sealed` gives, as a line of JSON."""
+    text = _encode(fields)
+    return f'{text[:-1]}, "{_SEAL}": "{_digest_of(text)}"}}'
+
+
 def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What was sealed. Raises ValueError for anything else."""
     rest = dict(fields)
@@ -45,7 +51,11 @@ def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_encode(fields).encode()).hexdigest()
+    return _digest_of(_encode(fields))
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from reconciler.state.log.damage import Damaged, Newer, sealed, unsealed
+from reconciler.state.log.damage import Damaged, Newer, sealed_line, unsealed
 from reconciler.state.log.folded import Marks
 
 FORMAT = 2  # 1 did not say how far the root had come
@@ -76,7 +76,7 @@ class Head(Struct, frozen=True):
 
 def encode(head: Head, tail: Sequence[str]) -> bytes:
     """The object. `tail`: the changes, a line each."""
-    return "\n".join([json.dumps(sealed(to_builtins(head)), separators=(",", ":")), *tail, ""]).encode()
+    return "\n".join([sealed_line(to_builtins(head)), *tail, ""]).encode()
 
 
 def is_used(body: bytes) -> bool:

@@ -72,6 +72,7 @@ class Moving:
             serial=before[0].serial + 1 if before is not None else 1,
             scopes=dict.fromkeys(copying.scopes_of(contents), 1),
             moved_to=contents.moved_to,
+            least_serial=contents.least_serial,
         )
         if before is None:
             outcome = writes.create(bucket, layout.root, new.encode())
@@ -155,4 +156,5 @@ class Moving:
             records,
             heads,
             known.moved_to,
+            known.least_serial,
         )

@@ -11,6 +11,7 @@ from reconciler.state.batching import Batching, in_thread
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.commits import Committing, Request
 from reconciler.state.log.damage import explained
+from reconciler.state.log.folded import Marks
 from reconciler.state.log.head_writing import Heads
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Exclusion
@@ -47,7 +48,7 @@ class Opened:
         self._bucket = bucket
         self.layout = layout
         files = self.files = Files(bucket, layout)
-        self.scopes = Scopes(bucket, layout, files, root.lineage)
+        self.scopes = Scopes(bucket, layout, files, Marks(root.lineage, serial=root.least_serial))
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
         self.taking = Taking(

@@ -29,7 +29,7 @@ class Root(Struct, frozen=True):
     `scopes`: each that was ever leased, with the serial that its head had at the begin or end of a lease; the
     head may have a higher one. A program before this one wrote the names only.
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
-    everything else, so that a copy appears as a whole, with its root.
+    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `Contents`.
     `serial` and `nonce`: see `head.Head`.
     """
 
@@ -42,6 +42,7 @@ class Root(Struct, frozen=True):
     scopes: Mapping[str, int] = field(default_factory=dict)
     moved_to: str = ""
     moving: bool = False
+    least_serial: int = 0
     format: int = FORMAT
 
     def encode(self) -> bytes:

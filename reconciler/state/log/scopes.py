@@ -39,17 +39,17 @@ class _Read(Struct, frozen=True):
 class Scopes:
     """Keeps up with heads as they are read and written. For any thread."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, lineage: str) -> None:
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: Marks) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
-        self._lineage = lineage
+        self._begin = begin  # of a scope without any change
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
         if name not in self._known:
-            new = Head(name, self._lineage, hash=self._lineage)
-            self._known.setdefault(name, Scope(new, Folded(Marks(self._lineage))))
+            new = Head(name, self._begin.hash).of(self._begin)
+            self._known.setdefault(name, Scope(new, Folded(self._begin)))
         return self._known[name]
 
     @property
@@ -113,7 +113,7 @@ class Scopes:
     def _decoded(self, name: str, found: Found | None) -> "_Read":
         if found is None:
             raise Gone(self._layout.head(name))
-        head, tail = heads.decode(found.body, name, self._lineage)
+        head, tail = heads.decode(found.body, name, self._begin.hash)
         return _Read(head, tail, found.tag)
 
     def _keep_up(self, read: "_Read") -> Sequence[Change]:
@@ -146,7 +146,7 @@ class Scopes:
 
     def _forget(self, scope: Scope) -> None:
         folded, scope.tag = scope.folded, ""
-        folded.marks, folded.stored, folded.records = Marks(self._lineage), {}, {}
+        folded.marks, folded.stored, folded.records = self._begin, {}, {}
 
 
 def plain(tag: str) -> str:

@@ -10,12 +10,13 @@ from random import Random
 
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ManifestError, ReconcilerError
+from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.manifests.load import Loaded, load
 from reconciler.planning.declared import Desired
 from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.settings import FILE_NAME, find_settings
+from reconciler.project.settings import find_settings
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
@@ -83,7 +84,7 @@ def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
     folder = ground.folder / "settings"
     folder.mkdir(exist_ok=True)
     (content,) = files.contents
-    (folder / FILE_NAME).write_bytes(content)
+    (folder / SETTINGS_FILE).write_bytes(content)
     told = ""
     try:
         found = find_settings(folder, {})
@@ -93,8 +94,8 @@ def _settings_problems(ground: Ground, files: Files) -> Iterator[str]:
             HttpTransport(settings.platform.base_url)
     except ManifestError as failure:
         ground.counts["settings refused"] += 1
-        told = failure.message + _told(failure.diagnostics, {FILE_NAME: content})
-        yield from _diagnostic_problems(failure.diagnostics, {FILE_NAME: content})
+        told = failure.message + _told(failure.diagnostics, {SETTINGS_FILE: content})
+        yield from _diagnostic_problems(failure.diagnostics, {SETTINGS_FILE: content})
         if not failure.diagnostics:
             yield "the settings are refused without a reason"
     except ReconcilerError as failure:

@@ -19,7 +19,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.apply import Applied, apply
 from reconciler.project.identity import create_state
 from reconciler.project.project import Project
-from reconciler.project.settings import known_capabilities
+from reconciler.project.sections import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources

@@ -5,7 +5,6 @@ import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.log.changes import Change
-from reconciler.state.places.sqlite.bucket import CREATE, REPLACE, Write
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import JournalEntry, Lease
@@ -39,9 +37,10 @@ class SimulatedStore(SqliteStore):
         self._asked: dict[str, Asked] = {}  # by the id of the change that it becomes
         # A backup would only be read again by nobody: the whole state is verified after each round.
         super().__init__(path, process.store_clock, rng.randbytes, backups=False)
-        self._written: list[Write] = []
-        self._executing, self._telling = self._file._execute, self._file._tell_seen
-        self._file._execute = self._execute  # type: ignore[method-assign]
+        self._written: list[tuple[str, bytes]] = []
+        self._telling = self._file._tell_seen
+        self._file.create = self._noting(self._file.create)  # type: ignore[method-assign]
+        self._file.replace = self._noting(self._file.replace)  # type: ignore[method-assign]
         self._file._tell_seen = self._committed_all  # type: ignore[method-assign]
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
@@ -97,22 +96,28 @@ class SimulatedStore(SqliteStore):
             self._asked[nonce], self._asking = self._asking, None
         return nonce
 
-    def _execute(self, connection: Connection, write: Write) -> int:
-        changed = self._executing(connection, write)
-        if changed and write.statement in (CREATE, REPLACE):
-            self._written.append(write)
-        return changed
+    def _noting(self, write: Callable[..., str]) -> Callable[..., str]:
+        """`write`, whose objects are told of once they are durable."""
+
+        def written(key: str, body: bytes, *before: str) -> str:
+            self._written.append((key, body))
+            try:
+                return write(key, body, *before)
+            except BaseException:
+                self._written.remove((key, body))
+                raise
+
+        return written
 
     def _committed_all(self, changes: tuple[Any, ...]) -> None:
         """What is durable counts from now on, whether or not those who asked for it live to hear of it."""
         self._telling(changes)
         written, self._written = self._written, []
-        for write in written:
-            body = write.values[1]
+        for key, body in written:
             text = gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
             if CANARY.encode() in text:
                 self._process.ghost.violate("no-secret-leaves-memory", "an object holds a secret value")
-            if "/heads/" in write.values[4]:
+            if "/heads/" in key:
                 for line in text.decode().splitlines()[1:]:
                     self._landed(Change.from_line(line))
 

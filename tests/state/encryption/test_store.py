@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
 from reconciler.project.settings import find_settings
-from reconciler.project.store import encryption_of
+from reconciler.project.store import Opening, encryption_of
 from reconciler.state import spool_file
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, Contents, chained
@@ -161,7 +161,7 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
     def code(identity: str, data: bytes) -> Sequence[str]:
         config = find_settings(tmp_path, {"ID": identity})
         with pytest.raises(StoreError) as refused:
-            encryption_of(config, "s3://b/p").unwrap(data)
+            encryption_of(config, Opening("s3://b/p")).unwrap(data)
         if isinstance(refused.value, StateSealed):
             return [problem.code for problem in refused.value.diagnostics]
         return [refused.value.message]

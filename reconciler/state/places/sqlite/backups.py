@@ -1,7 +1,6 @@
 """Copies of the state in `<state>.backups/`: complete and verified, or absent; the newest few are kept."""
 
 import os
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -101,30 +100,23 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
 
 
 def _copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """All of it, verified, or nothing; with the key that an older state at `path` has beside it."""
+    """All of it, verified, or nothing; next to it the key of the state at `path`."""
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
-    new_key, key = files.key_path(new), files.key_path(path)
     try:
         with closing(sqlite3.connect(new, isolation_level=None)) as copy:
             copy.execute("PRAGMA synchronous = OFF")  # synced once, when it is whole
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands for itself
-            is_older = schema.require(copy, target) < schema.VERSION
-        if is_older and key.exists():
-            shutil.copyfile(key, new_key)
-            new_key.chmod(0o600)
         verify(new)
         sync(new)
-        if new_key.exists():
-            sync(new_key)
-            new_key.replace(files.key_path(target))
+        if (key := files.read_key(path, sealed=True)) is not None:
+            files.create_key(target, key)
         target.hardlink_to(new)
         sync_directory(target.parent)
     finally:
         new.unlink()
-        new_key.unlink(missing_ok=True)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
@@ -140,8 +132,7 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     with suppress(FileExistsError):  # another process made it at the same moment
         if not copy.exists():
             _copy(connection, path, copy)
-    older.migrate(connection, path)
-    files.key_path(path).unlink(missing_ok=True)
+    older.migrate(connection)
     with suppress(sqlite3.OperationalError):  # where there is no room, its pages are used again
         connection.execute("VACUUM")
     return (
@@ -172,16 +163,16 @@ def reading(file: Path) -> Iterator[sqlite3.Connection]:
         if schema.require(connection, file) == schema.VERSION:
             yield connection
             return
-        with closing(migrated_copy(connection, file, sealed=True)) as copy:
+        with closing(migrated_copy(connection)) as copy:
             yield copy
 
 
-def migrated_copy(connection: sqlite3.Connection, path: Path, *, sealed: bool) -> sqlite3.Connection:
+def migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     """A connection to a copy in memory that has the newest version. Raises as `older.migrate` does."""
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         connection.backup(copy)
-        older.migrate(copy, path, sealed=sealed)
+        older.migrate(copy)
     except BaseException:
         copy.close()
         raise

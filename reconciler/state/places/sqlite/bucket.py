@@ -1,14 +1,19 @@
-"""The objects of a state, as rows of one table. All of it blocks, for any thread."""
+"""The objects of a state as rows of two tables, which any thread may ask for. All of it blocks.
+
+The lines of a head after its first one, which are changes, are rows of their own: a commit adds its lines and
+writes none again, and a page that is damaged costs the lines in it.
+"""
 
 import hashlib
-import json
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import RLock, local
 from typing import Any, TypeVar
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
 
 from reconciler.state.log.bucket import Bucket, Found, Taken
 from reconciler.state.log.damage import Damaged
@@ -19,17 +24,32 @@ R = TypeVar("R")
 
 CREATE = "INSERT INTO objects (tag, body, entries, serial, key) VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING"
 REPLACE = "UPDATE objects SET tag = ?, body = ?, entries = ?, serial = ? WHERE key = ? AND tag = ?"
-DELETE = "DELETE FROM objects WHERE key = ?"
+
+
+class _Counts(Struct):
+    """How many journal entries and serials a scope has had, in the first line of its head."""
+
+    seq: int
+    record_serial: int
+
+
+class _Tail(Struct):
+    """The lines of a head after its first one. `tag`: of the head; `count`: of the lines."""
+
+    tag: str
+    body: bytes
+    count: int
+
+
+_counts_of = Decoder(_Counts).decode
 
 
 @dataclass(eq=False, slots=True)
-class Write:
-    """One statement on its way into a transaction. `changed`: how many rows; None: it was not tried yet."""
+class _Joined:
+    """What one thread writes as one transaction. `connection`: None until it writes something."""
 
-    statement: str
-    values: Sequence[Any]
-    changed: int | None = None
-    failure: Exception | None = None
+    exits: ExitStack
+    connection: sqlite3.Connection | None = None
 
 
 class TableBucket(Bucket):
@@ -38,7 +58,7 @@ class TableBucket(Bucket):
     A file holds the state of one environment, so that keys stand there without its name.
     """
 
-    is_sure = True
+    is_sure = is_of_one_moment = True
     at_once = 1
 
     def __init__(self, place: str, connection: sqlite3.Connection | None = None) -> None:
@@ -46,8 +66,8 @@ class TableBucket(Bucket):
         self._connection = connection
         self._lock = RLock()  # for reading, which waits for no write
         self._turn = RLock()
-        self._waiting: deque[Write] = deque()
         self._own = local()
+        self._tails: dict[str, _Tail] = {}  # by head, as they were written last
 
     @property
     def place(self) -> str:
@@ -60,7 +80,8 @@ class TableBucket(Bucket):
         """Raises Damaged for a body that is not what was written."""
 
         def read(connection: sqlite3.Connection) -> list[Found | None]:
-            return [_found(connection, stored(key)) for key in keys]
+            with _one_moment(connection):
+                return [_found(connection, stored(key)) for key in keys]
 
         return self._read(read) or [None for _ in keys]
 
@@ -68,19 +89,24 @@ class TableBucket(Bucket):
         """As in `Bucket`, one after another; all that they write is one transaction."""
         if self._joined is not None:
             return [work(value) for value in values]
-        with self._explained(), ExitStack() as stack:
-            self._own.joined = stack
-            stack.callback(setattr, self._own, "joined", None)
+        with self._explained(), ExitStack() as exits:
+            self._own.joined = _Joined(exits)
+            exits.callback(setattr, self._own, "joined", None)
             return [work(value) for value in values]
 
     def create(self, key: str, body: bytes) -> str:
-        return self._written(CREATE, tag_of(body), body, *counts(key, body), stored(key))
+        return self._written(CREATE, stored(key), body)
 
     def replace(self, key: str, body: bytes, tag: str) -> str:
-        return self._written(REPLACE, tag_of(body), body, *counts(key, body), stored(key), tag)
+        return self._written(REPLACE, stored(key), body, tag)
 
     def delete(self, key: str) -> None:
-        self._write(Write(DELETE, [stored(key)]))
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM objects WHERE key = ?", (stored(key),))
+            if is_head(stored(key)):
+                connection.execute("DELETE FROM lines WHERE head = ?", (stored(key),))
+
+        self._write(delete)
 
     def list(self, prefix: str) -> Mapping[str, str]:
         environment, _, rest = prefix.partition("/")
@@ -95,41 +121,70 @@ class TableBucket(Bucket):
     def list_beside(self) -> tuple[str, ...]:
         return ()
 
-    def _written(self, statement: str, tag: str, *values: Any) -> str:
-        write = Write(statement, [tag, *values])
-        self._write(write)
-        if not write.changed:
+    def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
+        """The tag of what was written where `before`, a tag, allows it. Raises Taken where it does not."""
+        first, tail, counts = body, b"", (0, 0)
+        if is_head(key):
+            first, _, tail = body.partition(b"\n")
+            with suppress(MsgspecError):  # it is sealed in the copy of an encrypted state
+                found = _counts_of(first)
+                counts = found.seq, found.record_serial
+        tag = tag_of(first)
+
+        def write(connection: sqlite3.Connection) -> int:
+            changed = connection.execute(statement, (tag, first, *counts, key, *before)).rowcount
+            if changed and is_head(key):
+                count = self._write_lines(connection, key, tail, *before)
+                self._tails[key] = _Tail(tag, tail, count)  # true of this tag, whether it lands or not
+            return changed
+
+        if not self._write(write):
             raise Taken
         return tag
 
-    def _write(self, write: Write) -> None:
-        """Carry it out, together with all that other threads ask for until its turn comes."""
-        if self._joined is not None:
-            write.changed = self._execute(self._begun(self._joined), write)
-            return
-        self._waiting.append(write)
+    def _write_lines(self, connection: sqlite3.Connection, key: str, tail: bytes, before: str = "") -> int:
+        """Bring the lines of a head from those of the tag `before` to `tail`; how many there are."""
+        known = self._tails.get(key)
+        if known is None or known.tag != before:
+            lines = [line + b"\n" for line, _ in _lines(connection, key)] if before else []
+            known = _Tail(before, b"".join(lines), len(lines))
+        if not tail.startswith(known.body):
+            connection.execute("DELETE FROM lines WHERE head = ?", (key,))
+            known = _Tail(before, b"", 0)
+        new = tail[len(known.body) :].split(b"\n")[:-1]
+        rows = [(key, known.count + place, digest_of(line), line) for place, line in enumerate(new, 1)]
+        if rows:
+            connection.executemany("INSERT INTO lines VALUES (?,?,?,?)", rows)
+        return known.count + len(rows)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        joined = self._joined
+        if joined is not None:
+            if joined.connection is None:
+                joined.connection = self._begun(joined.exits)
+            return work(joined.connection)
         with self._explained(), self._turn:
-            if write.changed is None and write.failure is None:
-                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-                self._carry_out(batch)
-            if write.failure is not None:
-                raise write.failure
+            connection = self._writable()
+            with self._committing(connection):
+                return work(connection)
 
     @property
-    def _joined(self) -> ExitStack | None:
-        """What ends the transaction of all that this thread writes now."""
+    def _joined(self) -> "_Joined | None":
         return getattr(self._own, "joined", None)
 
-    def _begun(self, joined: ExitStack) -> sqlite3.Connection:
-        joined.enter_context(self._turn)
+    def _begun(self, exits: ExitStack) -> sqlite3.Connection:
+        """A connection with a transaction, which ends with `exits`."""
+        exits.enter_context(self._turn)
         connection = self._writable()
-        if not connection.in_transaction:
-            joined.enter_context(self._committing(connection))
+        exits.enter_context(self._committing(connection))
         return connection
 
     @contextmanager
     def _committing(self, connection: sqlite3.Connection) -> Iterator[None]:
         """A transaction that lands unless SQLite fails: who wrote in it takes that for stored."""
+        if connection.in_transaction:
+            yield
+            return
         failure: BaseException | None = None
         with transaction(connection):
             try:
@@ -142,27 +197,6 @@ class TableBucket(Bucket):
         self._tell_seen(changes)
         if failure is not None:
             raise failure
-
-    def _carry_out(self, batch: Sequence[Write]) -> None:
-        """One that fails takes its transaction with it, but must not fail its neighbours."""
-        try:
-            connection = self._writable()
-            with nullcontext() if connection.in_transaction else transaction(connection):
-                changed = [self._execute(connection, each) for each in batch]
-                number = connection.execute("SELECT * FROM changes").fetchone()
-        except Exception as failure:
-            if len(batch) == 1:
-                batch[0].failure = failure
-                return
-            for each in batch:
-                self._carry_out([each])
-            return
-        for each, count in zip(batch, changed, strict=True):
-            each.changed = count
-        self._tell_seen(number)
-
-    def _execute(self, connection: sqlite3.Connection, write: Write) -> int:
-        return connection.execute(write.statement, write.values).rowcount
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """None where there is no file."""
@@ -184,19 +218,26 @@ class TableBucket(Bucket):
         """Note the newest change outside of the database."""
 
 
+def stored(key: str) -> str:
+    """A key as it stands in the table."""
+    return key.partition("/")[2]
+
+
+def is_head(key: str) -> bool:
+    return "/heads/" in key
+
+
+def digest_of(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
 def tag_of(body: bytes) -> str:
+    """Of a head, this is asked about its first line, which no two heads share."""
     return hashlib.sha256(body).hexdigest()
 
 
-def counts(key: str, body: bytes) -> tuple[int, int]:
-    """How many journal entries and serials a scope has had; none where the object is not its head."""
-    if stored(key).split("/")[1:2] != ["heads"]:
-        return 0, 0
-    try:
-        head = json.loads(body[: body.index(b"\n")])
-        return head["seq"], head["record_serial"]
-    except (KeyError, TypeError, ValueError):  # of a copy that is encrypted
-        return 0, 0
+def _one_moment(connection: sqlite3.Connection) -> AbstractContextManager[None]:
+    return nullcontext() if connection.in_transaction else transaction(connection, "DEFERRED")
 
 
 def _found(connection: sqlite3.Connection, key: str) -> Found | None:
@@ -205,10 +246,16 @@ def _found(connection: sqlite3.Connection, key: str) -> Found | None:
         return None
     body, tag = row
     if tag_of(body) != tag:
-        raise Damaged(f"{key.partition('/')[2] or key} is not what was written")
+        raise Damaged(f"{key} is not what was written")
+    if is_head(key):
+        lines = _lines(connection, key)
+        if any(digest_of(line) != digest for line, digest in lines):
+            raise Damaged(f"{key} is not what was written")
+        body = b"\n".join([body, *(line for line, _ in lines), b""])
     return Found(body, tag)
 
 
-def stored(key: str) -> str:
-    """A key as it stands in the table."""
-    return key.partition("/")[2]
+def _lines(connection: sqlite3.Connection, key: str) -> list[tuple[bytes, bytes]]:
+    """The lines of a head after its first one, with their digests."""
+    query = "SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number"
+    return connection.execute(query, (key,)).fetchall()

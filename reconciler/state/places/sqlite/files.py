@@ -1,9 +1,10 @@
-"""The files of a SQLite state: `state.db`, and beside it `state.db.lock` and `state.db.seen`.
+"""The files of a SQLite state: `state.db`, and next to it `state.db.key`, `state.db.lock`, `state.db.seen`.
 
 New files appear complete or not at all, readable by their owner only; SQLite gives
 its `-wal` and `-shm` the permissions of the database.
 """
 
+import hashlib
 import os
 import sqlite3
 import tempfile
@@ -15,7 +16,10 @@ from pathlib import Path
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
+from reconciler.state.encryption.older import is_older
 from reconciler.state.places.sqlite import database
+
+KEY_BYTES = 32
 
 _RESTORE = command("state", "restore")
 
@@ -52,13 +56,63 @@ def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None
 
     Does nothing when another process was faster.
     """
+
+    def fill_file(new: Path) -> None:
+        with closing(database.connect(new)) as connection:
+            fill(connection)
+
     make_private(path.parent)
+    _create(path, fill_file)
+
+
+def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
+    """The fingerprint key of the state at `path`; None when there is none.
+
+    `sealed`: it may be that of an encrypted state, too. Raises StoreError when it is not a key of 32 bytes.
+    """
+    file = key_path(path)
+    try:
+        key = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    if is_older(key):
+        if sealed:
+            return key
+        raise StoreError(
+            f"{path} is the backup of an encrypted state, which cannot be used in a file",
+            help=f"`{_RESTORE}` brings it to a shared place without a state",
+            advice=(_RESTORE,),
+        )
+    if len(key) != KEY_BYTES:
+        raise StoreError(
+            f"{file} does not contain a fingerprint key of {KEY_BYTES} bytes",
+            help=f"`{_RESTORE}` restores it from a backup",
+            advice=(_RESTORE,),
+        )
+    return key
+
+
+def create_key(path: Path, key: bytes) -> bytes:
+    """The key of the state at `path`: `key`, unless another process was faster."""
+
+    def fill(new: Path) -> None:
+        new.write_bytes(key)
+
+    _create(key_path(path), fill)
+    return read_key(path, sealed=True) or key
+
+
+def key_digest(key: bytes | None) -> bytes:
+    """What the root of the state says of its key, which is not in the same file; b"" for none."""
+    return hashlib.sha256(key).digest() if key else b""
+
+
+def _create(path: Path, fill: Callable[[Path], None]) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
     try:
-        with closing(database.connect(new)) as connection:
-            fill(connection)
+        fill(new)
         sync(new)
         with suppress(FileExistsError):
             # A link, not a rename: it never replaces what another process has created meanwhile.
@@ -70,7 +124,6 @@ def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None
 
 
 def key_path(path: Path) -> Path:
-    """Where an older version of the program kept the key."""
     return beside(path, ".key")
 
 

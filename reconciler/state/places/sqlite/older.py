@@ -12,33 +12,27 @@ import sqlite3
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.core.advice import command
-from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, Contents, Head, chained
 from reconciler.state.contents import Row as ContentRow
-from reconciler.state.encryption.older import is_older
 from reconciler.state.log.damage import Damaged
-from reconciler.state.places.sqlite import files, schema, whole
+from reconciler.state.places.sqlite import schema, whole
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 from reconciler.state.rules import CLOSING
 from reconciler.state.store import Event
 
-KEY_BYTES = 32
 _NO_CHECKS, _NO_SCOPES, _NO_ARCHIVE, _ONE_SERIAL = 1, 2, 4, 5  # the newest versions like that
 # The data as bytes: what a flipped bit made of the text need not be UTF-8.
 _ROWS = (
     "SELECT run, event, at, address, step, attempt, CAST(data AS BLOB), hash, seq, scope, rowid FROM journal"
 )
 _RECORDS = "SELECT kind, name, app, ordinal, serial, CAST(body AS BLOB), digest FROM records"
-_RESTORE = command("state", "restore")
 
 Row = tuple[Any, ...]  # as `_ROWS` has it
 
@@ -60,16 +54,13 @@ class Checks(Struct):
     ends: dict[str, tuple[int, str, int]] = field(default_factory=dict)
 
 
-def migrate(connection: sqlite3.Connection, path: Path, *, sealed: bool = False) -> None:
-    """Bring an older state to the newest version, in one transaction. Raises Damaged, and changes nothing.
-
-    `path`: where it is, or was copied from, with its key beside it. `sealed`: see `read_key`.
-    """
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring an older state to the newest version, in one transaction. Raises Damaged, and changes nothing."""
     with transaction(connection):
         # Another process may have migrated it while we waited for the transaction.
         if schema.version_of(connection) == schema.VERSION:
             return
-        contents, version = read(connection, path, sealed=sealed)
+        contents, version = read(connection)
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         for (table,) in connection.execute(tables).fetchall():
             connection.execute(f"DROP TABLE {table}")
@@ -77,21 +68,11 @@ def migrate(connection: sqlite3.Connection, path: Path, *, sealed: bool = False)
         whole.fill(connection, contents, version + 1, lambda: "migrated")
 
 
-def read(
-    connection: sqlite3.Connection, path: Path, *, sealed: bool = False, key: bytes | None = None
-) -> tuple[Contents, int]:
-    """All of a state, and how many transactions it has had. Raises Damaged.
-
-    `key`: instead of the one beside it.
-    """
+def read(connection: sqlite3.Connection) -> tuple[Contents, int]:
+    """All of a state, with the digest of its key, and how many transactions it has had. Raises Damaged."""
     check_all_pages(connection)
     try:
         current = checks_of(connection)
-        if key is None:
-            key = read_key(path, sealed=sealed)
-            if current.key is not None and (key is None or _sha256(key) != current.key):
-                what = "missing" if key is None else "not the key with which secrets were fingerprinted"
-                raise Damaged(f"{files.key_path(path).name} is {what}")
         for table, digest in current.tables.items():
             if _digest_of(connection, table) != digest:
                 raise Damaged(f"table {table} is not what was written")
@@ -103,7 +84,7 @@ def read(
         heads = _heads(current, schema.version_of(connection) or 0, rows, records, epochs)
         contents = Contents(
             current.lineage,
-            key or b"",
+            bytes.fromhex(current.key or ""),
             _signed(connection, current.lineage, "environment"),
             rows,
             records,
@@ -113,29 +94,6 @@ def read(
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged("a row contains data that was never written there") from error
     return contents, current.version
-
-
-def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
-    """The key of an older state at `path`; None when there is none. Raises StoreError when it is none.
-
-    `sealed`: it may be that of an encrypted state, too.
-    """
-    file = files.key_path(path)
-    try:
-        key = file.read_bytes()
-    except FileNotFoundError:
-        return None
-    if is_older(key):
-        if sealed:
-            return key
-        raise sealed_backup(path)
-    if len(key) != KEY_BYTES:
-        raise StoreError(
-            f"{file} does not contain a fingerprint key of {KEY_BYTES} bytes",
-            help=f"`{_RESTORE}` restores it from a backup",
-            advice=(_RESTORE,),
-        )
-    return key
 
 
 def checks_of(connection: sqlite3.Connection) -> Checks:
@@ -186,14 +144,6 @@ def rows_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[Row]
             yield run, event, at, address, step, attempt, data.encode(), hash, seq, scope, row
     query = _ROWS if version > _NO_SCOPES else _ROWS.replace(" scope,", " '',")
     yield from connection.execute(f"{query} ORDER BY rowid {order}")
-
-
-def sealed_backup(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} is the backup of an encrypted state, which cannot be used in a file",
-        help=f"`{_RESTORE}` brings it to a shared place without a state",
-        advice=(_RESTORE,),
-    )
 
 
 def _unchecked(connection: sqlite3.Connection, lineage: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from reconciler.core.errors import StoreError
 APPLICATION_ID = 0x52636E63  # "Rcnc": tells our file from any other SQLite database
 
 VERSION = 7
-# `entries` and `serial`: of the head of a scope, how many journal entries and serials it has had.
+# `entries` and `serial`: of the head of a scope, how many journal entries and serials it has had. Its first
+# line is an object, the others are `lines`.
 # `changes` counts what was written: an older copy of the file has fewer (`seen`).
 _STATEMENTS = (
     f"PRAGMA application_id = {APPLICATION_ID}",
@@ -18,6 +19,10 @@ _STATEMENTS = (
         key TEXT PRIMARY KEY, tag TEXT NOT NULL, entries INTEGER NOT NULL, serial INTEGER NOT NULL,
         body BLOB NOT NULL
     )""",
+    """CREATE TABLE lines (
+        head TEXT NOT NULL, number INTEGER NOT NULL, digest BLOB NOT NULL, line BLOB NOT NULL,
+        PRIMARY KEY (head, number)
+    ) WITHOUT ROWID""",
     "CREATE TABLE changes (number INTEGER NOT NULL, newest TEXT, entries INTEGER NOT NULL, serial INTEGER)",
     "INSERT INTO changes VALUES (0, '', 0, 0)",
     """CREATE TRIGGER created AFTER INSERT ON objects BEGIN UPDATE changes SET number = number + 1,

@@ -12,13 +12,11 @@ from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.state.encryption.bucket import header
-from reconciler.state.encryption.older import is_older
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Found
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.keys import Layout
-from reconciler.state.log.root import Root
-from reconciler.state.places.sqlite import backups, database, files, holders, older, schema, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, holders, schema, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import no_state
@@ -46,11 +44,13 @@ class StateFile(TableBucket):
         self.environment = environment
         self.heir = ""  # the environment that is to take over a state of none
         self.lineage = ""
+        self.key_digest = b""  # of the fingerprint key; b"" while there is none
         self._clock = clock
         self._tell = tell
         self._read_only = read_only
-        self._sealed = sealed
-        self._older = False
+        self.is_sealed_copy = False  # of an encrypted state: it holds its key itself
+        self._sealed = sealed  # the key may be that of an encrypted state
+        self.is_older = False
         self._writing: sqlite3.Connection | None = None
         self._inode = (0, 0)
 
@@ -70,10 +70,20 @@ class StateFile(TableBucket):
         """Bring the state to the newest version; False where it has that."""
         with self._explained(), self._turn:
             self.opened()
-            older = self._older
+            older = self.is_older
             if older:
                 self._writable()
             return older
+
+    def key(self) -> bytes | None:
+        """The fingerprint key; None where it was not made yet. Raises StoreError for another one."""
+        with self._explained(), self._lock:
+            self._readable()
+            key = files.read_key(self.path, sealed=self._sealed)
+            if self.key_digest and files.key_digest(key) != self.key_digest:
+                what = "missing" if key is None else "not the key with which secrets were fingerprinted"
+                raise Damaged(f"{files.key_path(self.path).name} is {what}")
+            return key
 
     def require_newest(self) -> None:
         """Raises StoreError when changes that were acknowledged are missing."""
@@ -134,7 +144,7 @@ class StateFile(TableBucket):
                 raise no_state(self.path)
             if self._read_only:
                 return connection
-            if self._older:
+            if self.is_older:
                 self._migrate()
                 self.close()
             if self._writing is None:
@@ -148,10 +158,10 @@ class StateFile(TableBucket):
         connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
         try:
             version = schema.require(connection, self.path)
-            self._older = version < schema.VERSION
-            if self._older:
+            self.is_older = version < schema.VERSION
+            if self.is_older:
                 connection, before = (
-                    backups.migrated_copy(connection, self.path, sealed=self._sealed),
+                    backups.migrated_copy(connection),
                     connection,
                 )
                 before.close()
@@ -160,7 +170,7 @@ class StateFile(TableBucket):
                 database.use_wal(connection)
             self._connection, self._inode = connection, _inode(self.path)
             self._require_ours(connection)
-            self._hide()
+            self._hide_key()
         except BaseException:
             connection.close()
             self._connection = None
@@ -169,15 +179,13 @@ class StateFile(TableBucket):
     def _require_ours(self, connection: sqlite3.Connection) -> None:
         found = self.get(self._root)
         assert found is not None
-        sealed = header(found.body)
-        if sealed and not self._sealed:
-            raise older.sealed_backup(self.path)
-        root = sealed or roots.decoded(self, found)
+        copy = header(found.body)
+        if copy is not None:
+            files.read_key(self.path, sealed=self._sealed)
+        root, self.is_sealed_copy = copy or roots.decoded(self, found), copy is not None
         if root.environment != self.environment and not (self.heir and root.environment in ("", self.heir)):
             raise _of_another(self.path, root.environment, self.heir or self.environment)
-        if isinstance(root, Root) and is_older(root.key) and not self._sealed:
-            raise older.sealed_backup(self.path)
-        self.lineage, self.environment = root.lineage, root.environment
+        self.lineage, self.environment, self.key_digest = root.lineage, root.environment, root.key
 
     def _migrate(self) -> None:
         """Bring the file to the newest version, once it was copied, while nobody holds a lease."""
@@ -193,19 +201,21 @@ class StateFile(TableBucket):
             f"version {schema.VERSION}"
         )
 
-    def _hide(self) -> None:
-        """Take the rights of others away: whoever reads the key guesses values from their fingerprints."""
-        for path in (self.path, files.key_path(self.path)):
-            if not path.exists() or not path.stat().st_mode & 0o077:
-                continue
-            if self._read_only:
-                self._tell(f"others can read {path}: the next apply takes that right away")
-                continue
-            try:
-                path.chmod(0o600)
-            except OSError as failure:
-                raise StoreError(f"others can read {path}", help=f"chmod 600 {path}") from failure
-            self._tell(f"others could read {path}: now only its owner can")
+    def _hide_key(self) -> None:
+        """Take the rights of others to the key away: with it, values are guessed from their fingerprints."""
+        path = files.key_path(self.path)
+        if not path.exists() or not path.stat().st_mode & 0o077:
+            return
+        if self._read_only:
+            self._tell(f"others can read {path}, the key of the state: the next apply takes that right away")
+            return
+        try:
+            path.chmod(0o600)
+        except OSError as failure:
+            raise StoreError(
+                f"others can read {path}, the key of the state", help=f"chmod 600 {path}"
+            ) from failure
+        self._tell(f"others could read {path}, the key of the state: now only its owner can")
 
 
 def _of_another(path: Path, owner: str, wanted: str) -> StoreError:

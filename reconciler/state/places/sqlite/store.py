@@ -13,7 +13,10 @@ from msgspec.structs import replace
 from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
+from reconciler.state import contents as wholes
 from reconciler.state.contents import Contents
+from reconciler.state.durable import make_private
+from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
 from reconciler.state.log.bucket import Bucket, unsealed
 from reconciler.state.log.keys import Layout
@@ -34,16 +37,14 @@ from reconciler.state.store import (
     refuse_beside_traces,
 )
 
-_KEY_BYTES = 32
-
 
 class SqliteStore(LogStore):
     """A `store.Store` over the file `path`. Close it to free its leases.
 
     `randomness(n)` gives n bytes. `tell` gets a line about what failed besides the requested work. `backups`:
     whether `release` makes one after commits. `environment`: whose state it must be ("": that of none).
-    `read_only`: change no file, and make none. `seal`: gives the bucket that encrypts, or opens, a copy of an
-    encrypted state.
+    `read_only`: change no file, and make none. `seal`: gives the bucket that encrypts,
+    or opens, the copy of an encrypted state.
     """
 
     def __init__(
@@ -59,9 +60,8 @@ class SqliteStore(LogStore):
         seal: Callable[[Bucket], Bucket] = unsealed,
     ) -> None:
         self.path = path
-        self._file = StateFile(
-            path, clock, tell, environment=environment, read_only=read_only, sealed=seal is not unsealed
-        )
+        sealed = seal is not unsealed
+        self._file = StateFile(path, clock, tell, environment=environment, read_only=read_only, sealed=sealed)
         super().__init__(
             seal(self._file),
             clock,
@@ -125,10 +125,21 @@ class SqliteStore(LogStore):
 
     async def import_(self, contents: Contents) -> None:
         """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
+        wholes.verify(contents)
         if await self._in_thread(self._file.opened) is not None:
-            await super().import_(contents)
+            await self._in_thread(lambda: self._replace_key(contents))
+            await super().import_(_with_digest(contents))
         else:
             await self._in_thread(lambda: self._make(contents))
+
+    async def export(self) -> Contents:
+        contents = await super().export()
+        if self._file.is_sealed_copy:
+            return contents
+        return with_fields(contents, key=await self._in_thread(lambda: self._file.key() or b""))
+
+    async def retire(self, to: str, contents: Contents) -> None:
+        await super().retire(to, _with_digest(contents))
 
     async def verify(self) -> None:
         if await self._in_thread(self._file.opened) is not None:
@@ -155,29 +166,73 @@ class SqliteStore(LogStore):
         self._file.require_newest()
         state = super()._load()
         if state.lineage:
+            self._file.key()
+        if state.lineage:
             return state
         return with_fields(state, traces=tuple(map(str, files.traces_of(self.path))))
 
     def _create(self) -> bool:
-        if self._root() is not None:
-            return False
-        self._forbid_read_only()
-        lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-        self._make(Contents(lineage, self._fingerprint_key(), self._environment))
+        lineage = ""
+        if self._root() is None:
+            self._forbid_read_only()
+            lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
+            self._make(Contents(lineage, b"", self._environment))
+        if not self._read_only and not self._file.is_older:
+            self._complete_key()
         found = self._root()
         return found is not None and found.lineage == lineage  # another process may have been faster
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
         self._forbid_read_only()
         self._file.migrate()  # before there is a lease, in whose way it would be
+        if self._root() is not None:
+            self._complete_key()
+            self._file.key()
         return super()._take(scopes, holder)
 
     def _make(self, contents: Contents) -> None:
         """A new file that holds this."""
+        sealing = self.bucket if isinstance(self.bucket, SealedBucket) else None
+        key, inside = (
+            (contents.key, _with_digest(contents)) if sealing is None else (sealing.key_file, contents)
+        )
         known = seen.read(self.path, contents.lineage)
         expected = [files.seen_path(self.path)] if known.version else []
-        refuse_beside_traces(self.path, [each for each in files.traces_of(self.path) if each not in expected])
-        whole.make(self.path, contents, known.version + 1, self._nonce, self._seal)
+        if key and files.read_key(self.path, sealed=True) == key:
+            expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
+        refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
+        self._keep_key(key)
+        whole.make(self.path, inside, known.version + 1, self._nonce, self._seal)
+
+    def _replace_key(self, contents: Contents) -> None:
+        """Before `contents` take the place of the state here, where that has moved away."""
+        found = root.read(self._file, self._layout, self._environment)
+        if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
+            self._keep_key(contents.key)
+
+    def _keep_key(self, key: bytes) -> None:
+        make_private(self.path.parent)
+        if key and files.create_key(self.path, key) != key:
+            raise StoreError(f"{files.key_path(self.path)} is the key of another state")
+
+    def _complete_key(self) -> None:
+        """Make the key where the process that made the state did not get to it."""
+        while not self._file.key_digest:
+            found = root.read(self._file, self._layout, self._environment)
+            if found is None:
+                raise no_state(self.path)
+            known, tag = found
+            digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
+            after = replace(known.next(self._nonce()), key=digest)
+            if known.key or isinstance(
+                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Landed
+            ):
+                self._file.key_digest = digest
+
+    def _fingerprint_key(self) -> bytes:
+        """The key next to the state. Without a state there may be none: then one that `create` keeps."""
+        self._new_key = self._file.key() or self._new_key or self._randomness(files.KEY_BYTES)
+        return self._new_key
 
     def _restore(self, backup: Path | None, by: str) -> Restored:
         try:
@@ -188,7 +243,7 @@ class SqliteStore(LogStore):
                     self._clock.now(),
                     by,
                     self._nonce,
-                    lambda: self._randomness(_KEY_BYTES),
+                    lambda: self._randomness(files.KEY_BYTES),
                 )
         except Locked as locked:
             raise self._holder() or locked from None
@@ -218,6 +273,12 @@ class SqliteStore(LogStore):
     def _verify_file(self) -> None:
         self._file.require_newest()
         self._file.verify()
+        self._file.key()
 
     def _backup(self, target: Path | None) -> Path:
         return self._file.copy(target, self._clock.now())
+
+
+def _with_digest(contents: Contents) -> Contents:
+    """As its file holds it: the key is in another one."""
+    return with_fields(contents, key=files.key_digest(contents.key))

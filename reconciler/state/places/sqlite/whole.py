@@ -6,7 +6,6 @@ from pathlib import Path
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import Contents
-from reconciler.state.encryption.bucket import header
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Bucket, unsealed
@@ -46,6 +45,8 @@ def fill(
 ) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
+    The key of `contents` is the digest that the root holds; the key itself is in its own file.
+
     `number`: of its newest change. `nonce()` gives another text each time. `seal`: gives the bucket that
     encrypts it.
     """
@@ -53,12 +54,6 @@ def fill(
     bucket = seal(TableBucket("of the copy", connection))
     Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
-
-
-def is_sealed(connection: sqlite3.Connection) -> bool:
-    """Whether this is a copy of an encrypted state."""
-    found = TableBucket("of the copy", connection).get(Layout("").root)
-    return found is not None and header(found.body) is not None
 
 
 def root_of(bucket: TableBucket) -> Root:
@@ -74,7 +69,7 @@ def lineage_of(connection: sqlite3.Connection) -> str:
 
 
 def contents_of(connection: sqlite3.Connection) -> Contents:
-    """All of it, not followed again. Raises StoreError."""
+    """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
     known, clock = root_of(bucket), SystemClock()
 

@@ -1,13 +1,48 @@
-"""Answers that are missing: what fails for one cause is told once, not once for each address."""
+"""Digests of what a plan has seen, so that apply can tell whether an object has changed since.
 
+Only managed and guard fields go in: hourly figures and other people's fields do not matter.
+"""
+
+import hashlib
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, as_warning, error, has_errors
+from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
+from reconciler.core.steps import Expectation
+
+
+def digest_object(live: Any, fields: Sequence[str]) -> str:
+    """Of one object's fields; a field that the platform did not send counts as null."""
+    return _digest({name: getattr(live, name, None) for name in fields})
+
+
+def digest_absence(match: Mapping[str, Any], shown: Lookup) -> str:
+    """Of the ids of all present objects equal in `match`: a create expects no other of them to appear."""
+    return _digest(sorted(item.id for item in shown.possible(match) if item.present))
+
+
+def digest_now(expectation: Expectation, shown: Lookup) -> str | None:
+    """The digest of what `expectation` is about, as `shown` now; None when its object is not there."""
+    if expectation.id is None:
+        return digest_absence(expectation.match, shown)
+    live = shown.by_id.get(expectation.id)
+    return None if live is None else digest_object(live, expectation.fields)
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump()
 
 
 class Unread:

@@ -23,9 +23,8 @@ from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, 
 from reconciler.core.steps import SecretRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.source import VARIABLE, ValueSource, check_source, is_private_key, source_ref
+from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.secrets.age import parse_recipients
-
-FILE_NAME = "reconcile.yaml"
 
 EXTENDED = "extended"  # stands for all capabilities
 
@@ -137,7 +136,7 @@ class SecretSource(ValueSource):
         return self
 
     def ref(self) -> SecretRef:
-        return source_ref(self, FILE_NAME)
+        return source_ref(self, SETTINGS_FILE)
 
 
 class IdentitySource(Section):

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.reports.escape import visible
 from reconciler.reports.formats import find_formats
 from reconciler.reports.formats.json import render as as_json
 from reconciler.reports.report import Failure, Page
-from reconciler.reports.visible import visible
 
 FAILED = "::error title=failed::"
 UNSEEN = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.diagnostics import Span
-from reconciler.reports.places import NOWHERE, Places, places_of
+from reconciler.reports.links import NO_LINKS, Links, links_of
 
 GITHUB = {
     "GITHUB_SERVER_URL": "https://github.com",
@@ -38,30 +38,30 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_a_line_is_linked_as_the_host_names_it(root: Path, variables: dict[str, str], url: str) -> None:
-    assert places_of(root, variables).url(SPAN) == url
+    assert links_of(root, variables).url(SPAN) == url
 
 
 def test_the_revision_of_a_report_comes_before_that_of_the_job(root: Path) -> None:
-    assert "/blob/aaaa/" in places_of(root, GITHUB).url(SPAN, "aaaa")
+    assert "/blob/aaaa/" in links_of(root, GITHUB).url(SPAN, "aaaa")
 
 
 def test_without_a_repository_files_are_those_of_the_project(tmp_path: Path) -> None:
-    assert places_of(tmp_path, {}) == NOWHERE
-    assert NOWHERE.path("manifests/data.yaml") == "manifests/data.yaml"
+    assert links_of(tmp_path, {}) == NO_LINKS
+    assert NO_LINKS.path("manifests/data.yaml") == "manifests/data.yaml"
 
 
 def test_the_settings_have_a_place_where_there_are_some(root: Path) -> None:
-    assert places_of(root, {}).settings == ""
+    assert links_of(root, {}).settings == ""
     (root / "reconcile.yaml").touch()
-    assert places_of(root, {}).settings == "deep/reconcile.yaml"
+    assert links_of(root, {}).settings == "deep/reconcile.yaml"
 
 
 @pytest.mark.parametrize("file", ["<stdin>", "/etc/passwd", "../../elsewhere.yaml"])
 def test_a_file_outside_of_the_checkout_has_no_place(file: str) -> None:
-    places = Places("deep", "https://git.example/{revision}/{path}#L{line}", "a")
-    assert places.path(file) == ""
-    assert places.url(Span(file, 1, 1, 1)) == ""
-    assert places.path("../beside.yaml") == "beside.yaml"
+    links = Links("deep", "https://git.example/{revision}/{path}#L{line}", "a")
+    assert links.path(file) == ""
+    assert links.url(Span(file, 1, 1, 1)) == ""
+    assert links.path("../beside.yaml") == "beside.yaml"
 
 
 def test_no_name_and_no_variable_leaves_its_place_in_a_link(root: Path) -> None:
@@ -70,5 +70,5 @@ def test_no_name_and_no_variable_leaves_its_place_in_a_link(root: Path) -> None:
         "GITHUB_REPOSITORY": 'a"><script>{path}',
         "GITHUB_SERVER_URL": "https://h/{line}\"'",
     }
-    url = places_of(root, variables).url(Span('"><b>{line} x.yaml', 1, 1, 1), '"><i>')
+    url = links_of(root, variables).url(Span('"><b>{line} x.yaml', 1, 1, 1), '"><i>')
     assert not set("\"'<>{} ") & set(url)

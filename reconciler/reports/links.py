@@ -17,7 +17,7 @@ _GITEA = "{server}/{repository}/src/commit/{revision}/{path}#L{line}"
 _GITLAB = "{project}/-/blob/{revision}/{path}#L{line}"
 
 
-class Places(Struct, frozen=True):
+class Links(Struct, frozen=True):
     """`folder`: the project's, from the root of the checkout; "" for that root itself.
 
     `link`: of a line at the host, with `{revision}`, `{path}` and `{line}`; "" where no host is known.
@@ -45,10 +45,10 @@ class Places(Struct, frozen=True):
         return self.link.format(revision=quote(commit, safe=""), path=quote(path), line=span.line)
 
 
-NOWHERE = Places()
+NO_LINKS = Links()
 
 
-def places_of(root: Path, variables: Mapping[str, str]) -> Places:
+def links_of(root: Path, variables: Mapping[str, str]) -> Links:
     """Of the project at `root`, by what the job of a CI system says of itself.
 
     The checkout begins at the nearest folder above with `.git` in it.
@@ -56,9 +56,9 @@ def places_of(root: Path, variables: Mapping[str, str]) -> Places:
     checkout = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
     folder = root.relative_to(checkout).as_posix()
     link, revision = _host(variables)
-    places = Places("" if folder == "." else folder, link, revision)
+    links = Links("" if folder == "." else folder, link, revision)
     has_settings = (root / SETTINGS_FILE).is_file()
-    return replace(places, settings=places.path(SETTINGS_FILE)) if has_settings else places
+    return replace(links, settings=links.path(SETTINGS_FILE)) if has_settings else links
 
 
 def _host(variables: Mapping[str, str]) -> tuple[str, str]:

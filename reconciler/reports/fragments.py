@@ -28,7 +28,7 @@ from reconciler.core.steps import (
     UnlessRecorded,
     Wait,
 )
-from reconciler.reports.shown import shown
+from reconciler.reports.escape import shown
 
 # The first line of a report holds such texts, and it is never cut.
 Short = Annotated[str, Meta(max_length=250)]

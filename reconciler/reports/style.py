@@ -11,7 +11,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from reconciler.core.model import Action, Impact
-from reconciler.reports.visible import columns_of, visible
+from reconciler.reports.escape import columns_of, visible
 
 WIDEST = 100  # longer lines are hard to read, however wide the terminal
 _NARROWEST = 40
@@ -68,7 +68,7 @@ END_TONES: Mapping[str, Tone] = {
 Part = str | tuple[str, Tone]
 
 
-class Look(Struct, frozen=True):
+class Style(Struct, frozen=True):
     """`columns`: where lines wrap; None: nowhere, for logs are searched line by line."""
 
     columns: int | None = None
@@ -115,7 +115,7 @@ class Look(Struct, frozen=True):
         return "".join(f"\x1b[{tone}m{run}\x1b[0m" if tone else run for run, tone in painted)
 
 
-PLAIN = Look()
+PLAIN = Style()
 
 
 def _toned(parts: tuple[Part, ...]) -> Iterator[tuple[str, Tone]]:

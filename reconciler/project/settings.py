@@ -12,16 +12,21 @@ from reconciler.core.nearest import did_you_mean
 from reconciler.core.plural import in_a_row
 from reconciler.core.state_url import beside, is_shared
 from reconciler.kinds.source import OWN_VARIABLES
-from reconciler.project.settings import file
-from reconciler.project.settings.sections import (
+from reconciler.manifests.files import SETTINGS_FILE
+from reconciler.project.sections import (
     ENVIRONMENT,
-    FILE_NAME,
     EnvironmentSection,
     Section,
     Settings,
     StateSection,
 )
-from reconciler.project.settings.variables import credentials, secret_variables, with_variables
+from reconciler.project.settings_file import (
+    credentials,
+    parse_settings,
+    read_settings,
+    secret_variables,
+    with_variables,
+)
 
 if TYPE_CHECKING:
     from reconciler.manifests.revisions.revision import Revision
@@ -115,7 +120,7 @@ class ProjectSettings:
             problem = error(
                 "environment-not-chosen",
                 f"which environment is meant? There are {in_a_row([*names, f'`{BASE}` without an overlay'])}",
-                help=f"pass --env NAME, or set `default_environment: NAME` in {FILE_NAME}",
+                help=f"pass --env NAME, or set `default_environment: NAME` in {SETTINGS_FILE}",
             )
             raise Misused("no environment is chosen; nothing was changed", [problem])
 
@@ -133,10 +138,12 @@ def project_root(start: Path) -> Path:
     Raises ReconcilerError where nobody can tell.
     """
     try:
-        return next((folder for folder in (start, *start.parents) if (folder / FILE_NAME).is_file()), start)
+        return next(
+            (folder for folder in (start, *start.parents) if (folder / SETTINGS_FILE).is_file()), start
+        )
     except OSError as failure:  # to go on without settings that are there would mean another state
         raise ReconcilerError(
-            f"cannot look for {FILE_NAME}: {failure.strerror}: {failure.filename}"
+            f"cannot look for {SETTINGS_FILE}: {failure.strerror}: {failure.filename}"
         ) from failure
 
 
@@ -161,7 +168,7 @@ def find_settings(
 
         at = trusted_revision(start, env, trusted)
     root = project_root(start) if at is None else at.git.folder
-    settings = file.read(root / FILE_NAME) if at is None else file.parse(at.read(FILE_NAME))
+    settings = read_settings(root / SETTINGS_FILE) if at is None else parse_settings(at.read(SETTINGS_FILE))
     found = ProjectSettings(
         settings,
         root,
