@@ -58,7 +58,7 @@ class Acknowledged:
 
 
 Image = dict[str, bytes]
-DURABLE = ("state.db", "state.db-wal", "state.db.spool")
+DURABLE = ("state.db", "state.db-wal", "state.db.key", "state.db.spool")
 
 
 def image(folder: Path) -> Image:
@@ -306,7 +306,7 @@ async def sound_state(folder: Path) -> tuple[Path, State]:
     return path, await load(path)
 
 
-LIVE = ("state.json", "heads", "journal", "base")  # the root, and the folders of objects
+LIVE = ("state.json", "heads", "lines", "journal", "base")  # the root, folders of objects, lines of heads
 
 
 def live_bytes(path: Path) -> list[tuple[str, int]]:
@@ -314,8 +314,11 @@ def live_bytes(path: Path) -> list[tuple[str, int]]:
     content = path.read_bytes()
     found = []
     with closing(sqlite3.connect(path)) as connection:
-        for key, body in connection.execute("SELECT key, body FROM objects").fetchall():
-            what = key.partition("/")[2].partition("/")[0] or key
+        bodies = [
+            (key.partition("/")[2].partition("/")[0] or key, body)
+            for key, body in connection.execute("SELECT key, body FROM objects")
+        ]
+        for what, body in [*bodies, *connection.execute("SELECT 'lines', line FROM lines")]:
             for at in range(0, len(body) - PIECE, PIECE):  # an object may stand on several pages
                 piece = body[at : at + PIECE]
                 if what in LIVE and content.count(piece) == 1:
@@ -333,11 +336,12 @@ async def flipped_bits(count: int, seed: int, folder: Path, tally: Tally) -> Non
         broken = folder / "flipped" / path.name
         shutil.rmtree(broken.parent, ignore_errors=True)
         shutil.copytree(path.parent, broken.parent)
-        kind = kinds[number % len(kinds)]
-        at = chance.choice([at for what, at in places if what == kind])
-        content = bytearray(broken.read_bytes())
+        kind = [*kinds, "key"][number % (len(kinds) + 1)]
+        file = broken if kind != "key" else broken.with_name("state.db.key")
+        at = chance.choice([at for what, at in places if what == kind] or range(32))
+        content = bytearray(file.read_bytes())
         content[at] ^= 1 << chance.randrange(8)
-        broken.write_bytes(content)
+        file.write_bytes(content)
         tally.counts[f"flips: {kind}"] += 1
         inner, store = opened(broken, backups=True)
         try:
