@@ -28,13 +28,13 @@ from reconciler.drift.find import Drift, find_drift
 from reconciler.planning.declared import Desired
 from reconciler.planning.saved import SavedPlan, dump_plan, load_saved
 from reconciler.project import apply as applying
-from reconciler.project import identity, saved
+from reconciler.project import identity
 from reconciler.project import open as opening
-from reconciler.project.apply import Applied
 from reconciler.project.desired import load_desired, origin_here
 from reconciler.project.files import SourceTexts
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
+from reconciler.project.run import Applied
 from reconciler.project.settings import ProjectSettings, find_settings
 
 __all__ = [
@@ -217,7 +217,7 @@ async def apply_saved(
     whole = plan if isinstance(plan, SavedPlan) else SavedPlan(plan)
     rehearsal = whole.rehearsal.digest if whole.rehearsal is not None else ""
     given = Given(read_approvals([Path(each) for each in approvals]), rehearsal)
-    return await saved.run_saved(
+    return await applying.run_saved(
         project.project, project.desired, whole.plan, approved_deletes, approved_creates, given=given
     )
 

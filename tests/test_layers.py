@@ -18,9 +18,9 @@ SOURCE = Path(__file__).parent.parent / PACKAGE
 
 # From the bottom up, by the longest name that fits. A module imports those of lower levels, and of its own
 # level only those of the same name.
-CORE = frozenset({"core", "services.wire", "services.transport", "services.signing"})
+CORE = frozenset({"core", "services.http1", "services.transport", "services.signing"})
 LAYERS = (
-    {"services.machines.wire", "services.providers.wire", "explanations"},
+    {"services.machines.wire", "explanations"},
     {"kinds"},
     {"policies"},
     {"moves", "rehearsal.matrix", "rehearsal.outlook"},
@@ -49,8 +49,8 @@ HOUSES = {SANDBOX, KIT, CHECK}
 DOORS = {"cli": HOUSES, "project.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
 
 HOMES = {
-    "httpx": {"services.transport", "services.wire"},
-    "httptools": {"services.wire"},
+    "httpx": {"services.transport", "services.http1"},
+    "httptools": {"services.http1"},
     "yaml": {"manifests"},
     "sqlite3": {"state.places", KIT, SANDBOX},
     "psycopg": {"state.places", KIT},

@@ -77,7 +77,7 @@ async def use_up_answers(project: Project, plan: Plan, state: State, held: Lease
             project.store,
             project.actor(),
             NOT_CREATED,
-            lambda known: {each: when for each, when in known.items() if each not in used},
+            lambda known: {name: when for name, when in known.items() if name not in used},
             held,
         )
 
@@ -89,7 +89,8 @@ def with_reasons(plan: Plan, creates: Collection[Address]) -> Plan:
     return replace(
         plan,
         changes=tuple(
-            _named(each, plan.context.word) if each.address in creates else each for each in plan.changes
+            _named(change, plan.context.word) if change.address in creates else change
+            for change in plan.changes
         ),
     )
 
@@ -113,7 +114,9 @@ def unapproved_creates(
     if isinstance(approved, str):
         raise TypeError("`approved_creates` must be a collection of ADDRESS@WORD, not one text")
     return [
-        _not_approved(each, word) for each in sorted(creates, key=str) if f"{each}@{word}" not in approved
+        _not_approved(address, word)
+        for address in sorted(creates, key=str)
+        if f"{address}@{word}" not in approved
     ]
 
 
@@ -144,7 +147,7 @@ async def unmatched(
     """
     refused = {str(change.address) for change in plan.changes if change.action is Action.REFUSED}
     word, problems = plan.context.word, []
-    idle = {("delete", each) for each in {*deletes}.difference(map(str, plan.deletes), refused)}
+    idle = {("delete", delete) for delete in {*deletes}.difference(map(str, plan.deletes), refused)}
     for approval in creates:
         address, _, of = approval.partition("@")
         planned = address in {*map(str, _made(plan)), *refused}

@@ -76,14 +76,14 @@ class Terms(Struct, frozen=True):
     def scopes(self) -> set[str]:
         """Where the manifests declare anything, or the plan acts."""
         records = self.state.records
-        acts = {records[each].scope for each in touched(self.plan) if each in records}
+        acts = {records[address].scope for address in touched(self.plan) if address in records}
         return declared_scopes(self.resources.values()) | acts
 
     def in_force(self) -> InForce:
         """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
         now, remembered = self.authority.now, recall(self.state, APPROVALS)
         before = Said.of(*map(_read, self._held_to(remembered)), self.authority.before)
-        loosened = tuple(each for each in before.rules if not any(other.covers(each) for other in now.rules))
+        loosened = tuple(rule for rule in before.rules if not any(other.covers(rule) for other in now.rules))
         said = Said.of(Said(loosened, before.signers), now)
         if self.authority.outside is not None:
             said = Said(said.rules, (self.authority.outside,))
@@ -95,27 +95,27 @@ class Terms(Struct, frozen=True):
         rules, ages = before.get("rules", {}), before.get("ages", {})
         if counting := {*self._held_to(before), *_written(said)}:
             scopes = self.scopes
-            rules = {**rules, **{each: sorted(scopes.union(rules.get(each, ()))) for each in counting}}
-        return _content(rules, ages | {each: min(age, ages.get(each, age)) for each, age in self._ages()})
+            rules = {**rules, **{text: sorted(scopes.union(rules.get(text, ()))) for text in counting}}
+        return _content(rules, ages | {name: min(age, ages.get(name, age)) for name, age in self._ages()})
 
     def ended(self, before: Content, whole: set[str], records: Collection[StateRecord]) -> Content:
         """What it remembers afterwards: of the scopes `whole`, and of what is declared, what counts now."""
-        now, others = self.authority.now, {each.scope for each in records} - whole
-        rules = {each: others.intersection(scopes) for each, scopes in before.get("rules", {}).items()}
-        rules |= {each: whole.union(rules.get(each, ())) for each in _written(now)}
-        left = {str(each.address) for each in records if each.address not in self.resources}
-        ages = {each: age for each, age in before.get("ages", {}).items() if each in left}
+        now, others = self.authority.now, {record.scope for record in records} - whole
+        rules = {text: others.intersection(scopes) for text, scopes in before.get("rules", {}).items()}
+        rules |= {text: whole.union(rules.get(text, ())) for text in _written(now)}
+        left = {str(record.address) for record in records if record.address not in self.resources}
+        ages = {name: age for name, age in before.get("ages", {}).items() if name in left}
         return _content(
-            {each: sorted(scopes) for each, scopes in rules.items() if scopes}, ages | dict(self._ages())
+            {text: sorted(scopes) for text, scopes in rules.items() if scopes}, ages | dict(self._ages())
         )
 
     def _held_to(self, remembered: Content) -> Collection[str]:
         """What is remembered of the scopes of this run; all, where it is about new scopes only."""
         rules: Content = remembered.get("rules", {})
         scopes = self.scopes if rules else set()
-        if scopes.isdisjoint(each.scope for each in self.state.records.values()):
+        if scopes.isdisjoint(record.scope for record in self.state.records.values()):
             return rules.keys()
-        return [each for each, held in rules.items() if not scopes.isdisjoint(held)]
+        return [text for text, held in rules.items() if not scopes.isdisjoint(held)]
 
     def _ages(self) -> Iterator[tuple[str, Any]]:
         """How old the newest snapshots may be: a rule that comes later asks about what is looser then."""
@@ -128,8 +128,8 @@ def loosened_ages(
     state: State, resources: Mapping[Address, Resource], moves: Sequence[Move]
 ) -> Iterator[Loosened]:
     """The `resources` whose newest snapshot may be older than at the last apply."""
-    ages = {Address.parse(each): age for each, age in recall(state, APPROVALS).get("ages", {}).items()}
-    ages |= {each.target: ages[each.source] for each in moves if each.source in ages}
+    ages = {Address.parse(text): age for text, age in recall(state, APPROVALS).get("ages", {}).items()}
+    ages |= {move.target: ages[move.source] for move in moves if move.source in ages}
     for address, before in ages.items():
         if address in resources:
             after = resources[address].objectives.get(_AGE)
@@ -152,16 +152,17 @@ async def remember_ended(
     planned = terms.begun(recall(terms.state, APPROVALS))
     if not planned:
         return
-    is_part = desired.targets or desired.focus is not None or any(each.outcome != "done" for each in results)
-    told = terms.plan.diagnostics
-    is_part = is_part or has_errors(told) or any(each.code == NOT_IN_PLAN for each in told)
+    problems = terms.plan.diagnostics
+    failed = any(result.outcome != "done" for result in results)
+    left_out = has_errors(problems) or any(problem.code == NOT_IN_PLAN for problem in problems)
+    is_part = failed or left_out or desired.targets or desired.focus is not None
 
     def ended(before: Content) -> Content:
         begun = terms.begun(before)
         if is_part or begun != planned:
             return begun
-        left = [each for each in state.records.values() if each.address not in terms.resources]
-        others = {each.scope for each in left if not desired.selected(each)}
+        left = [record for record in state.records.values() if record.address not in terms.resources]
+        others = {record.scope for record in left if not desired.selected(record)}
         return terms.ended(begun, declared_scopes(desired.resources) - others, state.records.values())
 
     try:
@@ -189,23 +190,23 @@ def _content(rules: Content, ages: Content) -> Content:
 
 def _written(said: Said) -> Collection[str]:
     """What is `said`, as one JSON; nothing where it says nothing."""
-    if not said.rules and not any(each.text for each in said.signers):
+    if not said.rules and not any(signer.text for signer in said.signers):
         return ()
-    rules = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in said.rules]
-    return (json.dumps({"rules": rules, "signers": [each.text for each in said.signers]}),)
+    rules = [rule.model_dump(mode="json", by_alias=True, exclude_none=True) for rule in said.rules]
+    return (json.dumps({"rules": rules, "signers": [signer.text for signer in said.signers]}),)
 
 
 def _read(written: str) -> Said:
     content = json.loads(written)
     try:
-        rules = [Rule.model_validate(each) for each in content["rules"]]
+        rules = [Rule.model_validate(rule) for rule in content["rules"]]
     except ValidationError:
         raise ReconcilerError(
             "the state remembers an approval rule that this version does not know",
             help="use the version that wrote it, or a newer one",
         ) from None
     where = "the `allowed_signers` of the last apply"
-    return Said(tuple(rules), tuple(Signers(each, where) for each in content["signers"]))
+    return Said(tuple(rules), tuple(Signers(text, where) for text in content["signers"]))
 
 
 _SECTION = "approvals"

@@ -14,18 +14,16 @@ from anyio import to_thread
 from msgspec import Struct
 
 from reconciler.approvals.in_force import InForce, Terms
-from reconciler.approvals.rules import LONGEST, Authority, Needed, Rule, Signers, needed
+from reconciler.approvals.rules import LONGEST, Needed, Rule, Signers, needed
 from reconciler.approvals.ssh import NAMESPACE, plain_key, signing_key, verifies
 from reconciler.approvals.statement import Approval, parse_approval
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Address
 from reconciler.core.plural import counted
-from reconciler.core.steps import Plan
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
-from reconciler.state.store import State
 
 _CLOCKS = timedelta(minutes=5)  # so far may two machines' clocks be apart
 
@@ -58,7 +56,7 @@ def why_dead(
         return f"it is for another plan ({said.plan[:12]}, not {about.plan[:12]})"
     if said.rehearsal != about.rehearsal:
         return "it is for another rehearsal of this plan"
-    reasons = (why_unsigned(approval, each, now, env) for each in signers)
+    reasons = (why_unsigned(approval, signer, now, env) for signer in signers)
     return why_late(approval, LONGEST, now) or next(filter(None, reasons), "")
 
 
@@ -85,7 +83,7 @@ def why_unsigned(approval: Approval, signers: Signers, now: datetime, env: Mappi
 
 def in_force(rule: Rule, approvals: Sequence[Approval], now: datetime) -> Sequence[Approval]:
     """Those of `approvals`, which count, that the rule takes at this time."""
-    return [each for each in approvals if not why_late(each, rule.lasts, now)]
+    return [approval for approval in approvals if not why_late(approval, rule.lasts, now)]
 
 
 _QUOTED = re.compile(r'"(?:\\"|[^"])*"')
@@ -100,7 +98,9 @@ def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Co
     One person are the names of one line, of one pattern and of one key, and all that these bring together.
     A line with `cert-authority` brings nobody together: the authority vouches for each key that it certified.
     """
-    given = [(each.statement.principal, plain_key(signing_key(each.signature))) for each in approvals]
+    given = [
+        (approval.statement.principal, plain_key(signing_key(approval.signature))) for approval in approvals
+    ]
     lines = [line for text in signers for line in _lines(text)]
     signed = {name for name, _ in given}
     names = signed.union(*(patterns for patterns, _ in lines))
@@ -108,12 +108,12 @@ def people(approvals: Iterable[Approval], signers: Iterable[str]) -> Sequence[Co
     for name, key in given:
         of_key[key].add(name)
     for patterns, key in lines:
-        of_key[key] |= {name for name in names if any(_matches(name, each) for each in patterns)}
+        of_key[key] |= {name for name in names if any(_matches(name, pattern) for pattern in patterns)}
     found: list[set[str]] = []
     for together in of_key.values():
-        apart = [each for each in found if not each & together]
-        found = [*apart, together.union(*(each for each in found if each & together))]
-    return [sorted(each & signed) for each in found if each & signed]
+        apart = [group for group in found if not group & together]
+        found = [*apart, together.union(*(group for group in found if group & together))]
+    return [sorted(group & signed) for group in found if group & signed]
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -178,19 +178,18 @@ def read_approvals(files: Sequence[Path]) -> tuple[Approval, ...]:
     return tuple(found.values())
 
 
-async def judge(
-    project: Project, plan: Plan, state: State, resources: Mapping[Address, Resource], given: Given
-) -> Judged:
+async def judge(project: Project, terms: Terms, given: Given) -> Judged:
     """Which of the given approvals count, and an error for each rule that asks for more of them."""
-    found, asked = _asked(project.authority, plan, state, resources)
+    found, asked = _asked(terms)
     if not asked and not given.approvals:
         return Judged((), tuple(found.told()))
     signers = found.said.signers
-    if unnamed := [each.where for each in signers if not each.text]:
+    if unnamed := [signer.where for signer in signers if not signer.text]:
         why = f"{unnamed[0]} names nobody"
-        return Judged((), tuple(_nobody(each, why) for each in asked) or (_unknown(why),))
+        return Judged((), tuple(_nobody(needed, why) for needed in asked) or (_unknown(why),))
     environment = project.environment or BASE
-    about = About(given.plan, given.rehearsal, environment, state.lineage, state.plans_run)
+    used = terms.state.plans_run
+    about = About(given.plan, given.rehearsal, environment, terms.state.lineage, used)
     now, counting, dead = project.clock.now(), [], []
     for approval in given.approvals:
         arguments = (approval, about, signers, now, project.variables)
@@ -200,46 +199,40 @@ async def judge(
         else:
             counting.append(approval)
     agreed = [
-        (each, people(in_force(each.rule, counting, now), [each.text for each in signers])) for each in asked
+        (needed, people(in_force(needed.rule, counting, now), [signer.text for signer in signers]))
+        for needed in asked
     ]
-    unmet = [_unmet(each, by) for each, by in agreed if len(by) < each.rule.people]
-    again = not plan.steps and all(each.id in state.plans_run for each, _ in dead)  # the job is run again
+    unmet = [_unmet(needed, by) for needed, by in agreed if len(by) < needed.rule.people]
+    again = not terms.plan.steps and all(approval.id in used for approval, _ in dead)  # the job is run again
     report = error if unmet or not (counting or again) else warning
-    objects = dict.fromkeys(address for each in asked for address in each.addresses)
+    objects = dict.fromkeys(address for needed in asked for address in needed.addresses)
     told = [_dead(report, approval, why, objects) for approval, why in dead]
     return Judged(tuple(counting), (*found.told(), *unmet, *told))
 
 
-def asked_of(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> list[Diagnostic]:
+def asked_of(terms: Terms) -> list[Diagnostic]:
     """What a plan says of the approvals that its apply will ask for, and of rules that get weaker."""
-    found, asked = _asked(authority, plan, state, resources)
-    return [*found.told(), *(_needed(warning, each) for each in asked)]
+    found, asked = _asked(terms)
+    return [*found.told(), *(_needed(warning, needed) for needed in asked)]
 
 
-def needed_by(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> Sequence[Needed]:
-    """The rules that the apply of `plan` will ask about."""
-    return _asked(authority, plan, state, resources)[1]
+def needed_by(terms: Terms) -> Sequence[Needed]:
+    """The rules that an apply under these terms asks about."""
+    return _asked(terms)[1]
 
 
-def _asked(
-    authority: Authority, plan: Plan, state: State, resources: Mapping[Address, Resource]
-) -> tuple[InForce, Sequence[Needed]]:
-    found = Terms(authority, resources, state, plan).in_force()
-    sizes = _Sizes(plan, state, resources)
-    return found, needed(found.said.rules, plan, plan.context.environment, sizes)
+def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
+    found, plan = terms.in_force(), terms.plan
+    return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms))
 
 
 class _Sizes:
     """The largest size in GB that anything says of an address; None where nothing does."""
 
-    def __init__(self, plan: Plan, state: State, resources: Mapping[Address, Resource]) -> None:
-        self._state, self._resources = state, resources
+    def __init__(self, terms: Terms) -> None:
+        self._state, self._resources = terms.state, terms.resources
         self._said: dict[Address, list[Any]] = defaultdict(list)
-        for change in plan.changes:
+        for change in terms.plan.changes:
             for field in change.fields:
                 if field.path in _SIZES:
                     self._said[change.address] += field.before, field.after
@@ -250,7 +243,7 @@ class _Sizes:
         for name in _SIZES:
             said += [record.applied.get(name)] if record is not None else []
             said += [getattr(resource.spec, name, None)] if resource is not None else []
-        return max((each for each in said if isinstance(each, int | float)), default=None)
+        return max((size for size in said if isinstance(size, int | float)), default=None)
 
 
 def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
@@ -258,7 +251,7 @@ def _unmet(asked: Needed, by: Sequence[Collection[str]]) -> Diagnostic:
     whom = f"{len(by)} of {asked.rule.people} people" if by else "nobody"
     several = [" and ".join(f"`{name}`" for name in names) for names in by if len(names) > 1]
     return _needed(
-        error, asked, "; ".join([f": {whom} approved it", *(f"{each} are one person" for each in several)])
+        error, asked, "; ".join([f": {whom} approved it", *(f"{names} are one person" for names in several)])
     )
 
 
@@ -272,7 +265,7 @@ def _nobody(asked: Needed, why: str) -> Diagnostic:
 
 
 def _needed(report: Any, asked: Needed, why: str = "", first: str = "") -> Diagnostic:
-    listed = [f"`{each}`" for each in asked.addresses[:3]]
+    listed = [f"`{address}`" for address in asked.addresses[:3]]
     more = len(asked.addresses) - len(listed)
     what = ", ".join(listed) + (f" and {more} more" if more else "")
     people = (

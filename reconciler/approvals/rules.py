@@ -45,7 +45,7 @@ class Needing(StrEnum):
     FORGET = Action.FORGET
 
 
-_NEEDING = frozenset(each.value for each in Needing)
+_NEEDING = frozenset(action.value for action in Needing)
 
 
 class Harm(StrEnum):
@@ -118,8 +118,8 @@ class Rule(_Section):
 
     def covers(self, other: "Rule") -> bool:
         """Whether this one asks for at least as much, wherever `other` asks for anything."""
-        mine, its = (each.when.model_dump(exclude_none=True) for each in (self, other))
-        least, its_least = (each.pop("more_than_gb", -1) for each in (mine, its))
+        mine, its = (rule.when.model_dump(exclude_none=True) for rule in (self, other))
+        least, its_least = (when.pop("more_than_gb", -1) for when in (mine, its))
         wide = mine.items() <= its.items() and least <= its_least and self.when.lowers == other.when.lowers
         return wide and self.people >= other.people and self.lasts <= other.lasts
 
@@ -148,8 +148,8 @@ class Said(Struct, frozen=True):
     @classmethod
     def of(cls, *several: "Said") -> "Said":
         """All of them together."""
-        rules = dict.fromkeys(rule for each in several for rule in each.rules)
-        signers = {file.text: file for each in several for file in each.signers}
+        rules = dict.fromkeys(rule for said in several for rule in said.rules)
+        signers = {file.text: file for said in several for file in said.signers}
         return cls(tuple(rules), tuple(signers.values()))
 
 
@@ -194,7 +194,7 @@ def needed(
         if rule.when.environment not in (None, environment):
             continue
         loosens = rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H
-        about = (each.address for each in plan.loosened) if loosens else touched(plan)
+        about = (weakened.address for weakened in plan.loosened) if loosens else touched(plan)
         matched = dict.fromkeys(address for address in about if matches(rule, address))
         if matched:
             found.append(Needed(rule, tuple(matched)))

@@ -118,7 +118,7 @@ def parse_statement(text: bytes, name: str) -> Statement:
         said: Any = json.loads(text)
         if not isinstance(said, dict) or said.pop("format", None) != FORMAT:
             raise _broken(name, f"its statement is not of the format {FORMAT}")
-        at, expires = (_read(said.pop(each)) for each in ("at", "expires"))
+        at, expires = (_read(said.pop(name)) for name in ("at", "expires"))
         statement = Statement(**said, at=at, expires=expires)
         written = statement.to_bytes()
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -183,7 +183,7 @@ def choose_key(config: ProjectSettings, given: Path | None) -> Key:
         return public_of(Path(configured).expanduser(), config.variables)
     keys = agent_keys(config.variables)
     if len(keys) > 1:
-        listed = ", ".join(Key(None, each).fingerprint for each in keys)
+        listed = ", ".join(Key(None, public).fingerprint for public in keys)
         raise ReconcilerError(
             f"the ssh agent has {len(keys)} keys ({listed})",
             help="choose one: --key FILE, which may be the public one",
@@ -236,7 +236,7 @@ def statement_of(
         principal=principal,
         reason=reason,
         at=now,
-        expires=now + min((each.rule.lasts for each in _asked(config, saved)), default=_USUAL),
+        expires=now + min((needed.rule.lasts for needed in _asked(config, saved)), default=_USUAL),
         id=nonce,
     )
 
@@ -249,8 +249,8 @@ def _asked(config: ProjectSettings, saved: SavedPlan) -> Sequence[Needed]:
 
 def still_needed(config: ProjectSettings, saved: SavedPlan, given: Collection[Approval]) -> int:
     """How many more people the settings ask for, once those who gave `given` have approved."""
-    most = max((each.rule.people for each in _asked(config, saved)), default=0)
-    return max(0, most - len({each.statement.principal for each in given}))
+    most = max((needed.rule.people for needed in _asked(config, saved)), default=0)
+    return max(0, most - len({approval.statement.principal for approval in given}))
 
 
 def given_already(plan_file: Path, statement: Statement) -> dict[Path, Approval]:
@@ -275,7 +275,7 @@ def signed(config: ProjectSettings, statement: Statement, key: Key) -> Approval:
 def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
     """What a person reads before signing, beside the plan."""
     plan = saved.plan
-    lost = [str(each.address) for each in plan.changes if each.impact == "data_loss"]
+    lost = [str(change.address) for change in plan.changes if change.impact == "data_loss"]
     destroys = dict.fromkeys([*map(str, plan.deletes), *lost])
     rehearsal = saved.rehearsal
     rehearsed = "no"
@@ -283,14 +283,17 @@ def summary(saved: SavedPlan, statement: Statement, key: Key) -> Sequence[str]:
         decisions = sum(cell.end == "decision" for cell in rehearsal.cells)
         rehearsed = f"{statement.rehearsal}, {decisions} of its ends need a decision"
     calls = [f"{step.call.method} {step.call.path}" for step in plan.steps if step.mutates]
-    loosened = [f"{each.address}: {each.objective} {each.before} -> {each.after}" for each in plan.loosened]
+    loosened = [
+        f"{weakened.address}: {weakened.objective} {weakened.before} -> {weakened.after}"
+        for weakened in plan.loosened
+    ]
     lines = [
         f"You approve this as {statement.principal}, with the key {key.fingerprint}, "
         f"until {statement.expires:%Y-%m-%d %H:%M} UTC:",
         f"  environment  {statement.environment}",
         f"  plan         {statement.plan}",
         f"  destroys     {', '.join(destroys) or 'nothing'}",
-        *(f"  loosens      {each}" for each in loosened),
+        *(f"  loosens      {weakened}" for weakened in loosened),
         f"  rehearsed    {rehearsed}",
         f"  sends        {counted(len(calls), 'call')}",
         *(f"    {call}" for call in calls),

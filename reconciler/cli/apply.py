@@ -34,11 +34,11 @@ from reconciler.core.model import TO_APPROVE, Address
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, PlanRefused, apply
+from reconciler.project.apply import PlanRefused, about_targets, apply, read_saved, run_saved
 from reconciler.project.identity import create_state
 from reconciler.project.plan import unchanged_in
 from reconciler.project.project import Project
-from reconciler.project.saved import about_targets, read_saved, run_saved
+from reconciler.project.run import Applied
 from reconciler.reports.report import ApplyReport, PlanReport
 
 # A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is

@@ -31,8 +31,8 @@ from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.plural import counted
 from reconciler.planning.saved import load_saved
+from reconciler.project.apply import refuse_other_environment
 from reconciler.project.files import read_file, write_output
-from reconciler.project.saved import refuse_other_environment
 from reconciler.reports.escape import visible
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan

@@ -8,7 +8,7 @@ from reconciler.cli.verb import DONE, verb
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
 from reconciler.manifests.writing.write import build
-from reconciler.project.desired import read_manifests
+from reconciler.project.manifests import read_manifests
 from reconciler.reports.report import Page
 
 

@@ -13,13 +13,12 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.settings import ProjectSettings
-from reconciler.providers.check.bench import Check
+from reconciler.providers.check.bench import Check, SignInSubject, Subject
 from reconciler.providers.check.report import document, junit, line, summary
 from reconciler.providers.check.run import Report, Result, run, selected
-from reconciler.providers.check.subject import SignInSubject, Subject
 from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page
 from reconciler.services.transport import HttpTransport

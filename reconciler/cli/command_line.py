@@ -13,8 +13,8 @@ import click
 from reconciler.cli.signals import blocking
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.reading.text import MOST_BYTES
-from reconciler.project.desired import environments_at
 from reconciler.project.files import SourceTexts
+from reconciler.project.manifests import environments_at
 from reconciler.project.settings import ProjectSettings, find_settings, project_root
 from reconciler.reports.formats import Format
 from reconciler.reports.links import NO_LINKS, Links, links_of

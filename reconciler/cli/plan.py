@@ -22,7 +22,7 @@ from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
 from reconciler.reports.report import PlanReport
 from reconciler.reports.verdict import approvals
-from reconciler.services.budget import Budget
+from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
     from reconciler.rehearsal.matrix import Rehearsal
@@ -153,7 +153,7 @@ def command(
 
 
 def _read_saved(file: Path, chosen: ChosenState) -> Plan:
-    from reconciler.project.saved import read_saved  # it brings all that apply needs
+    from reconciler.project.apply import read_saved  # it brings all that apply needs
 
     return read_saved(file, chosen.config.env).plan
 

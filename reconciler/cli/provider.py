@@ -14,7 +14,7 @@ from reconciler.cli.verb import verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private

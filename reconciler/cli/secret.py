@@ -18,8 +18,13 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
-from reconciler.project.open import secret_sources
-from reconciler.project.secret import Fingerprinted, fingerprints, refuse_other_files, write_encrypted
+from reconciler.project.secret import (
+    Fingerprinted,
+    fingerprints,
+    refuse_other_files,
+    secret_sources,
+    write_encrypted,
+)
 from reconciler.reports.report import Page
 from reconciler.secrets import age
 from reconciler.secrets.text import MAX_BYTES, as_value

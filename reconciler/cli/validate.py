@@ -9,9 +9,9 @@ from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import has_errors
-from reconciler.project.desired import environments_at
+from reconciler.project.desired import validate
+from reconciler.project.manifests import environments_at
 from reconciler.project.settings import refuse_unknown_environment
-from reconciler.project.validate import validate
 from reconciler.reports.report import ValidationReport
 
 

@@ -10,8 +10,8 @@ from reconciler.core.model import Resource
 from reconciler.evidence.export import NotExportable
 from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
-from reconciler.project.desired import read_manifests
 from reconciler.project.files import SourceTexts
+from reconciler.project.manifests import read_manifests
 from reconciler.project.settings import ProjectSettings
 from reconciler.state.runs import PastRun
 

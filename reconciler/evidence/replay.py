@@ -38,7 +38,7 @@ from reconciler.sandbox import faults
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.places.memory import MemoryStore
 from reconciler.state.store import Event, JournalEntry, Lease

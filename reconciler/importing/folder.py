@@ -10,7 +10,7 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import Address
 from reconciler.manifests.load import Loaded, load
 from reconciler.moves.records import former_addresses
-from reconciler.project.desired import given_paths, overlay_path
+from reconciler.project.manifests import given_paths, overlay_path
 from reconciler.project.settings import ProjectSettings
 
 

@@ -44,17 +44,20 @@ class Sameness:
         self._came = came
         self._left = left
         written = {name for resource in came for name in resource.spec.model_fields_set}
-        self._fixed = [each for each in kind.fields if each.effect is Effect.REFUSED and each.name in written]
+        self._fixed = [
+            fixed for fixed in kind.fields if fixed.effect is Effect.REFUSED and fixed.name in written
+        ]
         # Names differ from record to record: only where they count, that makes two of them differ.
-        self._apart = {LEFT, MOVED_FROM, *(each.path for each in kind.watched)}
+        self._apart = {LEFT, MOVED_FROM, *(watch.path for watch in kind.watched)}
         self._apart |= set() if "name" in written else {"name"}
         numbers: dict[object, int] = {}
-        dumped = [each.spec.model_dump_json(exclude_unset=True) for each in came]
+        dumped = [resource.spec.model_dump_json(exclude_unset=True) for resource in came]
         self._text = "\n".join(set(dumped))
         self._wants = [
-            _numbers(numbers, self._wanted(each), text) for each, text in zip(came, dumped, strict=True)
+            _numbers(numbers, self._wanted(resource), text)
+            for resource, text in zip(came, dumped, strict=True)
         ]
-        self._knows = [_numbers(numbers, *zip(*map(self._known, each), strict=True)) for each in left]
+        self._knows = [_numbers(numbers, *zip(*map(self._known, records), strict=True)) for records in left]
         self._possible: dict[tuple[int, int], bool] = {}
         self._found: dict[tuple[int, int], list[str] | None] = {}
 
@@ -78,11 +81,13 @@ class Sameness:
 
     def _wanted(self, resource: Resource) -> str:
         fields = resource.spec.model_fields_set
-        values = {each.name: getattr(resource.spec, each.name) for each in self._fixed if each.name in fields}
+        values = {
+            field.name: getattr(resource.spec, field.name) for field in self._fixed if field.name in fields
+        }
         return repr((values, self._names(resource, None)))
 
     def _known(self, record: StateRecord) -> tuple[str, str]:
-        fixed = [record.applied.get(each.name) for each in self._fixed]
+        fixed = [record.applied.get(field.name) for field in self._fixed]
         names = self._names(None, record)
         named = record.id and record.id in self._text
         items = sorted(item for item in record.applied.items() if item[0] not in self._apart)
@@ -204,7 +209,11 @@ def _question(
             named.add(old)
         return True
 
-    claims = {claim_of(kind, each.adopt_id, each.spec, None) for each in new if each.adopt_id is not None}
+    claims = {
+        claim_of(kind, resource.adopt_id, resource.spec, None)
+        for resource in new
+        if resource.adopt_id is not None
+    }
     suspects = [
         record
         for record in leavers
@@ -212,7 +221,7 @@ def _question(
         if sum(differing(kind, alias, resource, [record]) is not None for resource in new)
         or (claims and claim_of(kind, record.id, None, record) in claims)
     ]
-    asked = dict.fromkeys(each.address for each in suspects if each.address in not_given) | dict.fromkeys(
-        sorted(named)
-    )
+    asked = dict.fromkeys(
+        record.address for record in suspects if record.address in not_given
+    ) | dict.fromkeys(sorted(named))
     return Question(suspects, [records[address] for address in asked])

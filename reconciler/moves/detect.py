@@ -183,9 +183,9 @@ def find_renames(
             if record.address not in away or _moved_away(kind, alias, record, came, elsewhere.gone):
                 whole[record.address._replace(ordinal=0)].append(record)
         yield from _same_ids(kind, came, whole)
-        fresh = {address: each for address, each in whole.items() if not _is_kept(each)}
+        fresh = {address: records for address, records in whole.items() if not _is_kept(records)}
         yield from _same_names(kind, alias, came, fresh, kept=False)
-        rest = {address: each for address, each in whole.items() if _is_kept(each)}
+        rest = {address: records for address, records in whole.items() if _is_kept(records)}
         yield from _same_names(kind, alias, came, rest, kept=True)
 
 
@@ -198,17 +198,19 @@ def _raises_count(address: Address, resources: Collection[Address], records: Col
 def _moved_away(kind: Kind, alias: Alias, record: StateRecord, came: Came, gone: Collection[Address]) -> bool:
     """Whether no file declares it any more, and one of those that came may be its object."""
     return record.address in gone and any(
-        differing(kind, alias, each[0], [record]) is not None for each in came.values()
+        differing(kind, alias, resources[0], [record]) is not None for resources in came.values()
     )
 
 
 def _is_kept(records: Iterable[StateRecord]) -> bool:
-    return all(each.applied.get(LEFT) for each in records)
+    return all(record.applied.get(LEFT) for record in records)
 
 
 def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
     """Whatever names an existing object by its id is that one or none: it is taken out of `came`."""
-    owners = {claim_of(kind, record.id, None, record): at for at, each in left.items() for record in each}
+    owners = {
+        claim_of(kind, record.id, None, record): at for at, records in left.items() for record in records
+    }
     for address, resources in list(came.items()):
         if resources[0].adopt_id is None:
             continue
@@ -221,7 +223,9 @@ def _same_ids(kind: Kind, came: Came, left: Left) -> Iterator[Rename]:
 def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool) -> Iterator[Rename | Doubt]:
     """What is found is taken out of `came`: of what is `kept`, only the one that one new resource may be."""
     new, old = list(came), list(left)
-    sameness = Sameness(kind, alias, [came[each][0] for each in new], [left[each] for each in old])
+    sameness = Sameness(
+        kind, alias, [came[address][0] for address in new], [left[address] for address in old]
+    )
 
     def cost(at: int, to: int) -> int | None:
         fields = sameness.differing(at, to) if new[at] != old[to] else None
@@ -229,11 +233,11 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
 
     def is_alone(at: int, to: Sequence[int]) -> bool:
         return len(to) == 1 and not any(
-            cost(each, to[0]) is not None for each in range(len(new)) if each != at
+            cost(other, to[0]) is not None for other in range(len(new)) if other != at
         )
 
-    found = pair_names([each.name for each in new], [each.name for each in old], cost)
-    for pairing in sorted(found, key=lambda each: each.at):
+    found = pair_names([address.name for address in new], [address.name for address in old], cost)
+    for pairing in sorted(found, key=lambda pairing: pairing.at):
         if kept and not is_alone(pairing.at, pairing.to):
             continue
         resources = came.pop(new[pairing.at])
@@ -241,9 +245,9 @@ def _same_names(kind: Kind, alias: Alias, came: Came, left: Left, *, kept: bool)
         if pairing.clear:
             fields = sameness.differing(pairing.at, pairing.to[0]) or []
             pairs = list(zip(likely, resources, strict=False))
-            yield Rename(pairs, fields, [each[0] for each in others], kept)
+            yield Rename(pairs, fields, [records[0] for records in others], kept)
         else:
-            records = [record for each in (likely, *others) for record in each]
+            records = [record for records in (likely, *others) for record in records]
             yield Doubt(resources, records)
 
 
@@ -256,7 +260,7 @@ def _if_new(old: StateRecord, forget: Command) -> str:
 
 
 def _named(records: Sequence[StateRecord]) -> str:
-    named = [f"`{each.address}` ({each.id})" for each in records]
+    named = [f"`{record.address}` ({record.id})" for record in records]
     if len(named) > _MOST_NAMED:
         return f"{', '.join(named[:_MOST_NAMED])} and {len(named) - _MOST_NAMED} more"
     return " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))

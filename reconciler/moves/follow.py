@@ -154,5 +154,5 @@ def _swapped(
 
 
 def _nearest(target: Address, declared: Collection[Address]) -> str:
-    same = [str(each) for each in declared if (each.kind, each.app) == (target.kind, target.app)]
+    same = [str(address) for address in declared if (address.kind, address.app) == (target.kind, target.app)]
     return did_you_mean(str(target), same[:1000])

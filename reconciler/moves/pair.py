@@ -142,9 +142,9 @@ def _in_order(parts: Sequence[str], others: Sequence[str]) -> int:
     best = [0] * (len(others) + 1)
     for part in parts:
         before = 0
-        for place, each in enumerate(others, 1):
+        for place, other in enumerate(others, 1):
             above = best[place]
-            best[place] = before + len(part) if part == each else max(above, best[place - 1])
+            best[place] = before + len(part) if part == other else max(above, best[place - 1])
             before = above
     return best[-1]
 

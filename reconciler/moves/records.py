@@ -44,12 +44,12 @@ def follow_moves(
         return Followed(records)
     targets = {source: entry.spec.target for source, entry in by_source.items()}
     ends = {address: end for address in records if (end := _end(address, targets)) is not None}
-    wanted = {each.address: each for each in resources if each.address in ends.values()}
+    wanted = {resource.address: resource for resource in resources if resource.address in ends.values()}
     moves: list[Move] = []
     refused: dict[Address, Diagnostic] = {}
     for address, end in ends.items():
         entry = by_source.get(address) or by_source[address._replace(ordinal=0)]
-        others = [each for each, to in ends.items() if to == end and each != address]
+        others = [source for source, to in ends.items() if to == end and source != address]
         problem = _hindrance(kinds, records[address], end, wanted.get(end), entry, records, others, undecided)
         if problem is None:
             moves.append(Move(address, end, records[address].id, records[address].serial))
@@ -140,7 +140,7 @@ def _hindrance(
         )
     twin = records.get(end) or next((records[other] for other in others), None)
     if twin is not None:
-        forget = tuple(command("state", "forget", each) for each in (source, twin.address))
+        forget = tuple(command("state", "forget", address) for address in (source, twin.address))
         return error(
             "move-conflict",
             f"{source} ({record.id}) cannot become {end}: {twin.address} ({twin.id}) is recorded, too",

@@ -15,7 +15,7 @@ from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.notify.bodies import body_of
 from reconciler.notify.delivery import deliver, origin_of, parse_key, parse_url
 from reconciler.notify.events import Event
-from reconciler.project.open import secret_sources
+from reconciler.project.secret import secret_sources
 from reconciler.project.sections import NotifySection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.secrets.sources import Sources

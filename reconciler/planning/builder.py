@@ -31,9 +31,11 @@ class PlanBuilder:
     def sort(self, key: Callable[[Address], Any]) -> None:
         """Put all that was collected in the order of `key`: it came in that of answers."""
         self.changes = {address: self.changes[address] for address in sorted(self.changes, key=key)}
-        self._diagnostics = {each: self._diagnostics[each] for each in sorted(self._diagnostics, key=key)}
-        self.expectations.sort(key=lambda each: key(each.address))
-        self.bindings.sort(key=lambda each: key(each.address))
+        self._diagnostics = {
+            problem: self._diagnostics[problem] for problem in sorted(self._diagnostics, key=key)
+        }
+        self.expectations.sort(key=lambda item: key(item.address))
+        self.bindings.sort(key=lambda item: key(item.address))
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -63,15 +65,17 @@ class PlanBuilder:
             )
             self.steps.pop(address, None)
             self._diagnostics.pop(address, None)
-        self.expectations = [each for each in self.expectations if each.address not in addresses]
-        self.bindings = [each for each in self.bindings if each.address not in addresses]
+        self.expectations = [
+            expectation for expectation in self.expectations if expectation.address not in addresses
+        ]
+        self.bindings = [binding for binding in self.bindings if binding.address not in addresses]
 
     def refuse(self, address: Address, why: str, *problems: Diagnostic, id: str | None = None) -> None:
         self.report(address, *problems)
         self.changes[address] = Change(address, Action.REFUSED, reason=why, id=id or None)
 
     def report(self, address: Address, *problems: Diagnostic) -> None:
-        about = (replace(each, addresses=each.addresses or (str(address),)) for each in problems)
+        about = (replace(problem, addresses=problem.addresses or (str(address),)) for problem in problems)
         self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
@@ -189,7 +193,7 @@ def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:
 def _unmanaged(kind: Kind, subject: Subject) -> dict[str, Any]:
     """What no manifest says of an object and no record holds yet, as it is: drift names what moves of it."""
     known = subject.record.applied if subject.record is not None else {}
-    values = {each.name: getattr(subject.live, each.name, None) for each in unmanaged(kind, subject.spec)}
+    values = {field.name: getattr(subject.live, field.name, None) for field in unmanaged(kind, subject.spec)}
     blank = (None, "")
     return {name: value for name, value in values.items() if value not in blank and known.get(name) in blank}
 

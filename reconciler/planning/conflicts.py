@@ -58,7 +58,7 @@ def taken_secrets(
         for name, addresses in by_name.items():
             for address in addresses:
                 resource = resources.get(address)
-                owner = next((each for each in addresses if each.kind != address.kind), None)
+                owner = next((other for other in addresses if other.kind != address.kind), None)
                 if owner is None or resource is None or kinds[address.kind].role(SendsSecret) is None:
                     continue
                 forget = command("state", "forget", owner)

@@ -89,7 +89,7 @@ def recorded_twice(
             key = object_of(kinds[address.kind], address, record.id, None, record)
         owner = owners.setdefault(key, address) if record.id else address
         if owner is not address and (in_focus(owner) or in_focus(address)):
-            forget = tuple(command("state", "forget", each) for each in (owner, address))
+            forget = tuple(command("state", "forget", claimant) for claimant in (owner, address))
             yield error(
                 "recorded-twice",
                 f"{record.id} is recorded as `{owner}` and as `{address}`",
@@ -151,12 +151,13 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(
-        f"; `{each.path}` changed: {_as_text(each.before)} -> {_as_text(each.after)}" for each in moved
+        f"; `{change.path}` changed: {_as_text(change.before)} -> {_as_text(change.after)}"
+        for change in moved
     )
     if keeps:
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
         advice = accepting(kind, record, moved) if moved else ()
-        reason += "".join(f"; `{each}` records what is there" for each in advice)
+        reason += "".join(f"; `{accept}` records what is there" for accept in advice)
         return Moves(Action.RETAIN, reason=reason, advice=advice)
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
@@ -187,7 +188,7 @@ def _adopt(kind: Kind, subject: Subject) -> Moves:
     reason = f"{found}; {moves.reason}" if moves.reason else found
     if moves.action is Action.REFUSED:
         note = f"no record holds it: `{subject.address}` {found}"
-        told = tuple(replace(each, notes=(*each.notes, note)) for each in moves.diagnostics)
+        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in moves.diagnostics)
         return replace(moves, reason=reason, diagnostics=told)
     also = () if moves.action is Action.NOOP else (moves.action, *moves.also)
     return replace(moves, action=Action.ADOPT, also=also, reason=reason)

@@ -102,13 +102,13 @@ class Deciding:
             if under_way:
                 in_flight |= left
                 continue
-            for each, reason in left.items():
-                if not subjects.in_focus(each):
-                    self._unplanned[each] = reason
+            for waiting, reason in left.items():
+                if not subjects.in_focus(waiting):
+                    self._unplanned[waiting] = reason
                 elif subjects.in_focus(address):
-                    self._builder.refuse(each, reason)
+                    self._builder.refuse(waiting, reason)
                 else:
-                    self._builder.refuse(each, reason, question)
+                    self._builder.refuse(waiting, reason, question)
         for resource in referenced_first(list(subjects.resources.values())) if in_flight else ():
             waits = next((to.address for to in resource.references if to.address in in_flight), None)
             if waits is not None and resource.address not in self._builder.changes:
@@ -195,7 +195,7 @@ class Deciding:
         return Plan(
             id=self._request.id,
             context=self._request.context,
-            changes=tuple(each for address, each in builder.changes.items() if address not in outside),
+            changes=tuple(change for address, change in builder.changes.items() if address not in outside),
             steps=order_steps(
                 [
                     [resolve_known(step, known) for step in builder.steps[address]]
@@ -258,11 +258,13 @@ class Deciding:
         self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
         record, live = seen.subject.record, seen.subject.live
         if record is not None and live is not None and live.present:
-            told = {each.code for each in moves.diagnostics}
-            told |= {each.code for each in seen.kind.watched if each.owed and moves.settles}
+            told = {problem.code for problem in moves.diagnostics}
+            told |= {watch.code for watch in seen.kind.watched if watch.owed and moves.settles}
             found = list(watched_fields(seen.kind, record, live))
             warnings = warnings_of(seen.kind, record, subject.resource, found)
-            self._builder.report(subject.address, *(each for each in warnings if each.code not in told))
+            self._builder.report(
+                subject.address, *(warning for warning in warnings if warning.code not in told)
+            )
 
     def _take_unplanned(self, seen: Seen) -> None:
         """Whether values of an object that this plan leaves alone can be had."""
@@ -332,7 +334,7 @@ class Deciding:
         """What `resource` refers to and this plan makes."""
         made = (Action.CREATE, Action.RESTORE)
         targets = {to.address for to in resource.references}
-        return frozenset(each for each in targets if self._builder.action_of(each) in made)
+        return frozenset(target for target in targets if self._builder.action_of(target) in made)
 
     def _outside(self) -> set[Address]:
         """What the plan is not about, and says nothing of."""
@@ -344,7 +346,7 @@ class Deciding:
     def _hold(self, held: dict[Address, str]) -> Collection[Address]:
         """Refuse what a question is about, and what needs that; all else goes on. Returns both."""
         resources = self._subjects.resources
-        planned = [resources[each] for each in self._builder.steps if each in resources]
+        planned = [resources[address] for address in self._builder.steps if address in resources]
         for resource in referenced_first(planned):
             needed = next((to.address for to in resource.references if to.address in held), None)
             if needed is not None:
@@ -358,24 +360,24 @@ class Deciding:
         unclear = request.undecided.keys() | self.bad.keys()
         bound = [record.address for record in self._subjects.left if record.address not in unclear]
         away = request.elsewhere.not_given | unclear
-        deleted = {each for each in bound if builder.action_of(each) is Action.DELETE}
+        deleted = {address for address in bound if builder.action_of(address) is Action.DELETE}
         approved = request.approved_deletes
-        answered = {each for each in deleted if approved is not None and str(each) in approved}
+        answered = {address for address in deleted if approved is not None and str(address) in approved}
         left = [
-            *(each for each in bound if each not in answered | self._gone),
-            *(each.address for each in self._subjects.beside if each.address not in away),
+            *(address for address in bound if address not in answered | self._gone),
+            *(record.address for record in self._subjects.beside if record.address not in away),
         ]
         resources, elsewhere = self._subjects.resources, request.elsewhere
         found = find_renames(request.kinds, builder.changes, resources, request.records, left, elsewhere)
         # Where a file that was not given says what became of it, it is known: none goes on.
         renames = [
-            replace(each, kept=each.kept and elsewhere.moved.keys().isdisjoint(each.reasons))
-            for each in found
+            replace(rename, kept=rename.kept and elsewhere.moved.keys().isdisjoint(rename.reasons))
+            for rename in found
         ]
         # Who approves a delete of a plan that is only looked at answers the question, too.
         open_to = deleted if approved is None else set()
-        held = [each for each in renames if not each.kept and open_to.isdisjoint(each.reasons)]
-        self._hold({address: why for each in held for address, why in each.reasons.items()})
+        held = [rename for rename in renames if not rename.kept and open_to.isdisjoint(rename.reasons)]
+        self._hold({address: why for rename in held for address, why in rename.reasons.items()})
         for rename in renames:
             problem = rename.diagnostic
             for old in rename.reasons:

@@ -53,8 +53,8 @@ class Desired(Struct, frozen=True):
     def declared_at(self, plan: Plan, *others: Address) -> Mapping[Address, Span]:
         """Where the names of resources that `plan` changes stand, and those of `others`."""
         resources = self.by_address
-        addresses = [*(each.address for each in plan.changes), *others]
-        return _Names({each: resources[each] for each in addresses if each in resources})
+        addresses = [*(change.address for change in plan.changes), *others]
+        return _Names({address: resources[address] for address in addresses if address in resources})
 
     def with_targets(self, targets: Collection[Address]) -> "Desired":
         """The same, about these addresses only; about all of it where there are none."""
@@ -69,7 +69,7 @@ class Desired(Struct, frozen=True):
 
 def declared_scopes(resources: Iterable[Resource]) -> set[str]:
     kinds = find_kinds()
-    return {kinds[each.address.kind].scope(each.spec, each.address) for each in resources}
+    return {kinds[resource.address.kind].scope(resource.spec, resource.address) for resource in resources}
 
 
 class _Names(Mapping[Address, Span]):
@@ -85,7 +85,7 @@ class _Names(Mapping[Address, Span]):
         return span
 
     def __iter__(self) -> Iterator[Address]:
-        return (each for each, resource in self._resources.items() if resource.span("metadata", "name"))
+        return (address for address, resource in self._resources.items() if resource.span("metadata", "name"))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -96,12 +96,12 @@ def in_force(resource: Resource, now: datetime) -> tuple[Resource, list[Diagnost
     if not resource.ignores:  # as most
         return resource, []
     today = now.date()
-    over = [each for each in resource.ignores if each.until is not None and each.until < today]
+    over = [ignore for ignore in resource.ignores if ignore.until is not None and ignore.until < today]
     if not over:
         return resource, []
-    kept = tuple(each for each in resource.ignores if each not in over)
+    kept = tuple(ignore for ignore in resource.ignores if ignore not in over)
     expired = () if resource.address.ordinal else over  # once for all objects of one manifest
-    return replace(resource, ignores=kept), [_expired(resource, each) for each in expired]
+    return replace(resource, ignores=kept), [_expired(resource, ignore) for ignore in expired]
 
 
 def split_ignored(
@@ -110,7 +110,7 @@ def split_ignored(
     """The changes that count, and a remark for each that the manifest leaves alone."""
     if resource is None or not resource.ignores:
         return list(changes), []
-    by_field = {each.field: each for each in resource.ignores}
+    by_field = {ignore.field: ignore for ignore in resource.ignores}
     counting: list[FieldChange] = []
     remarks: list[Diagnostic] = []
     for change in changes:
@@ -123,7 +123,7 @@ def split_ignored(
 
 
 def ignored_fields(resource: Resource | None) -> Sequence[str]:
-    return [each.field for each in resource.ignores] if resource is not None and resource.ignores else ()
+    return [ignore.field for ignore in resource.ignores] if resource is not None and resource.ignores else ()
 
 
 def _left_alone(resource: Resource, ignore: Ignore, change: FieldChange) -> Diagnostic:

@@ -65,15 +65,15 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
         return found.setdefault(address, nothing | {"fields": [], "calls": [], "keys": [], "asks": []})
 
     for change, written in zip(plan.changes, document["changes"], strict=True):
-        actions = [each for each in change.actions if each not in without.get(change.address, ())]
-        if any(each.changes_something for each in actions):
-            fields = [[each[name] for name in ("path", "before", "after")] for each in written["fields"]]
+        actions = [action for action in change.actions if action not in without.get(change.address, ())]
+        if any(action.changes_something for action in actions):
+            fields = [[field[name] for name in ("path", "before", "after")] for field in written["fields"]]
             of(change.address).update(action=actions, id=change.id, fields=fields)
     for move in plan.moves:
         of(move.source)["moved"] = f"{move.id} becomes {move.target}"
         of(move.target)["moved"] = f"{move.id} was {move.source}"
-    for each in plan.loosened:
-        of(each.address)["loosens"][each.objective] = [each.before, each.after]
+    for weakened in plan.loosened:
+        of(weakened.address)["loosens"][weakened.objective] = [weakened.before, weakened.after]
     for step, written in zip(plan.steps, document["steps"], strict=True):
         if step.mutates and not _is_left_out(step, without):
             call = step.call
@@ -96,8 +96,12 @@ def contents(plan: Plan, without: LeftOut = MappingProxyType({})) -> dict[Addres
 
 def _asked(plan: Plan, document: Mapping[str, Any]) -> Iterator[tuple[Address, str]]:
     """The services whose answers decide what is sent for an address, or whether it is done."""
-    yield from ((each.address, each.read.service) for each in plan.expectations if each.read is not None)
-    yield from ((each.address, each.wait.read.service) for each in plan.steps if each.wait is not None)
+    yield from (
+        (expectation.address, expectation.read.service)
+        for expectation in plan.expectations
+        if expectation.read is not None
+    )
+    yield from ((step.address, step.wait.read.service) for step in plan.steps if step.wait is not None)
     for source, read in plan.inputs:
         if read.service != PLATFORM:
             steps = zip(plan.steps, document["steps"], strict=True)

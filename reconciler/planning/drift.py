@@ -49,24 +49,24 @@ def change_of(
     """
     if resource is None:
         advice, reason = accepting(kind, record, fields), f"{_MOVED}; no manifest names it"
-        reason += "".join(f": `{each}` records what is there" for each in advice)
+        reason += "".join(f": `{accept}` records what is there" for accept in advice)
         return Change(
             record.address, Action.REFUSED, tuple(fields), reason=reason, id=record.id, advice=advice
         )
     actions = {_undoing(kind, change) for change in fields}
     action, *also = [Action.REFUSED] if Action.REFUSED in actions else weightiest_first(actions)
-    missed = [each for each in fields if each.path in _objectives(kind)]
+    missed = [field for field in fields if field.path in _objectives(kind)]
     reasons = [_MOVED] if len(missed) < len(fields) else []
-    reasons += [f"the objective `{each.path}: {each.before}` is missed" for each in missed]
+    reasons += [f"the objective `{field.path}: {field.before}` is missed" for field in missed]
     reason = "; ".join(reasons)
     return Change(record.address, action, tuple(fields), reason=reason, id=record.id, also=tuple(also))
 
 
 def accepting(kind: Kind, record: StateRecord, fields: Sequence[FieldChange]) -> tuple[Command, ...]:
     """The command that records `fields` as they are; () where one of them is never right."""
-    never = {each.path for each in kind.watched if not each.is_recorded}
+    never = {watch.path for watch in kind.watched if not watch.is_recorded}
     found = (command("drift", "--accept", record.address),)
-    return () if any(each.path in never for each in fields) else found
+    return () if any(field.path in never for field in fields) else found
 
 
 def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: Any) -> Change | None:
@@ -85,22 +85,22 @@ def unmanaged_change(kind: Kind, record: StateRecord, resource: Resource, live: 
 
 def watched_fields(kind: Kind, record: StateRecord, live: Any) -> Iterator[FieldChange]:
     """What shows that the object is not well, is another one, or is not where it was."""
-    for each in kind.watched:
-        now = value_at(live, each.path)
-        before = each.good or record.applied.get(each.path)
-        if each.owed:
+    for watch in kind.watched:
+        now = value_at(live, watch.path)
+        before = watch.good or record.applied.get(watch.path)
+        if watch.owed:
             before = next((owed.machine for owed in record.obligations if owed.machine), None)
             now = now or "none"  # being attached to no machine is told, too
         if now is None or before is None:
             continue
-        if now in each.bad if each.bad else not is_same(before, now):
-            yield FieldChange(each.path, before, now, Effect.REFUSED)
+        if now in watch.bad if watch.bad else not is_same(before, now):
+            yield FieldChange(watch.path, before, now, Effect.REFUSED)
 
 
 def first_seen(kind: Kind, record: StateRecord | None, live: Any) -> dict[str, Any]:
     """What the record does not hold yet of what later looks are compared with."""
     known = record.applied if record is not None else {}
-    new = {each.path: value_at(live, each.path) for each in kind.watched if each.is_recorded}
+    new = {watch.path: value_at(live, watch.path) for watch in kind.watched if watch.is_recorded}
     return {path: value for path, value in new.items() if value is not None and path not in known}
 
 
@@ -116,17 +116,17 @@ def warnings_of(
 ) -> Iterator[Diagnostic]:
     """A warning for each of `fields` that is watched."""
     for field in fields:
-        for each in kind.watched:
-            if each.path != field.path or (each.bad and field.after not in each.bad):
+        for watch in kind.watched:
+            if watch.path != field.path or (watch.bad and field.after not in watch.bad):
                 continue
-            accept, said = command("drift", "--accept", record.address), each.says
-            ends = f"; if it is right, `{accept}` records it" if each.is_recorded else ""
+            accept, said = command("drift", "--accept", record.address), watch.says
+            ends = f"; if it is right, `{accept}` records it" if watch.is_recorded else ""
             yield warning(
-                each.code,
+                watch.code,
                 f"`{record.address}` ({record.id}): {said.format(before=field.before, after=field.after)}",
                 resource.span("metadata", "name") if resource is not None else None,
                 help=f"look at it on the platform{ends}",
-                advice=(accept,) if each.is_recorded else (),
+                advice=(accept,) if watch.is_recorded else (),
                 about=(record.address,),
             )
 
@@ -149,7 +149,7 @@ def _undoing(kind: Kind, change: FieldChange) -> Action:
     """What brings a field that moved from `before` to `after` back; REFUSED where nothing does."""
     if change.path in _objectives(kind):
         return _objectives(kind)[change.path]
-    field = next((each for each in kind.fields if each.name == change.path), None)
+    field = next((field for field in kind.fields if field.name == change.path), None)
     if field is not None and field.undo is not None:
         return field.undo(change)
     return _ACTION_OF.get(change.effect, Action.REFUSED)

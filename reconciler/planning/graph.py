@@ -56,7 +56,7 @@ class Graph(Struct, frozen=True):
 def resource_graph(resources: Sequence[Resource], policies: Sequence[Resource]) -> Graph:
     """One node a manifest. Of `policies`, which no plan holds, only those that a resource refers to."""
     referred = {to.address for resource in resources for to in resource.references}
-    shown = [*(each for each in policies if each.address in referred), *resources]
+    shown = [*(policy for policy in policies if policy.address in referred), *resources]
     counts: dict[Address, int] = {}
     for resource in shown:
         whole = resource.address._replace(ordinal=0)

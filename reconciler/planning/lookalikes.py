@@ -61,7 +61,7 @@ class Lookalikes:
         Nothing beside one that is not recorded yet: what it may take is decided elsewhere.
         """
         resources = self._by_list.get(read, ())
-        named = [each for each in resources if self._is_named(each)]
+        named = [resource for resource in resources if self._is_named(resource)]
         if not named:
             return
         kind = self._kinds[named[0].address.kind]
@@ -88,15 +88,19 @@ class Lookalikes:
         for resource in resources:
             alike[tuple((kind.match(resource.spec, resource.address) or {}).items())].append(resource)
         for match, group in alike.items():
-            records = [self._records[each.address] for each in group if each.address in self._records]
-            told = [each.address for each in records if each.id in present and self._is_told(each.address)]
+            records = [
+                self._records[resource.address] for resource in group if resource.address in self._records
+            ]
+            told = [
+                record.address for record in records if record.id in present and self._is_told(record.address)
+            ]
             if not told or len(records) < len(group):
                 continue
             dismissed = {id for record in records for id in record.applied.get(DISMISSED, ())}
             ids = [item.id for item in free.possible(dict(match)) if item.id not in dismissed]
             if ids:
                 self.found[told[0]] = ids
-                self.doubted.update(each.address for each in group)
+                self.doubted.update(resource.address for resource in group)
 
 
 def _not_looked(observation: Observation, recorded: int) -> Diagnostic:

@@ -30,12 +30,12 @@ def _one_restart_per_machine(groups: Sequence[Sequence[Step]]) -> list[list[Step
     ordered = [list(group) for group in groups]
     keepers: dict[tuple[str, str], list[Step]] = {}
     for group in reversed(ordered):
-        for step in [each for each in group if each.if_owed]:
+        for step in [owing for owing in group if owing.if_owed]:
             keeper = keepers.setdefault((step.call.method, str(step.call.path)), group)
             if keeper is group:
                 continue
-            position = next(at for at, each in enumerate(keeper) if each.call == step.call)
-            before = [each.id for each in group[: group.index(step)] if not each.if_owed][-1:]
+            position = next(at for at, kept in enumerate(keeper) if kept.call == step.call)
+            before = [earlier.id for earlier in group[: group.index(step)] if not earlier.if_owed][-1:]
             keeper[position] = replace(keeper[position], after=(*keeper[position].after, *before))
             group.remove(step)
     return [group for group in ordered if group]

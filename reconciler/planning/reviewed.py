@@ -39,12 +39,14 @@ def as_reviewed(
     """
     then, new = contents(reviewed), contents(now)
     named = {*then, *(change.address for change in reviewed.changes)}
-    named |= {each for each in reviewed.unread if each in new and _sets_a_value(then.get(each), new[each])}
+    named |= {
+        unread for unread in reviewed.unread if unread in new and _sets_a_value(then.get(unread), new[unread])
+    }
     unnamed = new.keys() - named
     of_step = {step.id: step.address for step in now.steps}
     needs = {of_step[id]: step.address for step in now.steps if step.address in named for id in step.after}
     told = list(_compared(reviewed, now, then, new, resources, recorded))
-    for address in (each for each in new if each in unnamed):
+    for address in (added for added in new if added in unnamed):
         if address in needs:
             told.append(moved(f"`{needs[address]}` needs `{address}`, which the file does not name"))
         else:
@@ -76,7 +78,9 @@ def _compared(
 ) -> Iterator[Diagnostic]:
     """What is to say of each address that `reviewed` names."""
     held: dict[Address, str] = {
-        each.address: each.action for each in now.changes if each.action in (Action.RETAIN, Action.REFUSED)
+        change.address: change.action
+        for change in now.changes
+        if change.action in (Action.RETAIN, Action.REFUSED)
     }
     held |= {
         address: "no such move"
@@ -138,10 +142,10 @@ def _met_by_age(now: Plan, resources: Mapping[Address, Resource]) -> Mapping[Add
 
 def _sets_a_value(was: Content | None, now: Content) -> bool:
     """Whether `now` does no more than `was`, but that it sets a secret's value."""
-    rest = {**now, "fields": [each for each in now["fields"] if each[0] != "value"]}
+    rest = {**now, "fields": [field for field in now["fields"] if field[0] != "value"]}
     if was is None:
         return now["action"] == [Action.SET] and len(now["fields"]) > len(rest["fields"]) == 0
-    return rest == {**was, "fields": [each for each in was["fields"] if each[0] != "value"]}
+    return rest == {**was, "fields": [field for field in was["fields"] if field[0] != "value"]}
 
 
 def _not_in_plan(address: Address, planned: str) -> Diagnostic:
@@ -196,7 +200,7 @@ def made_elsewhere(reviewed: Plan, now: Mapping[str, Any]) -> Iterator[Diagnosti
     """An error for each part of the origin of `reviewed` that is not as `now` (see `digest.origin`)."""
     for name, then in origin(reviewed.context, reviewed.manifests).items():
         if then != now[name]:
-            said, here = (" ".join(each) if isinstance(each, list) else each for each in (then, now[name]))
+            said, here = (" ".join(side) if isinstance(side, list) else side for side in (then, now[name]))
             nothing, cure = _ORIGINS[name]
             yield moved(f"the file was made for the {name} {said or nothing}, not {here or nothing}", cure)
 
@@ -217,11 +221,13 @@ def without(plan: Plan, left: Collection[Address]) -> Plan:
     there = {step.id for step in steps}
     return replace(
         plan,
-        changes=tuple(each for each in plan.changes if each.address not in left),
+        changes=tuple(change for change in plan.changes if change.address not in left),
         steps=tuple(replace(step, after=tuple(id for id in step.after if id in there)) for step in steps),
-        expectations=tuple(each for each in plan.expectations if each.address not in left),
-        bindings=tuple(each for each in plan.bindings if each.address not in left),
-        inputs=tuple(each for each in plan.inputs if Address.parse(each[0]) not in left),
-        moves=tuple(each for each in plan.moves if each.source not in left and each.target not in left),
-        loosened=tuple(each for each in plan.loosened if each.address not in left),
+        expectations=tuple(
+            expectation for expectation in plan.expectations if expectation.address not in left
+        ),
+        bindings=tuple(binding for binding in plan.bindings if binding.address not in left),
+        inputs=tuple(given for given in plan.inputs if Address.parse(given[0]) not in left),
+        moves=tuple(move for move in plan.moves if move.source not in left and move.target not in left),
+        loosened=tuple(weakened for weakened in plan.loosened if weakened.address not in left),
     )

@@ -53,7 +53,7 @@ def load_saved(text: bytes) -> SavedPlan:
         return SavedPlan(plan, None if rehearsal is None else _rehearsals().validate_python(rehearsal))
     except ValidationError as error:
         where = map(str, error.errors()[0]["loc"])
-        place = ".".join(each for each in where if "[" not in each)  # without how pydantic names a choice
+        place = ".".join(part for part in where if "[" not in part)  # without how pydantic names a choice
         raise _damaged(place) from None
     except (TypeError, ValueError):
         raise _damaged("steps") from None

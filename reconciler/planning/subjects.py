@@ -111,7 +111,7 @@ class Subjects:
             match = self._match(address) if address not in self.request.records else None
             if match is not None:
                 found.setdefault((address.kind, address.app), {})[address] = match
-        return {group: (list(each), Matches(list(each.values()))) for group, each in found.items()}
+        return {group: (list(matches), Matches(list(matches.values()))) for group, matches in found.items()}
 
     def kind(self, address: Address) -> Kind:
         return self.request.kinds[address.kind]

@@ -30,10 +30,10 @@ class Unchanged:
         self._subjects = subjects
         self._rules = {
             name: _Rule(
-                {each.name: each for each in kind.fields},
-                tuple(each.name for each in kind.fields if each.source == "live"),
+                {field.name: field for field in kind.fields},
+                tuple(field.name for field in kind.fields if field.source == "live"),
                 kind.at_rest,
-                tuple(each.path for each in kind.watched if each.is_recorded),
+                tuple(watch.path for watch in kind.watched if watch.is_recorded),
             )
             for name, kind in subjects.request.kinds.items()
             if kind.at_rest is not None

@@ -212,7 +212,9 @@ async def _secret_values(
     problems, unread = [], []
     senders = {name: role for name, kind in kinds.items() if (role := kind.role(SendsSecret)) is not None}
     refs = [
-        (each, senders[each.address.kind].secret(each)) for each in resources if each.address.kind in senders
+        (resource, senders[resource.address.kind].secret(resource))
+        for resource in resources
+        if resource.address.kind in senders
     ]
     if project.sources.prepare(ref for _, ref in refs):
         await checkpoint()  # where a signal that ended a program is acted upon
@@ -239,7 +241,9 @@ async def _secret_values(
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
-            known = {fingerprint(key, each, value) for each in earlier_addresses(record)}
+            known = {
+                fingerprint(key, earlier_address, value) for earlier_address in earlier_addresses(record)
+            }
             recorded = record.applied.get("fingerprint")
             now = fingerprint(key, resource.address, value)
             fingerprints[resource.address] = recorded if recorded in known else now
@@ -258,14 +262,14 @@ def look_elsewhere(desired: Desired, records: Mapping[Address, StateRecord]) -> 
         return Elsewhere(not_given)
     resources = desired.resources
     if desired.focus is not None:
-        resources = [each for each in resources if each.address in desired.focus]
+        resources = [resource for resource in resources if resource.address in desired.focus]
     gone: set[Address] = set()
     moved: dict[Address, str] = {}
     for question in questions(find_kinds(), resources, records, unwanted, not_given):
-        gone.update(each.address for each in question.declared if not desired.declared(each))
+        gone.update(record.address for record in question.declared if not desired.declared(record))
         if desired.moved is None:
             continue
-        for address in (each.address for each in question.suspects):
+        for address in (record.address for record in question.suspects):
             if address in gone or address not in not_given:
                 moved[address] = desired.moved(address)
     return Elsewhere(not_given, frozenset(gone), moved)

@@ -35,7 +35,7 @@ async def find_history(store: Store, address: Address | None, since: datetime | 
     if address is not None:
         found = History(
             [run for run in found.runs if _about(run, names)],
-            [each for each in found.decisions if each.address in names],
+            [decision for decision in found.decisions if decision.address in names],
         )
         if since is None and not found.runs and not found.decisions:
             known = {entry.address for _, entry in journal if entry.address is not None}
@@ -55,7 +55,7 @@ async def find_run(store: Store, prefix: str) -> tuple[PastRun, Sequence[Decisio
     fitting = [run for run in found.runs if run.id.startswith(prefix)]
     listed = command("history")
     if not fitting:
-        decided = any(each.run.startswith(prefix) for each in found.decisions)
+        decided = any(decision.run.startswith(prefix) for decision in found.decisions)
         raise ReconcilerError(
             f"`{prefix}` is a decision, which the list shows whole"
             if decided
@@ -70,7 +70,7 @@ async def find_run(store: Store, prefix: str) -> tuple[PastRun, Sequence[Decisio
             help="give more of the id",
         )
     (run,) = fitting
-    later = [each for each in found.decisions if each.run == run.id]
+    later = [decision for decision in found.decisions if decision.run == run.id]
     return run, later, run.id in await _running(store, found.runs)
 
 
@@ -94,7 +94,7 @@ def _is(asked: Address, address: Address) -> bool:
 
 
 def _about(run: PastRun, names: Collection[Address]) -> bool:
-    addresses = {each.address for each in run.calls} | {each.address for each in run.decisions}
+    addresses = {call.address for call in run.calls} | {decision.address for decision in run.decisions}
     texts = {address for name in NOTED for address in run.addresses(name)}
     return not addresses.isdisjoint(names) or not texts.isdisjoint(map(str, names))
 

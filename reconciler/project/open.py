@@ -15,7 +15,6 @@ from reconciler.core.errors import ReconcilerError, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
-from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.policies import find_policies
 from reconciler.policies.provider import ExtensionProviderSpec
@@ -23,13 +22,14 @@ from reconciler.project.attribution import attribution_of, holder
 from reconciler.project.embedded import SANDBOX_SETTLE_S, SANDBOX_TOKEN, embedded_sandbox, seed_sandbox
 from reconciler.project.identity import refuse_other_platform, refuse_other_state
 from reconciler.project.project import Project
+from reconciler.project.secret import secret_sources
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import AS_CONFIGURED, Opening, open_state, require_private
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.secrets.sources import Allowed, Sources
+from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
-from reconciler.services.providers.service import provider_client
+from reconciler.services.platform import platform_client
+from reconciler.services.provider import provider_client
 from reconciler.services.rate import Waiting, quiet
 from reconciler.services.transport import HttpTransport, is_loopback
 from reconciler.state.spooling import Spooling
@@ -217,36 +217,6 @@ def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
     ref = secret_of(find_policies()[resource.address.kind], resource)
     assert ref is not None
     return sources.value(ref, lambda ref: None)
-
-
-def secret_sources(
-    config: ProjectSettings,
-    resources: Sequence[Resource] = (),
-    *,
-    take_signals: bool = True,
-    runs_programs: bool = False,
-) -> Sources:
-    """Where the secret values of one run come from, as the settings allow.
-
-    `resources`: an `exec` program does not get the variables that their secrets name.
-    """
-    secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
-    refs = [secret_of(kinds[each.address.kind], each) for each in resources]
-    identity = secrets.age_identity_from
-    return Sources(
-        config.root,
-        config.variables,
-        Allowed(
-            identity_from=identity.ref() if identity is not None else None,
-            programs=tuple(secrets.exec),
-            withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
-            values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
-            own=config.own_variables,
-            confined=config.trusted is not None,
-        ),
-        take_signals=take_signals,
-        runs_programs=runs_programs,
-    )
 
 
 def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:

@@ -6,7 +6,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.approvals.creates import creates_to_approve, with_reasons
-from reconciler.approvals.in_force import loosened_ages
+from reconciler.approvals.in_force import Terms, loosened_ages
 from reconciler.approvals.rules import APPROVALS
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Observation
@@ -64,7 +64,9 @@ def _plan(inputs: PlanInputs) -> Plan:
     unlisted, doubted = inputs.planner.lookalikes.unread(), inputs.planner.lookalikes.doubted
     # Where a look-alike exists, or may exist, another object may be the one of a lost reply.
     bindings = [
-        each for each in plan.bindings if not (each.confirms and (unlisted or each.address in doubted))
+        binding
+        for binding in plan.bindings
+        if not (binding.confirms and (unlisted or binding.address in doubted))
     ]
     wanted = {resource.address: resource for resource in inputs.wanted}
     plan = with_reasons(plan, creates_to_approve(plan, state, declared, inputs.request.capabilities))
@@ -134,7 +136,7 @@ def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
         return []
     from reconciler.approvals.judging import asked_of  # few projects have rules
 
-    return asked_of(inputs.authority, plan, inputs.state, inputs.declared)
+    return asked_of(Terms(inputs.authority, inputs.declared, inputs.state, plan))
 
 
 def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:

@@ -64,7 +64,7 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
 
 def takes_over(plan: Plan, state: State) -> bool:
     """Whether the plan takes an object that no record has."""
-    return any(each.id is not None and each.address not in state.records for each in plan.bindings)
+    return any(binding.id is not None and binding.address not in state.records for binding in plan.bindings)
 
 
 def refuse_recorded_elsewhere(plan: Plan, state: State, siblings: Siblings) -> None:
@@ -160,7 +160,11 @@ def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -
 
 def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Diagnostic]:
     """What the plan relies on and cannot be read now, once for each cause."""
-    reads = {each.address: each.read for each in plan.expectations if each.read is not None}
+    reads = {
+        expectation.address: expectation.read
+        for expectation in plan.expectations
+        if expectation.read is not None
+    }
     reads |= {Address.parse(source): read for source, read in plan.inputs}
     unread = Unread()
     for now in observed.values():

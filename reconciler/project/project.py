@@ -16,10 +16,9 @@ from reconciler.execution.open_intents import settle_open
 from reconciler.execution.settling import Settlement
 from reconciler.project.settings import ProjectSettings
 from reconciler.secrets.sources import Sources
-from reconciler.services.budget import Budget
 from reconciler.services.client import Client
 from reconciler.services.observe import observe
-from reconciler.services.registry import Services
+from reconciler.services.registry import Budget, Services
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 

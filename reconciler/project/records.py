@@ -44,20 +44,20 @@ async def move(store: Store, source: Address, target: Address, actor: Actor) -> 
         )
     state = await store.load()
     put = moved_records(find_kinds(), _moves(state, source, target), state.records)
-    scopes = {each.scope for each in put.values()}
+    scopes = {record.scope for record in put.values()}
     async with actor.leased(store, scopes) as lease:
         state = await store.load()
         moves = _moves(state, source, target)
         put = moved_records(find_kinds(), moves, state.records)
         parts = Parts()
-        for each in moves:
+        for move in moves:
             parts.move(
-                put[each.target].scope, moved_entry(each, actor.run, actor.clock.now(), actor.by), each.source
+                put[move.target].scope, moved_entry(move, actor.run, actor.clock.now(), actor.by), move.source
             )
         for record in put.values():
             parts.of(record.scope).put.append(record)
         stored = await parts.commit(store, lease)
-    targets = {each.target for each in moves}
+    targets = {move.target for move in moves}
     return [record for record in stored if record.address in targets]
 
 
@@ -70,8 +70,8 @@ def _moves(state: State, source: Address, target: Address) -> list[Move]:
         for address, record in sorted(state.records.items(), key=lambda item: item[0].ordinal)
         if (to := next_address(address, asked)) is not None
     ]
-    for each in moves:
-        _check_movable(state, each.source, each.target)
+    for move in moves:
+        _check_movable(state, move.source, move.target)
     return moves
 
 
@@ -94,7 +94,7 @@ def _check_movable(state: State, source: Address, target: Address) -> None:
         )
     twin = owner_of(find_kinds(), record, state.records.values())
     if twin is not None:
-        ways = tuple(command("state", "forget", each) for each in (source, twin))
+        ways = tuple(command("state", "forget", claimant) for claimant in (source, twin))
         raise ReconcilerError(
             f"{record.id} is recorded as `{source}` and as `{twin}`",
             help=f"find out which one is right, and drop the other record: `{ways[0]}` or `{ways[1]}`",

@@ -105,7 +105,7 @@ def compare_with_trusted(
     """
     trusted = config.trusted
     assert trusted is not None
-    old = {each.address: each for each in (*before.resources, *before.policies)}
+    old = {resource.address: resource for resource in (*before.resources, *before.policies)}
     files = SourceFiles(trusted.git, config.root, trusted, at)
     unchecked: set[Address] = set()
     found = [*_settings(config, at)]
@@ -127,7 +127,7 @@ def compare_with_trusted(
             )
         elif place is not None and known is not None and files.differ(known, resource):
             unchecked.add(resource.address)
-    providers = tuple(each for each in before.policies if isinstance(each.spec, ExtensionProviderSpec))
+    providers = tuple(policy for policy in before.policies if isinstance(policy.spec, ExtensionProviderSpec))
     return Trusted(providers, frozenset(unchecked)), found
 
 

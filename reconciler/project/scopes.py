@@ -42,7 +42,7 @@ def recorded_bindings(plan: Plan, resources: Resources) -> list[Binding]:
     declared at all, nobody else can be meant.
     """
     own = declared_scopes(resources.values())
-    return [each for each in plan.bindings if not own or each.scope in own or not only_left(each)]
+    return [binding for binding in plan.bindings if not own or binding.scope in own or not only_left(binding)]
 
 
 def concerned_scopes(
@@ -94,25 +94,25 @@ def declared_in_focus(desired: Desired) -> list[Resource]:
     if desired.targets:
         found = {address for target in desired.targets for address in _meant(target, declared)}
         focus = _with_needs(found, declared).intersection(declared if focus is None else focus)
-    return [each for each in desired.resources if focus is None or each.address in focus]
+    return [resource for resource in desired.resources if focus is None or resource.address in focus]
 
 
 def moves_in_focus(desired: Desired) -> list[Resource]:
     """The Moved manifests that end at what `desired` is about: others' records stay where they are."""
-    entries = [each for each in desired.policies if isinstance(each.spec, MovedSpec)]
+    entries = [policy for policy in desired.policies if isinstance(policy.spec, MovedSpec)]
     if not desired.targets or desired.focus is None:
         return entries
     ends, found = {_base(address) for address in desired.focus}, list[Resource]()
-    while more := [each for each in entries if each not in found and _base(each.spec.target) in ends]:
+    while more := [entry for entry in entries if entry not in found and _base(entry.spec.target) in ends]:
         found += more
-        ends |= {_base(each.spec.source) for each in more}
+        ends |= {_base(entry.spec.source) for entry in more}
     return found
 
 
 def _known(desired: Desired, records: Mapping[Address, StateRecord]) -> list[Address]:
     """What is declared, and what is recorded and left; an address that was left for another is that one."""
     declared = desired.by_address
-    former = {each.spec.source for each in desired.policies if isinstance(each.spec, MovedSpec)}
+    former = {policy.spec.source for policy in desired.policies if isinstance(policy.spec, MovedSpec)}
     left = [
         address
         for address, record in records.items()
@@ -125,7 +125,7 @@ def _known(desired: Desired, records: Mapping[Address, StateRecord]) -> list[Add
 
 def _meant(target: Address, known: Collection[Address]) -> list[Address]:
     """A target without an index is all of a `count`."""
-    return [each for each in known if target in (each, _base(each))]
+    return [address for address in known if target in (address, _base(address))]
 
 
 def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resource]) -> frozenset[Address]:
@@ -141,10 +141,10 @@ def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resou
 
 def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> Diagnostic:
     near = nearest_address(target, known)
-    for each in desired.policies:
-        if isinstance(each.spec, MovedSpec) and each.spec.source in (target, _base(target)):
-            near = f"`{each.address}` says that it is now `{each.spec.target}`"
-        elif each.address == target:
+    for policy in desired.policies:
+        if isinstance(policy.spec, MovedSpec) and policy.spec.source in (target, _base(target)):
+            near = f"`{policy.address}` says that it is now `{policy.spec.target}`"
+        elif policy.address == target:
             near = f"a {target.kind} owns no object: name the resources to which it applies"
     listed = command("state", "list")
     return error(

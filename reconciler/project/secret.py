@@ -17,10 +17,12 @@ from reconciler.core.steps import OutputRef
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
+from reconciler.policies import find_policies
 from reconciler.project.files import write_output
+from reconciler.project.settings import ProjectSettings
 from reconciler.secrets import age
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.secrets.sources import Sources, read_bytes
+from reconciler.secrets.sources import Allowed, Sources, read_bytes
 from reconciler.state.store import Store
 
 Comparison = Literal["same", "differs", "not_set", "not_readable", "not_known"]
@@ -57,19 +59,19 @@ async def fingerprints(
     """
     sources.runs_programs = True
     kinds = find_kinds()
-    refs = {each.address: secret_of(kinds[each.address.kind], each) for each in resources}
+    refs = {resource.address: secret_of(kinds[resource.address.kind], resource) for resource in resources}
     wanted = {address: ref for address, ref in refs.items() if ref is not None}
     unknown = [str(address) for address in addresses if address not in wanted]
     if unknown:
         raise ReconcilerError(
-            f"the manifests have no secret {', '.join(f'`{each}`' for each in unknown)}",
+            f"the manifests have no secret {', '.join(f'`{name}`' for name in unknown)}",
             help=did_you_mean(unknown[0], list(map(str, wanted)))
             or "an address looks like Secret/shop/PASSWORD; without one, all are shown",
         )
     state = await store.load()
     records = follow_moves(kinds, policies, resources, state.records).records
     key = await store.fingerprint_key()
-    chosen = {each: ref for each, ref in wanted.items() if not addresses or each in addresses}
+    chosen = {address: ref for address, ref in wanted.items() if not addresses or address in addresses}
     sources.prepare(chosen.values())
     found = []
     for address, ref in sorted(chosen.items(), key=lambda item: str(item[0])):
@@ -89,7 +91,9 @@ async def fingerprints(
         set_before = record.applied.get("fingerprint") if record is not None else None
         comparison: Comparison = "not_set"
         if record is not None and set_before is not None:
-            earlier = [fingerprint(key, each, value) for each in earlier_addresses(record)]
+            earlier = [
+                fingerprint(key, earlier_address, value) for earlier_address in earlier_addresses(record)
+            ]
             comparison = "same" if set_before in (now, *earlier) else "differs"
         found.append(Fingerprinted(address, now, comparison))
     return found
@@ -118,3 +122,33 @@ def write_encrypted(out: Path, armored: str) -> None:
     """All of it or nothing: a file that is there stays as it is until the new one is complete."""
     refuse_other_files(out)  # meanwhile
     write_output(out, armored.encode("ascii"), mode=0o600)
+
+
+def secret_sources(
+    config: ProjectSettings,
+    resources: Sequence[Resource] = (),
+    *,
+    take_signals: bool = True,
+    runs_programs: bool = False,
+) -> Sources:
+    """Where the secret values of one run come from, as the settings allow.
+
+    `resources`: an `exec` program does not get the variables that their secrets name.
+    """
+    secrets, kinds = config.settings.secrets, {**find_kinds(), **find_policies()}
+    refs = [secret_of(kinds[resource.address.kind], resource) for resource in resources]
+    identity = secrets.age_identity_from
+    return Sources(
+        config.root,
+        config.variables,
+        Allowed(
+            identity_from=identity.ref() if identity is not None else None,
+            programs=tuple(secrets.exec),
+            withheld=("RECONCILE_TOKEN", *sorted(config.secret_variables)),
+            values=frozenset(name for ref in refs if ref is not None for name in ref.variables()),
+            own=config.own_variables,
+            confined=config.trusted is not None,
+        ),
+        take_signals=take_signals,
+        runs_programs=runs_programs,
+    )

@@ -127,7 +127,7 @@ class ProjectSettings:
 
 def _folders_in(folder: Path) -> list[str]:
     try:
-        return [each.name for each in folder.iterdir() if each.is_dir()]
+        return [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return []
 
@@ -229,7 +229,7 @@ def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
     base, changed = settings.state, dict[str, object]()
     if own.url is None or is_shared(own.url):
         inherited = {"encrypt_to", "identity_from"} - own.model_fields_set
-        changed = {each: getattr(base, each) for each in inherited}
+        changed = {name: getattr(base, name) for name in inherited}
     if not own.url:
         changed |= {"url": beside(settings.state_url, name), "endpoint": own.endpoint or base.endpoint}
     return own.model_copy(update=changed)

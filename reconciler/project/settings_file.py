@@ -134,19 +134,19 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 def credentials(settings: Settings) -> frozenset[str]:
     """Variables with a token of any environment, an identity that decrypts, or what a notification needs."""
-    platforms = [settings.platform, *(each.platform for each in settings.environments.values())]
-    states = [settings.state, *(each.state for each in settings.environments.values())]
-    identities = [settings.secrets.age_identity_from, *(each.identity_from for each in states)]
-    notified = (source for each in settings.notify for source in (each.url_from, each.secret_from))
-    named = (each.env for each in (*identities, *notified) if each is not None)
-    return frozenset(filter(None, (*named, *(each.token_from.env for each in platforms))))
+    platforms = [settings.platform, *(section.platform for section in settings.environments.values())]
+    states = [settings.state, *(section.state for section in settings.environments.values())]
+    identities = [settings.secrets.age_identity_from, *(section.identity_from for section in states)]
+    notified = (source for section in settings.notify for source in (section.url_from, section.secret_from))
+    named = (source.env for source in (*identities, *notified) if source is not None)
+    return frozenset(filter(None, (*named, *(platform.token_from.env for platform in platforms))))
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:
     sources: list[SecretSource | None] = []
-    for each in settings.providers.values():
-        signing = each.signing_secret_from
+    for provider in settings.providers.values():
+        signing = provider.signing_secret_from
         sources += signing if isinstance(signing, list) else [signing]
-        sources += [each.webhook_secret_from, each.client_secret_from]
+        sources += [provider.webhook_secret_from, provider.client_secret_from]
     named = frozenset(source.env for source in sources if source is not None and source.env is not None)
     return named | credentials(settings)

@@ -21,7 +21,7 @@ from reconciler.policies.provider import ID, ExtensionProviderSpec
 from reconciler.project.identity import require_state
 from reconciler.project.project import Project
 from reconciler.project.unknown_objects import not_recorded
-from reconciler.services.providers.wire import ExtensionCosts
+from reconciler.services.machines.wire.extension import ExtensionCosts
 from reconciler.services.registry import Services
 from reconciler.state.store import Store
 
@@ -63,7 +63,11 @@ async def sign_in_address(store: Store, policies: Sequence[Resource], address: A
 
 
 def _providers(policies: Sequence[Resource]) -> Mapping[str, ExtensionProviderSpec]:
-    return {each.address.name: each.spec for each in policies if isinstance(each.spec, ExtensionProviderSpec)}
+    return {
+        policy.address.name: policy.spec
+        for policy in policies
+        if isinstance(policy.spec, ExtensionProviderSpec)
+    }
 
 
 class Shown(Struct, frozen=True):
@@ -106,7 +110,7 @@ async def look_at(
         raise not_recorded(address, records)
     sets = sorted(set(secret_names(kind, None, record)) - {record.id})  # a Secret is its name
     read = located(kind, address, record.id, project.capabilities, record=record)
-    known = {each.name: record.applied[each.name] for each in kind.fields if each.name in record.applied}
+    known = {field.name: record.applied[field.name] for field in kind.fields if field.name in record.applied}
     unseen = Shown(record, state.lineage, sets=sets, known=known, known_from=kind.known_from(record))
     if read is None:
         return replace(unseen, unreadable=kind.unreadable)

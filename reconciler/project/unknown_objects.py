@@ -88,7 +88,7 @@ class Older:
         self._known = {*state.ids.values(), *recall(state, _KNOWN).get("ids", ())}
         self._known |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
         self._known |= {id for record in state.records.values() for id in record.applied.get(DISMISSED, ())}
-        self._known |= {each.adopt_id or "" for each in resources.values()}
+        self._known |= {resource.adopt_id or "" for resource in resources.values()}
 
     @cached_property
     def lists(self) -> Mapping[Read, _List]:
@@ -119,7 +119,7 @@ class Older:
         """Note what the answer to any `read` shows. What a manifest may adopt is not unknown."""
         if self._made_at is None or ALL in self._known:
             return
-        older = [each for each in observation.objects if self._is_older(each, self._made_at)]
+        older = [item for item in observation.objects if self._is_older(item, self._made_at)]
         about = self.lists.get(read) if older else None
         if about is None:
             return
@@ -127,7 +127,7 @@ class Older:
         matches = [kind.match(resource.spec, resource.address) for resource in wanted]
         unknown = Lookup(older)
         claimed = {item.id for match in matches if match for item in unknown.possible(match)}
-        self.found |= {f"{kind.name}/{place}/{each.id}" for each in older if each.id not in claimed}
+        self.found |= {f"{kind.name}/{place}/{item.id}" for item in older if item.id not in claimed}
 
     def _is_older(self, item: Any, made_at: datetime) -> bool:
         if item.id in self._known or not getattr(item, "present", False):

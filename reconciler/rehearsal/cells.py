@@ -14,7 +14,8 @@ from reconciler.core.model import Action, owed_work
 from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
 from reconciler.moves.compare import only_left
-from reconciler.project.apply import Applied, apply, run_plan
+from reconciler.project.apply import apply
+from reconciler.project.run import Applied, run_plan
 from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
 from reconciler.rehearsal.twin import Original, Twin

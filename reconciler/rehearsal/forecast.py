@@ -14,6 +14,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.approvals.in_force import Terms
 from reconciler.approvals.judging import needed_by
 from reconciler.approvals.rules import Needed
 from reconciler.core.diagnostics import has_errors
@@ -27,9 +28,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import run_plan
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, read_all
+from reconciler.project.run import run_plan
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.rehearsal.outlook import Forecast, Item, by_time
 from reconciler.rehearsal.rehearse import original_of, rehearse
@@ -94,7 +95,8 @@ async def forecast(
     )
     items += _ignores_over(desired.resources, then, begin, at)
     if not after_apply:  # whose approvals were used
-        items += _approval_over(needed_by(project.authority, plan, state, desired.by_address), begin, at)
+        terms = Terms(project.authority, desired.by_address, state, plan)
+        items += _approval_over(needed_by(terms), begin, at)
     items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)

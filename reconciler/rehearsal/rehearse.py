@@ -19,9 +19,9 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import OnService, secret_of
 from reconciler.planning.declared import Desired
 from reconciler.planning.reviewed import without
+from reconciler.project.apply import about_targets
 from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
-from reconciler.project.saved import about_targets
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
 from reconciler.secrets.fingerprint import fingerprint

@@ -24,7 +24,7 @@ from reconciler.rehearsal.seed import Seed, cannot_plant
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.state.places.memory import MemoryStore, holding_state
 from reconciler.state.store import State
 

@@ -49,7 +49,7 @@ from reconciler.reports.report import (
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
-    from reconciler.services.budget import Budget
+    from reconciler.services.registry import Budget
 
 FORMAT_VERSION: Final = "1"
 MOST_BYTES = 64 * 1024 * 1024

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
     from reconciler.rehearsal.matrix import Rehearsal
     from reconciler.rehearsal.outlook import Forecast
-    from reconciler.services.budget import Budget
+    from reconciler.services.registry import Budget
 
 ReadLine = Callable[[str, int], str | None]
 

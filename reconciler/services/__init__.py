@@ -1,1 +1,1 @@
-"""What answers over HTTP: the transport, clients, what an answer means, and each GET once."""
+"""All HTTP: the transport, the clients of platform and providers, and the meaning of their answers."""

@@ -1,4 +1,4 @@
-"""Reads an answer, no matter who wrote it: its wire models, JSON, error text, time and request id."""
+"""Reads the parts of an answer: wire models, JSON, error text, time and request id."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -28,22 +28,22 @@ def parsed(body: bytes) -> Any:
 
 
 def is_html(answer: Answer) -> bool:
-    """Whether a proxy or a gateway wrote the answer: the platform itself never sends HTML."""
+    """Whether the answer is HTML: the platform sends none, so a proxy or a gateway wrote it."""
     return "html" in answer.headers.get("content-type", "").lower() or answer.body.lstrip()[:1] == b"<"
 
 
 def at_path(value: Any, path: str) -> Any:
-    """What stands at the dotted `path` of a JSON value; None when nothing does."""
+    """The part of a JSON value at the dotted `path`; None if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def error_text(answer: Answer, reply: Any) -> tuple[str, str]:
-    """The status code word and the human text of an error answer, clean and short; both may be empty.
+    """The code word and the text of an error answer, clean and short; both may be empty.
 
-    The text stands under `error`, `message` or `errors.detail`, or is the plain body; `reply`
-    is the parsed body. Source: platform notes, "Errors, limits, headers".
+    The code word is in `status`. The text is in `error`, `message` or `errors.detail`, or it is the plain
+    body. `reply`: the parsed body. Source: platform notes, "Errors, limits, headers".
     """
     if isinstance(reply, dict):
         texts = (at_path(reply, path) for path in ("error", "message", "errors.detail"))
@@ -58,16 +58,16 @@ def error_text(answer: Answer, reply: Any) -> tuple[str, str]:
 
 
 def first_difference(error: ValidationError) -> str:
-    """Where an answer first differs from its shape, and how, without quoting it."""
+    """The first place where an answer differs from its shape, and how, without quoting the answer."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = cleaned(".".join(map(str, first["loc"])))
     return f"`{place}`: {first['type']}" if place else first["type"]
 
 
 def cleaned(text: str) -> str:
-    """`text` on one line, without control and formatting characters, at most `MAX_TEXT` long.
+    """`text` on one line, without control and formatting characters, at most `MAX_TEXT` characters long.
 
-    It comes from the network and ends up on terminals: an escape sequence may hide what is shown.
+    It comes from the network and is printed on terminals, where an escape sequence could hide other text.
     """
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text[: 4 * MAX_TEXT])
     line = " ".join(visible.split())
@@ -75,14 +75,14 @@ def cleaned(text: str) -> str:
 
 
 def request_id(answer: Answer) -> str:
-    """The platform's name for this request, whatever prefix its header has; "" when there is none."""
+    """The platform's id of this request, from a header with any prefix; "" if there is none."""
     found = (value for name, value in answer.headers.items() if name.endswith("request-id"))
     return cleaned(next(found, ""))
 
 
-@lru_cache(maxsize=64)  # a whole second's answers carry the same text
+@lru_cache(maxsize=64)  # all answers of one second have the same text
 def http_date(text: str) -> datetime | None:
-    """The moment of an HTTP date in UTC; None when it is missing or unreadable."""
+    """The moment of an HTTP date in UTC; None if it is missing or unreadable."""
     try:
         moment = parsedate_to_datetime(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -92,19 +92,19 @@ def http_date(text: str) -> datetime | None:
 
 @cache
 def _adapter(shape: Shape) -> TypeAdapter[Any]:
-    """Of the whole answer."""
+    """The parser of a whole answer."""
     held: Any = GenericAlias(list, shape.model) if shape.many else shape.model
     fields: dict[str, Any] = {_field(shape): (held, ...)}
     return TypeAdapter(create_model("Answer", __base__=Wire, **fields) if _field(shape) else held)
 
 
 def _field(shape: Shape) -> str:
-    """What of the answer holds the objects; "": all of it."""
+    """The field of the answer that contains the objects; "": the answer has no such field."""
     return shape.model.many_at if shape.many else shape.model.one_at
 
 
 def read_shape(shape: Shape, body: bytes) -> Sequence[Any]:
-    """The objects in `body`, one for single answers. Raises pydantic.ValidationError (a ValueError)."""
+    """The objects in `body`, one for a single answer. Raises pydantic.ValidationError (a ValueError)."""
     if shape.model.may_be_empty and not body.strip():
         body = b"{}"
     answer = _adapter(shape).validate_json(body)

@@ -1,4 +1,4 @@
-"""Reading and changing a service: GETs that are retried, and mutations that never are."""
+"""Reads and changes one service: GETs are retried, mutations never."""
 
 import logging
 import random
@@ -27,7 +27,6 @@ from reconciler.core.errors import (
 )
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
-from reconciler.services import paths
 from reconciler.services.answers import (
     cleaned,
     error_text,
@@ -38,25 +37,22 @@ from reconciler.services.answers import (
     read_shape,
     request_id,
 )
-from reconciler.services.auth import Auth, without_credential
-from reconciler.services.breaker import Breaker
 from reconciler.services.outcome import Outcome, Refusal, classify, recognise, unanswered
 from reconciler.services.rate import RateLimit, Waiting, quiet
-from reconciler.services.retry import answer_to_get, fails, retry_after, time_of
-from reconciler.services.service import Service
-from reconciler.services.transport import Answer, GetOnly, Transport, host_and_port
+from reconciler.services.retry import Breaker, answer_to_get, fails, retry_after, time_of
+from reconciler.services.service import Auth, Service, without_credential
+from reconciler.services.transport import Answer, GetOnly, Transport, check_path, host_and_port
 
 UNBOUNDED = nullcontext[object]()  # any number of requests may be under way
 
-
-# The stdlib's level check costs 0.1 µs; structlog itself is imported when someone listens.
+# The stdlib's level check costs 0.1 µs; structlog is imported only for a log that is switched on.
 _listener = logging.getLogger("reconciler.http")
 
 
 def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str = "") -> None:
-    """Log one debug event a request, never bodies, headers or signatures.
+    """Log one debug event for a request, without bodies, headers or signatures.
 
-    `status` is 0 when no answer came; `service` names a provider.
+    `status`: 0 if no answer came. `service`: the name of a provider.
     """
     if not _listener.isEnabledFor(logging.DEBUG):
         return
@@ -70,10 +66,10 @@ def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str
 
 
 class Client:
-    """The API of one service at `base_url`. Paths of calls and reads are plain text here.
+    """The API of one service at `base_url`. Paths of calls and reads must be plain text.
 
-    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`:
-    everything but GET raises Refused. `credential`: where people find what `auth` shows. `jitter` gives
+    `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`: all but
+    GET raises Refused. `credential`: where people find the credential that `auth` uses. `jitter` gives
     numbers from 0 to 1. `waiting`: see `RateLimit`.
     """
 
@@ -106,36 +102,36 @@ class Client:
         self._user_agent = user_agent
         self._read_only = read_only
         self._jitter = jitter
-        self._told: tuple[datetime, float] | None = None  # the time of the newest answer, and our own then
+        self._service_time: tuple[datetime, float] | None = None  # of the newest answer, and our clock then
 
     @property
     def name(self) -> str:
-        """As calls and reads name the service."""
+        """The service's name in calls and reads."""
         return self.service.name
 
     @property
     def has_answered(self) -> bool:
-        """Whether any GET got an answer that is about what was asked."""
+        """Whether the service has given any proper answer."""
         return self._breaker.has_answered
 
     @property
     def silent_s(self) -> float:
-        """How long it has answered nothing but that it fails, or not at all."""
+        """Seconds for which the service has only failed, or not answered at all."""
         return self._breaker.for_s
 
     def check(self) -> None:
-        """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request could be sent."""
+        """Raises ReconcilerError (SecretUnavailable for a signing secret) if no request can be sent."""
         self._auth.check()
 
     async def read(self, read: Read, slots: AbstractAsyncContextManager[object] = UNBOUNDED) -> Observation:
         """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
 
-        `slots`: held by each request while it is under way, and not while it waits to be sent or sent again.
+        A request holds one of `slots` while it is under way, not while it waits to be sent, or sent again.
         Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
-        signs requests, Down, or PlatformError when there was no proper answer within `retry.READ_BUDGET_S`.
+        signs requests, Down, and PlatformError if there is no proper answer within `retry.READ_BUDGET_S`.
         """
         path = _plain(read.path)
-        paths.check("GET", path)
+        check_path("GET", path)
         try:
             answer = await self._get(path, slots)
         except SecretUnavailable as missing:
@@ -154,20 +150,20 @@ class Client:
         return Observation(objects, complete=True, at=time_of(answer, self._clock))
 
     async def ask(self, read: Read, deadline_s: float) -> Answer:
-        """The answer to one GET as it came, asked once. Raises TransportError where there is none."""
+        """The unparsed answer to one GET, which is sent once. Raises TransportError if there is none."""
         path = _plain(read.path)
-        paths.check("GET", path)
+        check_path("GET", path)
         return await self._request("GET", path, None, deadline_s)
 
     def time(self) -> datetime | None:
-        """The service's own time, by its newest answer and what has passed since; None before one told it."""
-        if self._told is None:
+        """The service's time: that of its newest answer, plus the time since. None if no answer had one."""
+        if self._service_time is None:
             return None
-        at, then_s = self._told
+        at, then_s = self._service_time
         return at + timedelta(seconds=self._clock.monotonic() - then_s)
 
     def action(self, call: Call) -> str:
-        """What the service's rate limit counts `call` as."""
+        """The action as which the service's rate limit counts `call`."""
         return self._action(call.method, _plain(call.path))
 
     async def turn(
@@ -178,15 +174,15 @@ class Client:
         ready: Callable[[], Awaitable[None]] | None = None,
         tell: Callable[[float], None] = lambda left_s: None,
     ) -> None:
-        """Wait until the service's rate limit lets this mutation pass; `send` then goes out at once.
+        """Wait until the service's rate limit allows this mutation; `send` then sends it at once.
 
-        Apart from `send`, so that an intent is recorded when its call is due, not when it queues.
+        It is not a part of `send`, so that an intent is recorded when its call is due, not when it queues.
         `first`, `ready` and `tell`: see `RateLimit.wait`.
         """
         await self._rate.wait(self.action(call), first=first, ready=ready, tell=tell)
 
     def refused(self, call: Call, for_s: float) -> None:
-        """`call` was answered 429: nothing of its action is sent for `for_s` seconds."""
+        """Note that `call` was answered 429: no call of its action is sent for `for_s` seconds."""
         self._rate.refused(self.action(call), for_s)
 
     async def send(
@@ -197,30 +193,30 @@ class Client:
         accepts: Collection[str] = (),
         deadline_s: float = 30.0,
     ) -> Outcome:
-        """Make one attempt, never a second, and return what it means (see `outcome.classify`).
+        """Send `call` once, never twice, and return its outcome (see `outcome.classify`).
 
-        The body of `call` is JSON, with the values of secrets. Raises Refused, before anything is sent, for
-        a path that is not safe and in read-only mode; and what `Auth.prepare` raises.
+        The body of `call` is JSON, with the values of secrets. Before anything is sent, it raises Refused for
+        a path that is not safe and in read-only mode, and the errors of `Auth.prepare`.
         """
         method, path = call.method, _plain(call.path)
         if self._read_only and method != "GET":
             to = f" to {self.service.label}" if self.service.label else ""
             raise Refused(f"this command only reads: {method} {path} is not sent{to}")
-        paths.check(method, path)
+        check_path(method, path)
         try:
             answer = await self._request(method, path, call.body, deadline_s)
         except TransportError as error:
             outcome = unanswered(error)
-            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"
-            return replace(outcome, message=told)
+            message = f"{method} {path} at {self.address} got no answer: {outcome.message}"
+            return replace(outcome, message=message)
         finally:
             self._rate.answered(self.action(call))
         if not fails(answer.status):
             self._breaker.answered()
         outcome = classify(answer, self.service.policy, id_path=id_path, accepts=accepts)
         outcome = self.service.outcome(outcome, call)
-        told = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
-        return replace(outcome, message=told, retry_after_s=retry_after(answer, self._clock))
+        message = f"{self._answered(method, path, answer)}: {outcome.message}" if outcome.message else ""
+        return replace(outcome, message=message, retry_after_s=retry_after(answer, self._clock))
 
     def _answered(self, method: str, path: str, answer: Answer) -> str:
         by = f" by {self.service.label}" if self.service.label else ""
@@ -230,7 +226,7 @@ class Client:
         return self.service.action(method, path) if self.service.action is not None else ""
 
     async def _get(self, path: str, slots: AbstractAsyncContextManager[object]) -> Answer:
-        """The last answer within the budget (see `retry`)."""
+        """The last answer to a GET within the budget (see `retry`)."""
         action = self._action("GET", path)
         await self._rate.wait(action)
 
@@ -263,7 +259,7 @@ class Client:
         return answer
 
     async def _watched(self, path: str, deadline_s: float) -> Answer:
-        """One GET, of which the breaker takes notice."""
+        """One GET, whose outcome the breaker gets."""
         began_s = self._clock.monotonic()
         try:
             answer = await self._request("GET", path, None, deadline_s)
@@ -294,13 +290,14 @@ class Client:
             )
             status = answer.status
             if (at := http_date(answer.headers.get("date", ""))) is not None:
-                self._told = at, self._clock.monotonic()
+                self._service_time = at, self._clock.monotonic()
             return without_credential(answer, prepared.credential) if status >= 400 else answer
         finally:
             service = self.service.name if self.service.label else ""
             trace(method, path, status, self._clock.monotonic() - started, service=service)
 
     def _read_error(self, read: Read, answer: Answer) -> PlatformError:
+        """The error that `answer`, which is not a 200, means for `read`."""
         service, path = self.service, _plain(read.path)
         code, text = error_text(answer, parsed(answer.body))
         details: dict[str, Any] = {"status": answer.status, "path": path, "request_id": request_id(answer)}
@@ -331,7 +328,7 @@ class Client:
         return PlatformError(message, **details)
 
     def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
-        """Where the answer differs from the API document, without quoting it."""
+        """The error for an answer that does not match the API document, without quoting the answer."""
         problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
         return Unreadable(

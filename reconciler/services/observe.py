@@ -1,4 +1,4 @@
-"""Reading platform and providers: each GET once, side by side, its answer handed on at once."""
+"""Reads platform and providers: each GET once, many at a time, each answer passed on as it comes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,12 +26,11 @@ from reconciler.core.model import Address, Observation
 from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read
-from reconciler.services.budget import Budget, Line, line_of
 from reconciler.services.client import Client
-from reconciler.services.registry import Services
+from reconciler.services.registry import Budget, RateKey, Services, rate_key
 from reconciler.services.retry import fails
 
-WAITING = 512  # reads that have begun: most of them wait for their turn, or to be tried again
+MOST_STARTED = 512  # reads; most of them wait for their turn, or to be tried again
 
 
 async def observe(
@@ -45,19 +44,19 @@ async def observe(
     at_once: int,
     budget: Budget,
 ) -> None:
-    """Answer every read, in no certain order, `at_once` requests at a time. Paths must be plain text.
+    """Call `on_answer` for each read, in no certain order, with `at_once` requests at a time.
 
-    They are added to `budget`, and where they wait for limits, that is said before.
+    Paths must be plain text. The reads are added to `budget`; if they must wait for rate limits, the reporter
+    says so before the first one. A read that fails gets an incomplete observation. `about`: the addresses
+    that a read is about, for the one diagnostic of an outage.
 
-    A read that fails is answered by an incomplete observation. Raises Unauthorized when an essential
-    service refuses the token itself (401), and Refused when it is plainly down or has answered no read at
-    all: then no answer would mean anything. `about`: the addresses that a read is about, for the one
-    diagnostic of an outage.
+    Raises Unauthorized if an essential service refuses the token (401), and Refused if it is plainly down or
+    has answered no read at all: then no other answer would mean anything.
     """
-    lines = [line_of(services, read.service, "GET", read.path) for read in reads]
-    if told := budget.add(services, lines):
-        reporter.note(told)
-    waiting = iter(_by_turn(reads, lines))
+    keys = [rate_key(services, read.service, "GET", read.path) for read in reads]
+    if note := budget.add(services, keys):
+        reporter.note(note)
+    waiting = iter(_by_turn(reads, keys))
     slots = anyio.CapacityLimiter(at_once)
     done = 0
     began_s = clock.monotonic()
@@ -82,7 +81,7 @@ async def observe(
             reporter.observing(done, len(reads), clock.monotonic() - began_s)
 
     async with anyio.create_task_group() as group:
-        for _ in range(min(WAITING, len(reads))):
+        for _ in range(min(MOST_STARTED, len(reads))):
             group.start_soon(work, group.cancel_scope)
     if isinstance(fatal, Down):
         rest = [_Failed("", fatal.message, tuple(about(read))) for read in unanswered]
@@ -93,13 +92,13 @@ async def observe(
         client.has_answered for client in services.clients.values() if client.service.essential
     ):
         by_cause = defaultdict[str, list[_Failed]](list)
-        for each in failed:
-            by_cause[each.cause].append(each)
+        for failure in failed:
+            by_cause[failure.cause].append(failure)
         raise _refused([_outage(cause, reads) for cause, reads in sorted(by_cause.items())])
 
 
 class _Failed(Struct, frozen=True):
-    """A read that failed for what concerns others too, and what it is about."""
+    """A read that failed for a reason that concerns others, too, and the addresses that it is about."""
 
     cause: str
     problem: str
@@ -107,7 +106,7 @@ class _Failed(Struct, frozen=True):
 
 
 def _outage(what: str, reads: Sequence[_Failed]) -> Diagnostic:
-    """`what`: why all of `reads` failed."""
+    """The one diagnostic for `reads`, which all failed because of `what`."""
     addresses = tuple(sorted(str(address) for read in reads for address in read.addresses))
     concerned = f" of {counted(len(addresses), 'object')}" if addresses else ""
     problem = error(
@@ -123,50 +122,56 @@ def _refused(outages: Sequence[Diagnostic]) -> Refused:
     return Refused("the platform answers no reads; nothing was changed", outages)
 
 
-def _by_turn(reads: Sequence[Read], lines: Sequence[Line]) -> Sequence[Read]:
-    """`reads` in the order in which the limits let them pass: the first of each line, then the second."""
-    before: Counter[Line] = Counter()
+def _by_turn(reads: Sequence[Read], keys: Sequence[RateKey]) -> Sequence[Read]:
+    """`reads` in the order in which the limits allow them: first one of each key, then a second one."""
+    before: Counter[RateKey] = Counter()
     rounds = []
-    for line in lines:
-        rounds.append(before[line])
-        before[line] += 1
+    for key in keys:
+        rounds.append(before[key])
+        before[key] += 1
     return [read for _, read in sorted(zip(rounds, reads, strict=True), key=itemgetter(0))]
 
 
 async def _answer(
     services: Services, read: Read, clock: Clock, slots: AbstractAsyncContextManager[object]
 ) -> Observation:
+    """The observation of `read`: its answer, or an incomplete one with the reason.
+
+    Raises failures that end the run, because no other answer would mean anything.
+    """
     try:
         return await services.read(read, slots)
-    except AppMissing as missing:
-        problem = f"{missing.message} (a new app can take some seconds to appear)"
-        return Observation((), complete=False, at=clock.now(), problem=problem)
-    except NotFound as missing:
-        # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
-        return Observation((), complete=not read.shape.many, at=clock.now(), problem=missing.message)
-    except Unauthorized as refused:
-        if refused.status == 401 and services.of(read.service).service.essential:
-            raise
-        problem = f"{refused.message} ({refused.help})"
-        return Observation((), complete=False, at=clock.now(), problem=problem)
-    except NoSuchService as missing:
-        problem = f"{missing.message}: {missing.help}"
-        return Observation((), complete=False, at=clock.now(), problem=problem)
-    except Down as outage:
-        if services.of(read.service).service.essential:
-            raise
-        return _failed(services.of(read.service), outage, clock)
-    except (PlatformError, Refused) as failure:
-        return _failed(services.of(read.service), failure, clock)
+    except ReconcilerError as error:
+        failure = error
+    problem, cause, is_complete = failure.message, "", False
+    match failure:
+        case AppMissing():
+            problem += " (a new app can take some seconds to appear)"
+        case NotFound():
+            # Of a single object, "not found" is the answer; of a list, it says nothing about its objects.
+            is_complete = not read.shape.many
+        case NoSuchService():
+            problem += f": {failure.help}"
+        case Unauthorized(status=status):
+            if status == 401 and services.of(read.service).service.essential:
+                raise failure
+            problem += f" ({failure.help})"
+        case PlatformError() | Refused():
+            client = services.of(read.service)
+            if isinstance(failure, Down) and client.service.essential:
+                raise failure
+            cause = _common_cause(client, failure)
+        case _:
+            raise failure
+    return Observation((), complete=is_complete, at=clock.now(), problem=problem, cause=cause)
 
 
-def _failed(client: Client, failure: PlatformError | Refused, clock: Clock) -> Observation:
-    """`cause`: where the service fails, or its connections, and not this read alone."""
-    cause = ""
+def _common_cause(client: Client, failure: PlatformError | Refused) -> str:
+    """Why the service or its connections fail; "" if only this read fails."""
     if isinstance(failure, Down):
-        cause = f"{client.label} gives no valid answer"
-    elif isinstance(failure, PlatformError) and fails(failure.status):
-        cause = f"{client.label} answers {failure.status}"
-    elif isinstance(failure.__cause__, TransportError):
-        cause = f"{client.label} at {client.address} gives no answer"
-    return Observation((), complete=False, at=clock.now(), problem=failure.message, cause=cause)
+        return f"{client.label} gives no valid answer"
+    if isinstance(failure, PlatformError) and fails(failure.status):
+        return f"{client.label} answers {failure.status}"
+    if isinstance(failure.__cause__, TransportError):
+        return f"{client.label} at {client.address} gives no answer"
+    return ""

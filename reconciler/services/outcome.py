@@ -1,8 +1,8 @@
-"""What one answer to a mutation means: it did not happen, it did, or nobody can tell. Pure.
+"""The outcome of a mutation, from its answer: it did not happen, it did, or nobody can tell. Pure.
 
-Some refusals need their text to be told apart, in one table of each service. A row matches by its code word,
-or else by status and text. All rows are tried by code word first, since it outranks the text; a refusal that
-no row knows is named by its status alone.
+Some refusals differ only in their text. Each service has one table of them. A row matches by its code word,
+or by status and text. The code word outranks the text, so all rows are tried by code word first. A refusal
+that matches no row is named by its status alone.
 """
 
 import re
@@ -33,6 +33,8 @@ class Refusal(StrEnum):
 
 
 class Row(NamedTuple):
+    """One refusal of a service's table: the statuses and the text that it has, or its code words."""
+
     refusal: Refusal
     statuses: tuple[int, ...]
     text: re.Pattern[str]
@@ -40,7 +42,7 @@ class Row(NamedTuple):
 
 
 def row(refusal: Refusal, statuses: tuple[int, ...], text: str, codes: tuple[str, ...] = ()) -> Row:
-    """`text`: a pattern that stands somewhere in the error text, whatever its case."""
+    """A row of the table. `text`: a pattern that is searched in the error text, ignoring case."""
     return Row(refusal, statuses, re.compile(text, re.IGNORECASE), codes)
 
 
@@ -48,17 +50,19 @@ _BY_STATUS = {404: Refusal.NOT_FOUND, 410: Refusal.GONE, 429: Refusal.RATE_LIMIT
 
 
 def recognise(table: Sequence[Row], status: int, code: str, text: str) -> Refusal | None:
-    """The word for an error answer, None for one that nobody needs to tell apart."""
-    for each in table:
-        if code in each.codes:
-            return each.refusal
-    for each in table:
-        if status in each.statuses and each.text.search(text):
-            return each.refusal
+    """The kind of refusal that an error answer is; None for one that needs no name."""
+    for known in table:
+        if code in known.codes:
+            return known.refusal
+    for known in table:
+        if status in known.statuses and known.text.search(text):
+            return known.refusal
     return _BY_STATUS.get(status)
 
 
 class Verdict(StrEnum):
+    """Whether a mutation took effect."""
+
     NO = "no"
     YES = "yes"
     UNKNOWN = "unknown"
@@ -68,11 +72,11 @@ class Verdict(StrEnum):
 class Outcome:
     """The outcome of one mutation.
 
-    `reply`: the parsed JSON, None when there is none. `id`: the object's id, where one is due and
-    stands in the reply. `status`: 0 when no answer came. `message`: why it is not simply YES,
-    for people; it comes from the network, but is one clean line. `refusal`: see `recognise`.
-    `bad_id`: it was accepted, and the id in the reply is missing or cannot be used.
-    `retry_after_s`: how long the service asks to wait; None: it does not say.
+    `reply`: the parsed JSON, None if there is none. `id`: the object's id, if one is due and the reply has
+    it. `status`: 0 if no answer came. `message`: why the outcome is not simply YES, for people; it comes from
+    the network, but is one clean line. `refusal`: see `recognise`. `bad_id`: the call was accepted, and the
+    id in the reply is missing or cannot be used. `retry_after_s`: how long the service asks to wait; None: it
+    does not say.
     """
 
     kind: Verdict
@@ -89,9 +93,9 @@ class Outcome:
 class Policy(Struct, frozen=True):
     """Which error answers of a service prove that a mutation did nothing.
 
-    `by_anyone`: statuses that do in any words: the service, or a proxy before it, refuses before anything
-    happens. `by_itself`: those that do unless the body is HTML: a proxy's page proves nothing.
-    `refusals`: the texts that are told apart.
+    `by_anyone`: statuses that prove it whatever the body is: the service, or a proxy before it, refuses
+    before anything happens. `by_itself`: statuses that prove it unless the body is HTML, because a proxy's
+    page proves nothing. `refusals`: the table of refusals that differ in their text.
     """
 
     by_anyone: frozenset[int]
@@ -102,12 +106,12 @@ class Policy(Struct, frozen=True):
 def classify(
     answer: Answer, policy: Policy, *, id_path: str | None, accepts: Collection[str] = ()
 ) -> Outcome:
-    """The outcome of a mutation that was answered.
+    """The outcome of a mutation that was answered. Source: design, section 5.
 
-    NO: what `policy` says. YES: 2xx with the id at the dotted `id_path` (None: no id is due, and the body
-    may be empty), and the refusals in `accepts` (words of `Refusal`), which mean that nothing is left to do.
-    A missing app is another word than a missing object, and no HTML page is ever accepted. UNKNOWN:
-    everything else. Source: design, section 5.
+    NO: the statuses of `policy`. YES: 2xx with the id at the dotted `id_path` (None: no id is due, and the
+    body may be empty), and the refusals in `accepts` (words of `Refusal`), which mean that nothing is left to
+    do. A missing app is another refusal than a missing object. An HTML page is never accepted. UNKNOWN:
+    everything else.
     """
     reply = parsed(answer.body)
     if 200 <= answer.status < 300:
@@ -125,13 +129,13 @@ def classify(
 
 
 def unanswered(error: TransportError) -> Outcome:
-    """The outcome of a mutation without an answer: NO if provably nothing was sent, else UNKNOWN."""
+    """The outcome of a mutation without an answer: NO if nothing was sent for certain, else UNKNOWN."""
     kind = Verdict.NO if isinstance(error, NotSent) else Verdict.UNKNOWN
     return Outcome(kind, message=error.message)
 
 
 def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
-    """A 2xx. The id counts before anything else is looked at: it is what must not get lost."""
+    """The outcome of a 2xx. A valid id decides before anything else: it must not get lost."""
     id = _id_at(reply, id_path) if id_path is not None else None
     bad_id = False
     if id is not None:
@@ -156,6 +160,7 @@ def _accepted(answer: Answer, reply: Any, id_path: str | None) -> Outcome:
 
 
 def _id_at(reply: Any, id_path: str) -> str | None:
+    """The id at the dotted path; None unless it is a valid one."""
     id = at_path(reply, id_path)
     if isinstance(id, bool) or not isinstance(id, str | int):
         return None

@@ -1,4 +1,4 @@
-"""A rate limit per action, on an injected clock (aiolimiter knows only the event loop's)."""
+"""A rate limit for each action, on an injected clock (aiolimiter knows only the event loop's)."""
 
 import math
 from collections import deque
@@ -9,25 +9,24 @@ import anyio
 
 from reconciler.core.clock import Clock, sleep_telling
 
-DOCUMENTED_PER_SECOND = 1.0  # once a service said 429. Source: platform notes, "Errors, limits, headers"
-
-
+DOCUMENTED_PER_SECOND = 1.0  # after an answer 429. Source: platform notes, "Errors, limits, headers"
 BURST = 3  # requests of one action at once
 
-# Requests of an action wait: how many are left, of how many, and for how long something has waited.
+# Reports that requests of an action wait: the action, how many are left, of how many, and for how many
+# seconds.
 Waiting = Callable[[str, int, int, float], None]
 
 
 def quiet(action: str, left: int, total: int, waited_s: float) -> None:
-    """Nobody looks."""
+    """Reports nothing."""
 
 
 class RateLimit:
     """At most `burst` requests of one action at once and `per_second` in the long run (None: no limit).
 
-    Requests of one action stand in line; a request is counted when it goes out, not when it joins the line.
-    After an answer 429 the whole line of its action waits, and goes on at no more than the documented pace.
-    `waiting` gets the longest line that waits, and 0 as what is left when it does so no longer.
+    Each action has a queue. A request is counted when it is sent, not when it joins the queue. After an
+    answer 429 the whole queue waits, and continues at no more than the documented pace. `waiting` gets the
+    longest queue that waits, and then once that 0 requests are left.
     """
 
     def __init__(
@@ -37,8 +36,8 @@ class RateLimit:
         self._burst = burst
         self._clock = clock
         self._waiting = waiting
-        self._lines: dict[str, _Line] = {}
-        self._told: _Line | None = None  # the line that `waiting` got last
+        self._queues: dict[str, _Queue] = {}
+        self._reported: _Queue | None = None  # the queue that `waiting` got last
         self._since_s = 0.0
 
     async def wait(
@@ -51,58 +50,60 @@ class RateLimit:
     ) -> None:
         """Return when a request of `action` may be sent.
 
-        `ready`: what else must be there, such as a slot: who is next in line waits for it, and the others
-        wait behind. `first`: before all others, for a request that was refused. `tell`: see `sleep_telling`.
+        `ready`: another condition, such as a free slot. The first request in the queue waits for it, and the
+        others wait behind it. `first`: join the queue at its front, for a request that was refused. `tell`:
+        see `sleep_telling`.
         """
-        if ready is None and not self._interval_s and action not in self._lines:
+        if ready is None and not self._interval_s and action not in self._queues:
             return
-        line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))
-        async with line.place(first=first):
+        queue = self._queues.setdefault(action, _Queue(self._interval_s, self._burst))
+        async with queue.turn(first=first):
             try:
-                while (pause_s := line.next_s - self._clock.monotonic()) > 0:
-                    self._say(action, line)
+                while (pause_s := queue.next_s - self._clock.monotonic()) > 0:
+                    self._report(action, queue)
                     await sleep_telling(self._clock, pause_s, tell)
                 if ready is not None:
                     await ready()
-                line.take(self._clock.monotonic())
+                queue.take(self._clock.monotonic())
             finally:
-                if self._told is line and line.left == 1:
-                    self._told = None
-                    self._waiting(action, 0, line.joined, self._clock.monotonic() - self._since_s)
+                if self._reported is queue and queue.left == 1:
+                    self._reported = None
+                    self._waiting(action, 0, queue.joined, self._clock.monotonic() - self._since_s)
 
-    def _say(self, action: str, line: "_Line") -> None:
+    def _report(self, action: str, queue: "_Queue") -> None:
         now_s = self._clock.monotonic()
-        if self._told is None:
+        if self._reported is None:
             self._since_s = now_s
-        if self._told is None or self._told is line or line.left > self._told.left:
-            self._told = line
-            self._waiting(action, line.left, line.joined, now_s - self._since_s)
+        if self._reported is None or self._reported is queue or queue.left > self._reported.left:
+            self._reported = queue
+            self._waiting(action, queue.left, queue.joined, now_s - self._since_s)
 
     def answered(self, action: str) -> None:
-        """A request of `action` that was let pass has been answered, or will not be."""
-        if (line := self._lines.get(action)) is not None:
-            line.answered(self._clock.monotonic())
+        """Note that a request of `action` was answered, or that no answer will come."""
+        if (queue := self._queues.get(action)) is not None:
+            queue.answered(self._clock.monotonic())
 
     def refused(self, action: str, for_s: float) -> None:
-        """The service refused a request of `action` as one too many: nothing of it is sent for `for_s`."""
-        line = self._lines.setdefault(action, _Line(self._interval_s, self._burst))
-        line.hold(self._clock.monotonic() + for_s)
+        """Note a 429: no request of `action` is sent for `for_s` seconds."""
+        queue = self._queues.setdefault(action, _Queue(self._interval_s, self._burst))
+        queue.hold(self._clock.monotonic() + for_s)
 
 
-class _Line:
-    """The requests of one action. `next_s`: when the next one may go out, on the monotonic clock.
+class _Queue:
+    """The requests of one action. `next_s`: when the next one may be sent, on the monotonic clock.
 
-    `joined`: how many have stood in line since nobody did; `left` of them still do.
+    `joined`: how many have joined since the queue was last empty; `left` of them still wait.
 
-    The service counts a request when it arrives, which may be as late as its answer: if the first one took
-    longest, the next ones would be early. Each counts from its sending, then from its answer.
+    The service counts a request when it arrives, which may be as late as its answer. If the first request
+    took longest, the next ones would be too early. So a request counts from its sending, and then from its
+    answer.
     """
 
     def __init__(self, interval_s: float, burst: int) -> None:
         self._interval_s = interval_s
         self._slack_s = (burst - 1) * interval_s
-        self._full_s = -math.inf  # by then as many may go out at once as the limit allows
-        self._held_s = -math.inf
+        self._full_s = -math.inf  # from then on a whole burst may be sent at once
+        self._held_s = -math.inf  # until then nothing may be sent
         self._waiting: deque[anyio.Event] = deque()
         self._taken = False
         self._under_way = 0
@@ -117,23 +118,25 @@ class _Line:
         return max(self._full_s - self._slack_s, self._held_s)
 
     def take(self, now_s: float) -> None:
+        """Count a request that is sent now."""
         self._full_s = max(self._full_s, now_s) + self._interval_s
         self._under_way += 1
 
     def answered(self, now_s: float) -> None:
-        # Answers come in any order; each counts as that of the oldest request under way.
+        # Answers come in any order: an answer counts as that of the oldest request under way.
         if self._under_way:
             self._full_s = max(self._full_s, now_s + self._under_way * self._interval_s)
             self._under_way -= 1
 
     def hold(self, until_s: float) -> None:
+        """Send nothing until `until_s`, then one request at a time at no more than the documented pace."""
         self._interval_s = max(self._interval_s, 1 / DOCUMENTED_PER_SECOND)
         self._slack_s = 0.0
         self._held_s = max(self._held_s, until_s)
 
     @asynccontextmanager
-    async def place(self, *, first: bool) -> AsyncIterator[None]:
-        """As long as it is held, nobody else is next in line."""
+    async def turn(self, *, first: bool) -> AsyncIterator[None]:
+        """Hold the front of the queue."""
         self.joined += 1
         if self._taken:
             mine = anyio.Event()

@@ -1,8 +1,8 @@
-"""Signatures between the platform and extension providers: who sent a request, to whom, when, and only once.
+"""Signatures between the platform and extension providers. They prove sender, receiver and time, once each.
 
-The sender signs the raw body (POST, PATCH) or the raw query string (GET, DELETE) with HMAC-SHA256 under a
-shared secret, and puts the result into `X-Signature`. What is signed holds `url`, `timestamp` and `nonce`.
-A webhook's body is signed the same way with another secret; it holds a `timestamp` alone.
+The sender signs the raw body (POST, PATCH) or the raw query string (GET, DELETE) with HMAC-SHA256 and a
+shared secret, and puts the result into `X-Signature`. The signed text contains `url`, `timestamp` and
+`nonce`. A webhook's body is signed in the same way with another secret; it contains only a `timestamp`.
 
 Source: platform API, 5.2 and 6.1; platform notes, "Extension providers".
 """
@@ -20,12 +20,12 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 HEADER = "X-Signature"
 TOLERANCE_S = 300
-KEEP_S = 2 * TOLERANCE_S  # a nonce or a webhook must be remembered for longer than this
+KEEP_S = 2 * TOLERANCE_S  # a nonce or a webhook must be remembered longer than this
 MAX_SIGNED = 1024 * 1024  # bytes of body or query
 MAX_NONCE = 255
 
 Encoding = Literal["hex", "base64"]
-Claim = Callable[[str], bool]  # remembers a text for KEEP_S or longer; False: it was there already
+Claim = Callable[[str], bool]  # remembers a text for KEEP_S or longer; False: it was already remembered
 
 _SIGNED_PARAMETERS = ("timestamp", "nonce", "url")
 _IN_BODY = frozenset({"POST", "PATCH"})
@@ -33,9 +33,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class NotAuthentic(Exception):
-    """A request that is not known to come from the holder of the secret.
+    """A request that does not prove that the holder of the secret has sent it.
 
-    `why` is for logs and tests. The sender learns nothing of it: every refusal looks the same.
+    `why` is for logs and tests. The sender does not see it: all refusals look the same.
     """
 
     def __init__(self, why: str) -> None:
@@ -45,7 +45,7 @@ class NotAuthentic(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A request as it is sent. `url` with its raw query; `signatures`: all values of the header."""
+    """A signed request. `url` has its raw query. `signatures`: all values of the header."""
 
     method: str
     url: str
@@ -54,6 +54,7 @@ class Signed:
 
 
 def signature(secret: bytes, message: bytes, encoding: Encoding = "hex") -> str:
+    """The value of the header for `message`."""
     digest = hmac.digest(secret, message, "sha256")
     return digest.hex() if encoding == "hex" else base64.b64encode(digest).decode("ascii")
 
@@ -68,7 +69,7 @@ def sign(
     nonce: str,
     encoding: Encoding = "hex",
 ) -> Signed:
-    """The request with its signing parameters. `fields`: the JSON object to send, None for GET and DELETE."""
+    """The request with its signing parameters. `fields`: the JSON object to send; None for GET and DELETE."""
     if method in _IN_BODY:
         signed = {**(fields or {}), "url": url, "nonce": nonce, "timestamp": timestamp}
         body = json.dumps(signed, separators=(",", ":"), allow_nan=False).encode()
@@ -90,8 +91,8 @@ def verify(
 ) -> Mapping[str, Any]:
     """The signed fields: the body's JSON object, or the query's parameters. Raises NotAuthentic.
 
-    `secrets`: the current one, and during a rotation the one before. `now`: UNIX time in seconds.
-    `claim` is asked last, so that nobody without the secret can fill its store or use a nonce up.
+    `secrets`: the current one, and during a rotation the previous one. `now`: UNIX time in seconds. `claim`
+    is called last, so that only the holder of the secret can fill its store or use up a nonce.
     """
     if not request.url.isascii():
         raise NotAuthentic("the address is not ASCII")
@@ -122,7 +123,7 @@ def verify_webhook(
     claim: Claim,
     encoding: Encoding = "hex",
 ) -> Mapping[str, Any] | None:
-    """The webhook's JSON object; None when exactly this body came before. Raises NotAuthentic."""
+    """The webhook's JSON object; None if exactly this body came before. Raises NotAuthentic."""
     _check_signature(signatures, body, secrets, encoding)
     fields = _json_object(body)
     timestamp = fields.get("timestamp")
@@ -133,9 +134,9 @@ def verify_webhook(
 def verify_event(
     signatures: Sequence[str], body: bytes, secrets: Sequence[bytes], *, encoding: Encoding = "hex"
 ) -> Mapping[str, Any]:
-    """The JSON object of a machine event, whose body carries neither time nor nonce. Raises NotAuthentic.
+    """The JSON object of a machine event, whose body has neither time nor nonce. Raises NotAuthentic.
 
-    What its headers say (id, type, time) lies outside the signature: hints only.
+    Its headers (id, type, time) are not signed: they are only hints.
     """
     _check_signature(signatures, body, secrets, encoding)
     return _json_object(body)
@@ -149,8 +150,8 @@ def _check_signature(
     if len(signatures) != 1:
         raise NotAuthentic(f"{len(signatures)} signatures")
     given = _digest_of(signatures[0], encoding)
-    # Every secret is tried, whichever fits, so that the time taken does not tell. An empty one is a setting
-    # that somebody forgot, and everybody could sign under it.
+    # All secrets are tried, even after one fits, so that the time shows nothing. An empty secret is skipped:
+    # somebody forgot the setting, and everybody could sign with it.
     fitting = [
         hmac.compare_digest(hmac.digest(secret, message, "sha256"), given) for secret in secrets if secret
     ]
@@ -159,12 +160,12 @@ def _check_signature(
 
 
 def _digest_of(text: str, encoding: Encoding) -> bytes:
-    """The digest's bytes: hex in either case, base64 as it is written. Raises NotAuthentic."""
+    """The bytes of a digest: hex in upper or lower case, or canonical base64. Raises NotAuthentic."""
     try:
         if encoding == "base64":
             digest = base64.b64decode(text, validate=True)
             if base64.b64encode(digest).decode("ascii") != text:
-                digest = b""  # the last letter has two bits to spare, which the decoder drops
+                digest = b""  # the last letter has two spare bits, which the decoder ignores
         else:
             digest = bytes.fromhex(text) if re.fullmatch(r"[0-9A-Fa-f]{64}", text) else b""
     except (binascii.Error, ValueError):
@@ -187,7 +188,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a name is given twice")  # parsers differ in which one counts
+        raise ValueError("a name is given twice")  # parsers differ in which of them they take
     return made
 
 
@@ -209,14 +210,14 @@ def _raw_query(url: str) -> str:
 
 
 def _without_parameters(url: str) -> str:
-    """`url` without the signing parameters of its query; what else stands there stays as it is."""
+    """`url` without the signing parameters of its query; the other parameters stay unchanged."""
     address, _, query = url.partition("?")
     others = [part for part in query.split("&") if part.partition("=")[0] not in _SIGNED_PARAMETERS]
     return f"{address}?{'&'.join(others)}" if query and others else address
 
 
 def _same_url(signed: Any, received: str) -> bool:
-    """Scheme, host and port as addresses are compared; path and query byte by byte."""
+    """Whether both URLs are the same: scheme, host and port normalized, path and query byte by byte."""
     if not isinstance(signed, str):
         return False
     try:
@@ -238,10 +239,10 @@ def _parts(url: str) -> tuple[str, str, int | None, str, str]:
 
 
 def _check_time(value: Any, now: float, *, text: bool) -> None:
-    """`timestamp` is an integer, or (`text`) its decimal digits."""
+    """Raises NotAuthentic unless `value` is an integer near `now`, or (`text`) its decimal digits."""
     if text:
         value = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) else None
     if not isinstance(value, int) or isinstance(value, bool):
         raise NotAuthentic("no usable timestamp")
-    if not now - TOLERANCE_S <= value <= now + TOLERANCE_S:  # a difference could be more than a float holds
+    if not now - TOLERANCE_S <= value <= now + TOLERANCE_S:  # a difference might not fit into a float
         raise NotAuthentic("the timestamp is too far away")

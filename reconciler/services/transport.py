@@ -1,17 +1,18 @@
-"""One request, one answer: the seam to HTTP. All requests go through httpx, over a `wire` of our own.
+"""One request, one answer: the seam to HTTP. All requests go through httpx, over connections of `http1`.
 
-Rules that hold for every request: https unless the host is loopback, no redirect
-followed, no cookie kept, at most `MAX_BODY` bytes of decoded body, one deadline over
-everything, nothing retried. A failure is `NotSent` or `Lost`, never a guess.
+Rules that hold for every request: https unless the host is loopback, no redirect followed, no cookie kept, at
+most `MAX_BODY` bytes of decoded body, one deadline over everything, nothing retried. A failure is `NotSent`
+or `Lost`, never a guess.
 """
 
 import ipaddress
+import re
 import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.core.errors import Lost, NotSent, ReconcilerError, Refused, TooLarge
 
@@ -22,13 +23,19 @@ if TYPE_CHECKING:
 # httpx goes on without that module when it is not installed, which this looks like.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
-MAX_BODY = 10 * 1024 * 1024
+MAX_BODY = 10 * 1024 * 1024  # bytes, decoded
 MAX_CONNECTIONS = 32
+
+_SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]++|%[0-9A-Fa-f]{2})++"
+_QUERY = r"[A-Za-z0-9._~-]+=(?:[A-Za-z0-9._~:@,+-]|%[0-9A-Fa-f]{2})*"
+_PATH = re.compile(rf"(?:/{_SEGMENT})+")
+_PATH_AND_QUERY = re.compile(rf"((?:/{_SEGMENT})+)(?:\?{_QUERY}(?:&{_QUERY})*)?")
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f/\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete answer. Header names are lower case; the body is decoded, and may hold a secret."""
+    """A complete answer. Header names are lower case; the body is decoded, and may contain a secret."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -39,16 +46,18 @@ class Transport(Protocol):
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
     ) -> Answer:
-        """Send once and return the complete answer, within `deadline_s`. Raises NotSent or Lost."""
+        """Send once, and return the complete answer within `deadline_s` seconds. Raises NotSent or Lost."""
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class GetOnly:
-    """A transport that cannot send anything but GET: the last door of a command that only reads.
+    """A transport that sends nothing but GET: the last check of a command that only reads.
 
-    Whatever above it goes wrong or is added later, such a command changes nothing.
+    It holds whatever goes wrong, or is added later, in the code above it.
     """
 
     def __init__(self, inner: Transport) -> None:
@@ -66,6 +75,23 @@ class GetOnly:
         await self._inner.aclose()
 
 
+def check_path(method: str, path: str) -> None:
+    """Raises Refused for a path that might reach another object than the one that it names.
+
+    A valid path begins with `/`. It has no empty, `.` or `..` segment, encoded or not, no encoded `/` and no
+    control character. Only a GET may carry a query.
+    """
+    found = (_PATH_AND_QUERY if method == "GET" else _PATH).fullmatch(path)
+    bare = path.partition("?")[0]
+    if not found or (("%" in bare or "/." in bare) and not all(map(_is_plain_segment, bare[1:].split("/")))):
+        raise Refused(f"{path!r} is not a path of the API, so {method} is not sent")
+
+
+def _is_plain_segment(part: str) -> bool:
+    text = unquote(part)
+    return text not in (".", "..") and not _HIDDEN.search(text)
+
+
 def is_loopback(url: str) -> bool:
     """Whether the host is `localhost`, in 127.0.0.0/8, or ::1."""
     host = urlsplit(url).hostname or ""
@@ -78,20 +104,21 @@ def is_loopback(url: str) -> bool:
 
 
 def host_and_port(url: str) -> str:
-    """Where `url` leads, for people: no path, and no credentials."""
+    """HOST:PORT of `url`, to be shown: no path, and no credentials."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _checked(base_url: str) -> SplitResult:
+    """The parts of a service's address. Raises ReconcilerError unless it is https, or http on loopback."""
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if "@" in base_url or (usable and (parts.query or parts.fragment)):
-        # The address itself is not shown: what stands there may be a password.
+        # The address itself is not shown: it may contain a password.
         raise ReconcilerError(
             "the address of a service contains credentials, a query or a fragment",
             help="write it as https://HOST[:PORT][/PATH]; a token has its own setting",
@@ -109,7 +136,10 @@ def _checked(base_url: str) -> SplitResult:
 
 
 def _proxy_of(origin: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names for `origin`; loopback, and so http, is never proxied."""
+    """The proxy that the environment names for `origin`; None for loopback, and so for http.
+
+    Raises ReconcilerError for a proxy that speaks neither http nor https.
+    """
     if is_loopback(origin.geturl()):
         return None
     from urllib.request import getproxies, proxy_bypass  # 10 ms, which no loopback command needs
@@ -134,7 +164,11 @@ def _proxy_of(origin: SplitResult) -> SplitResult | None:
 
 
 class HttpTransport:
-    """A `Transport` to one service. Raises ReconcilerError at once when `base_url` is not acceptable."""
+    """A `Transport` to one service, over one `httpx.AsyncClient`, which is opened by the first request.
+
+    `connections`: the most at a time. `max_body`: bytes. Raises ReconcilerError at once if `base_url` is not
+    acceptable.
+    """
 
     def __init__(
         self, base_url: str, *, connections: int = MAX_CONNECTIONS, max_body: int = MAX_BODY
@@ -173,23 +207,24 @@ class HttpTransport:
         return Answer(response.status_code, response.headers, decoded)
 
     async def aclose(self) -> None:
-        """Close all connections, without waiting for anything; no request may be under way."""
+        """Close all connections at once; no request may be under way."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     def _open(self) -> "httpx.AsyncClient":
-        from reconciler.services.wire import Client, Wire
+        from reconciler.services.http1 import CookielessClient, Http1Transport
 
-        wire = Wire(self._parts, self._proxy, connections=self._connections, max_body=self._max_body)
-        return Client(wire)
+        return CookielessClient(
+            Http1Transport(self._parts, self._proxy, connections=self._connections, max_body=self._max_body)
+        )
 
 
 def _decoded(content: bytes, encoding: str, limit: int) -> bytes:
-    """The body of an answer. Raises Lost where its encoding is unknown or broken, TooLarge beyond `limit`.
+    """The decoded body. Raises Lost if its encoding is unknown or broken, and TooLarge beyond `limit` bytes.
 
-    Some servers compress although asked for identity, so gzip and deflate are read, and never
-    past the limit: a few kilobytes may unpack to gigabytes.
+    Some servers compress although asked for identity, so gzip and deflate are read. Decoding stops at the
+    limit: a few kilobytes may unpack to gigabytes.
     """
     match encoding.strip().lower():
         case "" | "identity":

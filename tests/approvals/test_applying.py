@@ -15,10 +15,10 @@ from reconciler.core.steps import Plan
 from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.project import apply as applying
-from reconciler.project.apply import Applied, apply
+from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.saved import run_saved
+from reconciler.project.run import Applied, run_plan
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of
@@ -260,7 +260,7 @@ async def test_an_approval_is_used_once_also_by_two_runners_at_once(
     assert plan_digest(first) == plan_digest(second)
     given = Given((await approved(stage, first, ana),), REHEARSAL.digest)
     stage.line.sent.clear()
-    first_is_done, ended, run_plan = anyio.Event(), dict[str, Any](), applying.run_plan
+    first_is_done, ended = anyio.Event(), dict[str, Any]()
 
     async def second_waits(project: Project, plan: Plan, **options: Any) -> Applied:
         if judged := waiting.pop() if waiting else None:

@@ -18,10 +18,10 @@ from reconciler.execution.decisions import remember
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project import apply as applying
-from reconciler.project.apply import Applied, apply, run_plan
+from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.saved import run_saved
+from reconciler.project.run import Applied, run_plan
 from tests.approvals.people import ENV, Person
 from tests.approvals.test_applying import REHEARSAL, approved, codes, run
 from tests.execution.stage import Stage, loaded, of_shop, outcomes, volume
@@ -214,10 +214,10 @@ async def test_a_run_that_ends_late_does_not_loosen_what_others_made_stricter(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await applied(project(stage, TWO), stage, OLD)
-    run, others = applying.run_plan, [rule(3)]
+    others = [rule(3)]
 
     async def and_others_meanwhile(at: Project, *about: Any, **options: Any) -> Applied:
-        done = await run(at, *about, **options)
+        done = await run_plan(at, *about, **options)
         if others:
             await applied(project(stage, [*TWO, others.pop()]), stage, OLD + NEW)
         return done

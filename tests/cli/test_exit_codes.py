@@ -6,7 +6,7 @@ from reconciler.cli.apply import exit_code
 from reconciler.core.diagnostics import error
 from reconciler.core.model import Address
 from reconciler.core.steps import OutcomeWord, Plan, Result
-from reconciler.project.apply import Applied
+from reconciler.project.run import Applied
 from tests.cli.harness import Project, Sandbox, volume
 from tests.contexts import context
 

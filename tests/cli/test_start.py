@@ -28,7 +28,7 @@ TALKS = {
     "reconciler.execution",
     "reconciler.services.client",
 }
-ACTS = {"reconciler.execution.executor", "reconciler.project.apply", "reconciler.project.saved"}
+ACTS = {"reconciler.execution.executor", "reconciler.project.apply", "reconciler.project.run"}
 APPROVES = {"reconciler.approvals.judging", "reconciler.approvals.ssh"}
 REHEARSES = {"reconciler.rehearsal"}
 MOVES_STATES = {"reconciler.project.migrate"}

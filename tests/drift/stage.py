@@ -24,7 +24,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.secrets.sources import Sources
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.state.store import State
 from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform
 from tests.state.doubles import read_only

@@ -21,8 +21,8 @@ from reconciler.manifests.load import load
 from reconciler.manifests.writing import replace as replacing
 from reconciler.manifests.writing import rewrite as rewriting
 from reconciler.planning.declared import Desired
+from reconciler.services.machines.wire.extension import Extension
 from reconciler.services.machines.wire.volume import Volume
-from reconciler.services.providers.wire import Extension
 from tests.drift.stage import DATA, VOLUME, Stage
 from tests.reports.plans import EMPTY
 

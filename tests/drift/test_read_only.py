@@ -13,8 +13,8 @@ from reconciler.core.steps import Call
 from reconciler.drift import find as drifting
 from reconciler.project.project import read_all
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.machines.service import platform_client
-from reconciler.services.providers.service import provider_client
+from reconciler.services.platform import platform_client
+from reconciler.services.provider import provider_client
 from reconciler.services.transport import GetOnly
 from tests.drift.stage import VOLUME, Stage
 from tests.services.script import Script, SimulatedClock, reply

@@ -6,8 +6,8 @@ import anyio
 
 from reconciler.core.errors import Lost, Refused
 from reconciler.core.steps import Plan
-from reconciler.project.apply import Applied
-from reconciler.services.machines.service import platform_client
+from reconciler.project.run import Applied
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from tests.execution.stage import TOKEN, Stage, Time, volume
 

@@ -23,14 +23,15 @@ from reconciler.execution.executor import Executor
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, apply
+from reconciler.project.apply import apply
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
+from reconciler.project.run import Applied
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event
 from tests.state.doubles import Failing, NoRoom, made, spooling

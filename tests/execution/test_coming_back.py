@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import Refused
 from reconciler.core.model import Obligation, StateRecord
-from reconciler.project.apply import run_plan
+from reconciler.project.run import run_plan
 from tests.execution.stage import SETTLE_S, Stage, left_open, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
-from reconciler.project.apply import run_plan
+from reconciler.project.run import run_plan
 from tests.execution.stage import Stage, cluster, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -18,13 +18,13 @@ from reconciler.drift.find import find_drift
 from reconciler.execution.decisions import Actor
 from reconciler.execution.recorder import Recorder
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, PlanRefused, apply
+from reconciler.project.apply import PlanRefused, apply, run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.records import forget
-from reconciler.project.saved import run_saved
+from reconciler.project.run import Applied
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.providers.service import provider_client
+from reconciler.services.provider import provider_client
 from reconciler.services.transport import Answer
 from tests.execution.stage import Stage, Time, loaded, outcomes, volume
 

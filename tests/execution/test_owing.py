@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.execution.executor import Executor
-from reconciler.project.apply import Applied, run_plan
+from reconciler.project.run import Applied, run_plan
 from tests.execution.stage import Stage, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

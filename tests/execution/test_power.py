@@ -10,7 +10,7 @@ from reconciler.core.errors import Refused
 from reconciler.core.wire import one
 from reconciler.execution.executor import Executor
 from reconciler.planning.declared import Desired
-from reconciler.project.saved import run_saved
+from reconciler.project.apply import run_saved
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.sandbox.world import Machine
 from reconciler.services.answers import read_shape

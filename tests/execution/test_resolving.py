@@ -6,9 +6,9 @@ from reconciler.core.errors import ReconcilerError, Refused
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.execution.decisions import Actor
 from reconciler.planning.declared import Desired
+from reconciler.project.apply import run_saved
 from reconciler.project.records import move
 from reconciler.project.resolve import confirm_inferred, resolve_unknown, settle_restarts
-from reconciler.project.saved import run_saved
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, loaded, outcomes, plan, volume
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from reconciler.core.steps import Call, Plan, SecretRef, Step
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
-from reconciler.project.apply import Applied
+from reconciler.project.apply import run_saved
 from reconciler.project.plan import make_plan
-from reconciler.project.saved import run_saved
+from reconciler.project.run import Applied
 from tests.execution.stage import Stage, loaded, outcomes, volume
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,9 @@ from reconciler.core.model import Address
 from reconciler.core.steps import PLATFORM
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.settling import left_of_window, look
-from reconciler.project.apply import PlanRefused, run_plan
+from reconciler.project.apply import PlanRefused
 from reconciler.project.resolve import resolve_unknown
+from reconciler.project.run import run_plan
 from reconciler.services.registry import Services
 from reconciler.services.transport import Answer
 from reconciler.state.runs import history_of

@@ -15,12 +15,11 @@ from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many
 from reconciler.execution.traffic import Traffic, Unsent
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.budget import Budget
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
 from reconciler.services.outcome import Outcome, Verdict
-from reconciler.services.providers.service import provider_client
-from reconciler.services.registry import Services
+from reconciler.services.provider import provider_client
+from reconciler.services.registry import Budget, Services
 from tests.execution.far import ANSWER_S, Far, SharedTime, add_apps, applied, of_apps
 from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, volume
 

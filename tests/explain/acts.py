@@ -30,11 +30,10 @@ from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import apply
+from reconciler.project.apply import apply, run_saved
 from reconciler.project.identity import refuse_other_platform
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.project.saved import run_saved
 from reconciler.project.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state.places.sqlite.store import SqliteStore

@@ -20,11 +20,11 @@ from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.execution.decisions import Actor
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
-from reconciler.project.desired import read_manifests
+from reconciler.project.desired import missing_sources
 from reconciler.project.files import SourceTexts
 from reconciler.project.identity import create_state
+from reconciler.project.manifests import read_manifests
 from reconciler.project.plan import make_plan
-from reconciler.project.secret_sources import missing_sources
 from reconciler.project.settings import find_settings
 from reconciler.project.store import store_of
 from reconciler.state.store import Store

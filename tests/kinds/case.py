@@ -53,8 +53,8 @@ from reconciler.secrets.fingerprint import fingerprint
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Sources
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
-from reconciler.services.providers.service import provider_client
+from reconciler.services.platform import platform_client
+from reconciler.services.provider import provider_client
 from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, State
 from tests.documents import diagnostic_documents, drift_document, plan_document

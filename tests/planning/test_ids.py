@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.core.wire import Wire, is_id
 from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.machines.wire.volume import Volume
-from reconciler.services.paths import check
+from reconciler.services.transport import check_path
 
 PROPER = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,254}", fullmatch=True)
 
@@ -27,7 +27,7 @@ def test_a_proper_id_is_one_word_of_a_shell_and_one_segment_of_a_path(id: str) -
     assert is_id(id)
     assert shlex.quote(id) in (id, f"'{id}'")  # `~` is quoted in the middle of a word, too
     assert Volume(id=id, attached_machine_id=id).bad_id == ""
-    check("GET", f"/v1/apps/shop/volumes/{id}")
+    check_path("GET", f"/v1/apps/shop/volumes/{id}")
 
 
 @given(st.text())

@@ -1,7 +1,9 @@
-"""The whole sign-in between three processes: the sandbox, the provider, and a browser or its like."""
+"""The whole sign-in between three processes: the sandbox, the provider, and a browser or its like.
+
+The rules of sign-in are tested in kit/test_sign_in.py, and by the check in check/test_together.py.
+"""
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -88,49 +90,6 @@ def test_a_member_is_a_member_however_the_scope_is_told(
     page = come_back(client, consented(client, begun(together, client), user="mia"))
     assert page.status_code == 200
     assert "<strong>member</strong>" in page.text
-
-
-def test_who_belongs_to_another_organization_sees_nothing(together: Together, client: httpx.Client) -> None:
-    page = come_back(client, consented(client, begun(together, client), user="bob"))
-    assert page.status_code == 403
-    assert "an organization that the account is not in" in page.text
-    assert RESOURCE not in page.text
-    assert begun(together, client)  # nobody is signed in
-
-
-def test_who_says_no_sees_nothing(together: Together, client: httpx.Client) -> None:
-    callback = consented(client, begun(together, client), deny="deny")
-    assert parse_qs(urlsplit(callback).query)["error"] == ["access_denied"]
-    page = come_back(client, callback)
-    assert page.status_code == 403
-    assert begun(together, client)
-
-
-def test_the_way_back_leads_in_once(together: Together, client: httpx.Client) -> None:
-    callback = consented(client, begun(together, client), user="ann")
-    with httpx.Client(trust_env=False, cookies=client.cookies) as copy:  # with all that the browser had
-        assert come_back(client, callback).status_code == 200
-        assert come_back(copy, callback).status_code == 400
-    assert come_back(client, callback).status_code == 400
-
-
-def test_the_way_back_of_one_browser_leads_nowhere_in_another(
-    together: Together, client: httpx.Client
-) -> None:
-    callback = consented(client, begun(together, client), user="ann")
-    with httpx.Client(trust_env=False) as another:
-        assert come_back(another, callback).status_code == 400
-    assert come_back(client, callback).status_code == 200
-
-
-def test_a_way_back_that_comes_too_late_leads_nowhere(together: Together, client: httpx.Client) -> None:
-    callback = consented(client, begun(together, client), user="ann")
-    with sqlite3.connect(together.store) as store:  # no process's real clock can be moved on
-        assert store.execute("UPDATE sign_ins SET ends_at = ends_at - 601").rowcount >= 1
-    store.close()
-    page = come_back(client, callback)
-    assert page.status_code == 400
-    assert "no longer valid" in page.text
 
 
 def test_a_code_that_has_expired_at_the_platform_signs_nobody_in(

@@ -27,7 +27,7 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.approvals import judging
-from reconciler.approvals.in_force import authority_of
+from reconciler.approvals.in_force import Terms, authority_of
 from reconciler.approvals.judging import Given, judge
 from reconciler.approvals.rules import Authority, Rule, Said, Signers
 from reconciler.approvals.statement import Approval, Statement, parse_approval
@@ -511,7 +511,7 @@ async def runs(project: Project, world: World) -> bool:
     approvals = tuple({each.id: each for each in found}.values())
     state = State(world.lineage, {}, (), frozenset(world.used))
     given = Given(approvals, world.rehearsed, plan_digest(world.saved))
-    judged = await judge(project, plan, state, {}, given)
+    judged = await judge(project, Terms(project.authority, {}, state, plan), given)
     return not has_errors(judged.problems) and bool(judged.counting)
 
 

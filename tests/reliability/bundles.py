@@ -22,8 +22,8 @@ from reconciler.evidence.verify import Verified, verify
 from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
-from reconciler.project.apply import run_plan
 from reconciler.project.plan import make_plan
+from reconciler.project.run import run_plan
 from reconciler.state import movable_of
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.contents import Contents, Row

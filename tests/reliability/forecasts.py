@@ -25,8 +25,8 @@ from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.steps import Plan
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import run_plan
 from reconciler.project.plan import make_plan
+from reconciler.project.run import run_plan
 from reconciler.rehearsal.forecast import look_ahead
 from reconciler.rehearsal.outlook import Forecast
 from tests.execution.stage import Stage, loaded

@@ -33,6 +33,7 @@ OPEN_INTENTS = "execution/open_intents.py"
 RECORDER = "execution/recorder.py"
 INTENTS = "execution/intents.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 PRECONDITIONS = "project/preconditions.py"
 VOLUME = "kinds/volume/changing.py"
 MACHINE = "kinds/machine/kind.py"
@@ -42,7 +43,7 @@ DECIDE = "planning/decide.py"
 MATCH = "planning/match.py"
 DECIDING = "planning/deciding.py"
 CLIENT = "services/client.py"
-REFUSALS = "services/machines/service.py"
+REFUSALS = "services/platform.py"
 RULES = "state/rules.py"
 
 OWN: tuple[Mutant, ...] = (
@@ -124,8 +125,8 @@ OWN: tuple[Mutant, ...] = (
         "the client sends a lost mutation once more",
         CLIENT,
         "            outcome = unanswered(error)\n"
-        '            told = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
-        "            return replace(outcome, message=told)\n",
+        '            message = f"{method} {path} at {self.address} got no answer: {outcome.message}"\n'
+        "            return replace(outcome, message=message)\n",
         "            answer = await self._request(method, path, call.body, deadline_s)\n",
     ),
     _mutant(
@@ -419,8 +420,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a plan runs although the person said no",
         APPLY,
-        "        if not approved:\n",
-        "        if approved is None:\n",
+        "            if not approved:\n",
+        "            if approved is None:\n",
     ),
     _mutant(
         "a plan runs although something moved",
@@ -520,7 +521,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the platform's words about a secret are repeated",
-        "services/machines/service.py",
+        "services/platform.py",
         "return _without_values(outcome, call.body) if call.sensitive else outcome",
         "return outcome",
     ),
@@ -545,9 +546,9 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the lease is given back before the calls",
-        APPLY,
-        "    results = await executor.run()\n",
-        "    await project.store.release(lease)\n    results = await executor.run()\n",
+        RUN_PLAN,
+        "        results = await executor.run()\n",
+        "        await project.store.release(lease)\n        results = await executor.run()\n",
     ),
     _mutant(
         "what was spooled is never taken in",

@@ -10,6 +10,7 @@ RULES = "approvals/rules.py"
 AUTHORITY = "approvals/in_force.py"
 IN_FORCE = "approvals/in_force.py"
 APPLY = "project/apply.py"
+RUN_PLAN = "project/run.py"
 RECORDER = "execution/recorder.py"
 STATE_RULES = "state/rules.py"
 
@@ -84,7 +85,7 @@ APPROVALS: tuple[Mutant, ...] = (
         "one person with two keys or names counts twice",
         f"{JUDGED}::test_one_person_with_two_keys_or_two_names_is_one",
         PEOPLE,
-        "found = [*apart, together.union(*(each for each in found if each & together))]",
+        "found = [*apart, together.union(*(group for group in found if group & together))]",
         "found.append(together)",
     ),
     _tested(
@@ -98,8 +99,8 @@ APPROVALS: tuple[Mutant, ...] = (
         "two certificates of one key are two keys",
         f"{JUDGED}::test_an_authority_vouches_for_each_key_that_it_certified",
         PEOPLE,
-        "plain_key(signing_key(each.signature))",
-        "signing_key(each.signature)",
+        "plain_key(signing_key(approval.signature))",
+        "signing_key(approval.signature)",
     ),
     _tested(
         "the line of an authority makes one person of all whom it certified",
@@ -148,35 +149,35 @@ APPROVALS: tuple[Mutant, ...] = (
         "a run about a part takes away what the rest is held to",
         f"{FORCED}::test_a_run_about_a_part_loosens_nothing",
         IN_FORCE,
-        "is_part = desired.targets or desired.focus is not None or ",
-        "is_part = ",
+        "is_part = failed or left_out or desired.targets or desired.focus is not None",
+        "is_part = failed or left_out",
     ),
     _tested(
         "a file that is not given takes away what its objects are held to",
         f"{FORCED}::test_a_run_about_a_part_loosens_nothing",
         IN_FORCE,
-        "if not desired.selected(each)}",
+        "if not desired.selected(record)}",
         "if False}",
     ),
     _tested(
         "another app's pipeline forgets the rules",
         f"{FORCED}::test_another_apps_pipeline_neither_loosens_nor_is_held_to_what_counts_here",
         IN_FORCE,
-        "others.intersection(scopes) for each",
-        "set[str]() for each",
+        "others.intersection(scopes) for text",
+        "set[str]() for text",
     ),
     _tested(
         "a run of which something failed loosens",
         f"{FORCED}::test_a_run_of_which_something_failed_loosens_nothing",
         IN_FORCE,
-        'or any(each.outcome != "done" for each in results)',
-        "",
+        'failed = any(result.outcome != "done" for result in results)',
+        "failed = False",
     ),
     _tested(
         "a new rule is remembered at the end of a run only",
         f"{FORCED}::test_a_new_rule_counts_at_once_and_outlives_a_run_that_dies",
-        APPLY,
-        "    await remember_begun(project, Terms(project.authority, resources, state, plan), lease)\n",
+        RUN_PLAN,
+        "        await remember_begun(project, Terms(project.authority, resources, state, plan), lease)\n",
         "",
     ),
     _tested(
@@ -189,7 +190,7 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "rules are not asked again under the lease",
         f"{FORCED}::test_what_others_make_stricter_while_a_person_is_asked_counts",
-        APPLY,
+        RUN_PLAN,
         "    if has_errors(judged.problems):\n        raise Refused(",
         "    if False:\n        raise Refused(",
     ),
@@ -204,14 +205,14 @@ APPROVALS: tuple[Mutant, ...] = (
         "an approval of one weaker objective is one of any",
         f"{FORCED}::test_an_approval_of_one_weaker_objective_is_none_of_another",
         "planning/digest.py",
-        'of(each.address)["loosens"][each.objective] = [each.before, each.after]',
-        "of(each.address)",
+        'of(weakened.address)["loosens"][weakened.objective] = [weakened.before, weakened.after]',
+        "of(weakened.address)",
     ),
     _tested(
         "a part of the manifests forgets the objectives of the others",
         f"{FORCED}::test_a_part_of_the_manifests_forgets_no_objective_of_the_others",
         IN_FORCE,
-        "if each in left}",
+        "if name in left}",
         "if False}",
     ),
     _tested(
@@ -277,8 +278,8 @@ APPROVALS: tuple[Mutant, ...] = (
     _tested(
         "nobody asks under the lease whether an approval was used meanwhile",
         f"{APPLIED}::test_an_approval_is_used_once_also_by_two_runners_at_once",
-        APPLY,
-        "    judged = await judge(project, plan, state, resources, given)\n",
+        RUN_PLAN,
+        "    judged = await judge(project, Terms(project.authority, resources, state, plan), given)\n",
         "    judged = Judged(given.approvals, ())\n",
     ),
     _tested(
@@ -286,7 +287,7 @@ APPROVALS: tuple[Mutant, ...] = (
         f"{APPLIED}::test_an_approval_that_does_not_count_covers_nothing",
         APPLY,
         "*(uncovered if not judged.counting else ()),",
-        "*(uncovered if not given.approvals else ()),",
+        "*(uncovered if not self.given.approvals else ()),",
     ),
     Mutant(
         "an approved delete is enough where a rule matches",
@@ -297,7 +298,7 @@ APPROVALS: tuple[Mutant, ...] = (
                 "*(judged.problems if has_errors(judged.problems) and uncovered else ()),",
             ),
             Change(
-                APPLY,
+                RUN_PLAN,
                 "    if has_errors(judged.problems):\n        raise Refused(",
                 "    if False:\n        raise Refused(",
             ),

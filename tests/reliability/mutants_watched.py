@@ -15,7 +15,7 @@ DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
 RESTARTS = "execution/restarts.py"
 SIGNALS = "cli/signals.py"
-WIRE = "services/wire.py"
+WIRE = "services/http1.py"
 
 WATCHED = "tests/drift/test_watched.py"
 CREATING = "tests/cli/test_approve_create.py"
@@ -82,8 +82,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a failed object is no drift",
         WATCHED,
         DRIFT,
-        "if now in each.bad if each.bad else not",
-        "if False if each.bad else not",
+        "if now in watch.bad if watch.bad else not",
+        "if False if watch.bad else not",
     ),
     _tested(
         "what later looks are compared with is not kept",
@@ -114,7 +114,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "the approval of a create counts in every state",
         f"{CREATING}::test_what_stays_in_a_workflow_file_approves_nothing_in_another_state",
         CREATES,
-        'f"{each}@{word}" not in approved',
+        'f"{address}@{word}" not in approved',
         'not any(of.startswith(f"{each}@") for of in approved)',
     ),
     _tested(
@@ -255,14 +255,14 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a question holds all of the plan",
         f"{HELD}::test_a_rename_in_question_lets_everything_else_go_on",
         DECIDING,
-        "        self._hold({address: why for each in held for address, why in each.reasons.items()})\n",
+        "        self._hold({address: why for rename in held for address, why in rename.reasons.items()})\n",
         "        self._hold(dict.fromkeys(builder.changes, '') if held else {})\n",
     ),
     _tested(
         "an approved delete does not say that what came is another one",
         f"{HELD}::test_an_approved_delete_says_that_what_came_is_another_one",
         DECIDING,
-        "{each for each in deleted if approved is not None and str(each) in approved}",
+        "{address for address in deleted if approved is not None and str(address) in approved}",
         "set()",
     ),
     _tested(
@@ -291,7 +291,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "a look that shows a twin confirms an inferred id",
         "tests/execution/test_settling.py::test_a_look_that_shows_anything_else_confirms_nothing",
         "project/plan.py",
-        "if not (each.confirms and (unlisted or each.address in doubted))",
+        "if not (binding.confirms and (unlisted or binding.address in doubted))",
         "if True",
     ),
     _tested(

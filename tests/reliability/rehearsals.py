@@ -33,8 +33,9 @@ from reconciler.core.model import Action, Address, Observation, Owed, StateRecor
 from reconciler.core.steps import Plan, Read
 from reconciler.moves.compare import only_left
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, apply, run_plan
+from reconciler.project.apply import apply
 from reconciler.project.plan import make_plan
+from reconciler.project.run import Applied, run_plan
 from reconciler.rehearsal.cells import play
 from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of

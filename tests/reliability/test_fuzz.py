@@ -24,13 +24,12 @@ from reconciler.execution.settling import Settlement
 from reconciler.manifests.reading import syntax as complaint
 from reconciler.manifests.validation import loader as loading
 from reconciler.project.project import Project
-from reconciler.services import client, outcome
+from reconciler.services import client, outcome, platform
 from reconciler.services.client import Client
-from reconciler.services.machines import service
+from reconciler.services.http1 import Http1Connection
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.service import Service
 from reconciler.services.transport import HttpTransport
-from reconciler.services.wire import Http1Connection
 from tests.reliability.fuzz import answers, campaign, manifests
 from tests.reliability.fuzz.answers import REQUESTS
 from tests.reliability.fuzz.campaign import Report, run
@@ -297,8 +296,8 @@ def _html_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _refused_by_any_error() -> Service:
-    policy = replace(service.SERVICE.policy, by_anyone=frozenset(range(400, 600)))
-    return replace(service.SERVICE, policy=policy)
+    policy = replace(platform.SERVICE.policy, by_anyone=frozenset(range(400, 600)))
+    return replace(platform.SERVICE, policy=policy)
 
 
 @pytest.mark.anyio
@@ -312,7 +311,7 @@ def _refused_by_any_error() -> Service:
         ),
         (lambda patch: patch.setattr(settling, "LISTS_WITHOUT_A_TRACE", 1), "apply-new", "without 3 lists"),
         (
-            lambda patch: patch.setattr(service, "SERVICE", _refused_by_any_error()),
+            lambda patch: patch.setattr(platform, "SERVICE", _refused_by_any_error()),
             "apply-new",
             "clusters called",
         ),

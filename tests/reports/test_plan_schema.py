@@ -14,8 +14,7 @@ from reconciler.core.steps import Call, ForEach, IfOwed, Move, OutputRef, Step, 
 from reconciler.reports.formats.json import FORMAT
 from reconciler.reports.report import ApplyReport, Failure, PlanReport
 from reconciler.reports.schema import plan_schema
-from reconciler.services.budget import Budget, line_of
-from reconciler.services.registry import Services
+from reconciler.services.registry import Budget, Services, rate_key
 from tests.docs.pages import ROOT
 from tests.reports import plans
 from tests.reports.reports import forecast_of, rehearsal_of
@@ -57,7 +56,7 @@ def test_a_budget_is_there_where_limits_hold() -> None:
     limited, unlimited = Budget(), Budget()
     client, _ = platform(reply(), rate_limit=1.0)
     services = Services({client.name: client})
-    limited.add(services, [line_of(services, client.name, "GET", "/v1/apps/shop/volumes")] * 10)
+    limited.add(services, [rate_key(services, client.name, "GET", "/v1/apps/shop/volumes")] * 10)
     found = json.loads(FORMAT.render(PlanReport(plan=plans.PLAN, budget=limited)))
     assert found["budget"] == {"requests": 10, "limited_s": 7.0}
     assert PLAN.problems(found) == []

@@ -8,7 +8,8 @@ import pytest
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.steps import SecretRef
 from reconciler.manifests.authoring.reference import json_schema
-from reconciler.project.open import rate_limit_of, secret_sources
+from reconciler.project.open import rate_limit_of
+from reconciler.project.secret import secret_sources
 from reconciler.project.settings import ProjectSettings, find_settings
 
 

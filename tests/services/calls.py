@@ -11,10 +11,10 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.steps import Call, Read
 from reconciler.core.wire import many, one
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
 from reconciler.services.machines.wire.cluster import Cluster
 from reconciler.services.machines.wire.machine import MachineWaited
 from reconciler.services.machines.wire.volume import Snapshot, Volume
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Transport
 
 CASSETTES = Path(__file__).parents[2] / "cassettes"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from reconciler.services.client import Client
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,7 +1,7 @@
 """How cassettes are written and matched: scrubbed both ways, and free of anything that varies.
 
 vcrpy filters requests only, so the responses are scrubbed here too. Of httpx it knows only httpx's own
-transports, so the product's `Wire` is replaced here, below the client that every call goes through.
+transports, so the product's `Http1Transport` is replaced here, below the client that every call goes through.
 """
 
 import json
@@ -14,8 +14,8 @@ from vcr.request import Request  # type: ignore[import-untyped]
 from vcr.stubs.httpx_stubs import vcr_handle_async_request  # type: ignore[import-untyped]
 
 from reconciler.core.model import SENSITIVE
-from reconciler.services import wire
-from reconciler.services.wire import Wire
+from reconciler.services import http1
+from reconciler.services.http1 import Http1Transport
 
 BASE_URL = "http://localhost"
 
@@ -54,17 +54,17 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
     return {**response, "headers": headers, "body": body}
 
 
-class _TapedWire(Wire):
+class _TapedTransport(Http1Transport):
     cassette: Any = None  # vcrpy makes a class of this one for each cassette
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        handle = vcr_handle_async_request(self.cassette, Wire.handle_async_request, httpx)
+        handle = vcr_handle_async_request(self.cassette, Http1Transport.handle_async_request, httpx)
         response: httpx.Response = await handle(self, request)
         return response
 
 
 TAPE = vcr.VCR(
-    custom_patches=((wire, "Wire", _TapedWire),),
+    custom_patches=((http1, "Http1Transport", _TapedTransport),),
     record_mode=vcr.record_mode.RecordMode.NONE,
     match_on=("method", "scheme", "host", "port", "path", "query", "body"),
     before_record_request=_scrub_request,

@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.core.steps import OutputRef, Template
-from reconciler.services.budget import Budget, Line, line_of
-from reconciler.services.registry import Services
+from reconciler.services.registry import Budget, RateKey, Services, rate_key
 from tests.services.script import platform, reply
 
 APP = "/v1/apps/shop/volumes"
@@ -15,8 +14,8 @@ def services(rate_limit: float | None) -> Services:
     return Services({client.name: client})
 
 
-def gets(found: Services, *paths: str) -> list[Line]:
-    return [line_of(found, "platform", "GET", path) for path in paths]
+def gets(found: Services, *paths: str) -> list[RateKey]:
+    return [rate_key(found, "platform", "GET", path) for path in paths]
 
 
 @pytest.mark.parametrize(("per_second", "limited_s"), [(1, 7), (5, 1.4), (0.01, 700)])
@@ -45,15 +44,15 @@ def test_a_later_group_finds_the_burst_used_up() -> None:
 
 def test_without_a_limit_requests_are_only_counted() -> None:
     found, budget = services(None), Budget()
-    assert budget.add(found, [*gets(found, *[APP] * 1_000), line_of(found, "nobody", "GET", APP)]) == ""
+    assert budget.add(found, [*gets(found, *[APP] * 1_000), rate_key(found, "nobody", "GET", APP)]) == ""
     assert (budget.requests, budget.limited_s, budget.is_limited) == (1_001, 0, False)
 
 
 def test_what_is_not_known_yet_stands_in_the_line_of_its_place() -> None:
     found = services(1)
 
-    def of(begin: str, source: str, end: str = "") -> Line:
-        return line_of(found, "platform", "POST", Template((begin, OutputRef(source, "id"), end)))
+    def of(begin: str, source: str, end: str = "") -> RateKey:
+        return rate_key(found, "platform", "POST", Template((begin, OutputRef(source, "id"), end)))
 
     first, second = "Volume/shop/a#create", "Volume/shop/b#create"
     assert of(f"{APP}/", first, "/extend") == of(f"{APP}/", second, "/extend")

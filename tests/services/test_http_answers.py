@@ -10,8 +10,8 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
 from reconciler.core.errors import Lost, NotSent
+from reconciler.services.http1 import Http1Connection, Http1Transport
 from reconciler.services.transport import Answer, HttpTransport
-from reconciler.services.wire import Http1Connection, Wire
 from tests.certificates import certified
 from tests.services.raw_server import Behaviour, answer, resets, sends, serving, then_closes
 
@@ -208,7 +208,7 @@ async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one(
 
 
 async def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.services.wire.IDLE_S", 0.0)
+    monkeypatch.setattr("reconciler.services.http1.IDLE_S", 0.0)
     async with serving(answer()) as server:
         transport = HttpTransport(server.url, connections=1)
         for _ in range(2):
@@ -229,9 +229,9 @@ async def test_an_answer_that_a_reset_ends_is_lost() -> None:
 async def test_a_connection_that_is_closed_before_the_request_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    connecting = Wire._connected
+    connecting = Http1Transport._connected
 
-    async def closed(self: Wire, connect_s: float) -> Http1Connection:
+    async def closed(self: Http1Transport, connect_s: float) -> Http1Connection:
         connection = await connecting(self, connect_s)
         connection.close()
         await anyio.lowlevel.checkpoint()
@@ -240,7 +240,7 @@ async def test_a_connection_that_is_closed_before_the_request_is_lost(
     async with serving(answer()) as server:
         transport = HttpTransport(server.url)
         with monkeypatch.context() as patch:
-            patch.setattr(Wire, "_connected", closed)
+            patch.setattr(Http1Transport, "_connected", closed)
             with pytest.raises(Lost, match="the server closed it"):
                 await ask(transport, server.url)
         assert (await ask(transport, server.url)).status == 200

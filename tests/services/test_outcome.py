@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import Lost, NotSent
-from reconciler.services.machines.service import POLICY
 from reconciler.services.outcome import Refusal, Verdict, unanswered
 from reconciler.services.outcome import classify as classify_by
+from reconciler.services.platform import POLICY
 from reconciler.services.transport import Answer
 
 classify = partial(classify_by, policy=POLICY)

@@ -51,7 +51,12 @@ from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSec
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
 from reconciler.kinds.steps import absolute, answer_of, create, delete, set_each, wait_only
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES, Extension
+from reconciler.services.machines.wire.extension import (
+    FAILED_STATUSES,
+    GONE_STATUSES,
+    SETTLED_STATUSES,
+    Extension,
+)
 
 KEPT_KEY = "config."
 # Variables that make an app run other programs, load other code, or trust and call other hosts.

@@ -1,4 +1,4 @@
-"""What a check works with: good requests, the sending of any, and a list of what has to be deleted.
+"""What a check works with: the provider, good requests, the sending of any, and a list of what to delete.
 
 At the end the table of all checks: each has a group, a name, what is demanded, and where that is written.
 """
@@ -10,20 +10,20 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+import anyio
 from msgspec import Struct
 
 from reconciler.core.clock import Clock
-from reconciler.core.errors import TransportError
-from reconciler.providers.check import raw
+from reconciler.core.errors import ReconcilerError, TransportError
 from reconciler.providers.check.evidence import Exchange, parsed, values_of
-from reconciler.providers.check.request import Draft, Request
-from reconciler.providers.check.subject import Subject
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
-from reconciler.services.signing import HEADER
+from reconciler.providers.check.request import Draft, Request, send_whole
+from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES, SETTLED_STATUSES
+from reconciler.services.signing import HEADER, Encoding
 from reconciler.services.transport import Answer, Transport
 
 POLL_S = 2.0
 GONE = (404, 410)
+AT_ONCE = 4  # calls
 _PATIENCE = 5  # times that a 429 is waited for
 _MOST_WAIT_S = 30.0
 _SHOWN = ("id", "name", "plan", "primary_region", "read_regions", "organization_id", "user_id")
@@ -40,9 +40,51 @@ class NotChecked(Exception):
     """It cannot be said: something that the check needs is not there."""
 
 
+class SignInSubject(Struct, frozen=True):
+    """The sign-in service that the provider was set up with. `user_id`: who signs in at its page."""
+
+    auth_url: str
+    user_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`base_url`: {provider_base_url} as the provider knows it. Seconds are those of the clock that is given.
+
+    Without `webhook_secret`, `costs_path` or `sign_in` what needs them is reported as not checked.
+    `regions`: two codes that the provider knows, for the read replicas before and after a PATCH.
+    """
+
+    base_url: str
+    signing_secret: bytes = field(repr=False)
+    webhook_secret: bytes | None = field(default=None, repr=False)
+    encoding: Encoding = "hex"
+    costs_path: str | None = None
+    sign_in: SignInSubject | None = None
+    organization_id: str = "check-organization"
+    user_id: str = "check-user"
+    regions: tuple[str, str] = ("ams", "fra")
+    deadline_s: float = 30.0
+    ready_s: float = 240.0
+    slow_body_s: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not self.signing_secret:
+            raise ReconcilerError("the signing secret is empty")
+        if self.webhook_secret is not None and self.webhook_secret == self.signing_secret:
+            raise ReconcilerError(
+                "the webhook secret is the signing secret",
+                help="they must differ (platform API, 5.2 rule 3): otherwise a webhook could be replayed "
+                "as a request",
+            )
+
+    def url(self, path: str) -> str:
+        return self.base_url.rstrip("/") + path
+
+
 @dataclass(slots=True)
 class Made:
-    """A resource of ours. `id`: the provider's; `answer`: to the POST; `statuses`: as they were seen."""
+    """A resource of this run. `id`: the provider's; `answer`: to the POST; `statuses`: as they were seen."""
 
     order: Mapping[str, Any]
     id: str
@@ -56,11 +98,11 @@ class Made:
 
 @dataclass(slots=True)
 class Shared:
-    """What all checks of one run share. `pending`: ids to delete at its end, each with how many of its POSTs
-    made it or may have made it; none of those that were answered 4xx did.
+    """What all checks of one run share.
 
-    `patient`: whether it is worth waiting for a resource to become ready; not after one never did.
-    `refusals`: of two calls without a signature, once somebody asked.
+    `pending`: ids to delete at its end, each with the number of its POSTs that made it or may have made it;
+    a POST that is answered 4xx did not. `patient`: whether it is worth waiting for a resource to become
+    ready; not after one never did. `refusals`: of two calls without a signature, once a check asked.
     """
 
     subject: Subject
@@ -102,6 +144,12 @@ class Bench:
             "read_regions": [self.subject.regions[0]],
         }
 
+    def costs_path(self) -> str:
+        """Raises NotChecked when it was not given."""
+        if self.subject.costs_path is None:
+            raise NotChecked("no path of the costs was given (--costs-path)")
+        return self.subject.costs_path
+
     def draft(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Draft:
         return Draft(
             method,
@@ -142,7 +190,7 @@ class Bench:
 
     async def attempt(self, request: Request, send: Send | None = None) -> Answer:
         """Send once. Raises Unmet when there is no answer."""
-        send = send or (self._send if len(request.signatures) < 2 else raw.send_whole)
+        send = send or (self._send if len(request.signatures) < 2 else send_whole)
         try:
             answer = await send(request, self.subject.deadline_s)
         except TransportError as failure:
@@ -160,6 +208,32 @@ class Bench:
             request.method, request.url, headers=headers, body=request.body or None, deadline_s=deadline_s
         )
 
+    async def suspect_order(self) -> dict[str, Any]:
+        """An order that must not be carried out; what it makes all the same is deleted at the end.
+
+        Raises NotChecked where good calls are refused, too: there a refusal says nothing.
+        """
+        await self.target()
+        order = self.order()
+        self.shared.pending[str(order["id"])] = 1
+        return order
+
+    async def at_once(self, send: "Callable[[Bench], Awaitable[object]]") -> "list[Bench]":
+        """Views of this run that did `send` at the same time; the last exchange of each joins the trail."""
+
+        async def one(bench: Bench) -> None:
+            try:
+                await send(bench)
+            except Unmet:
+                return  # its exchange says that there is no answer
+
+        benches = [Bench(self.shared) for _ in range(AT_ONCE)]
+        async with anyio.create_task_group() as tasks:
+            for bench in benches:
+                tasks.start_soon(one, bench)
+        self.trail += [bench.trail[-1] for bench in benches]
+        return benches
+
     async def target(self) -> Made:
         """A resource that is there, shared by the checks. Raises NotChecked when none can be made."""
         if self.shared.target is None:
@@ -176,8 +250,7 @@ class Bench:
         """Provision and wait until it is ready, or can be seen to become it never. Raises Unmet."""
         answer = await self.call("POST", "/extensions", order)
         body = object_of(answer)
-        if not 200 <= answer.status < 300:
-            raise Unmet(f"provisioning was answered {answer.status}")
+        succeeded(answer, "provisioning")
         id = body.get("id")
         if not isinstance(id, str) or not id:
             raise Unmet("the answer to provisioning has no `id`")
@@ -209,9 +282,7 @@ class Bench:
         answer = await self.call("GET", path_of(id))
         if answer.status in GONE:
             return None
-        if not 200 <= answer.status < 300:
-            raise Unmet(f"GET of a resource was answered {answer.status}")
-        body = object_of(answer)
+        body = object_of(succeeded(answer, "GET of a resource"))
         if body.get("status") in GONE_STATUSES:
             return None
         return {name: body[name] for name in _SHOWN if name in body}
@@ -223,6 +294,17 @@ class Bench:
 
 def path_of(id: str) -> str:
     return f"/extensions/{quote(id, safe='')}"
+
+
+def is_success(answer: Answer) -> bool:
+    return 200 <= answer.status < 300
+
+
+def succeeded(answer: Answer, call: str) -> Answer:
+    """The answer, if it is a success. Raises Unmet, which names the call."""
+    if not is_success(answer):
+        raise Unmet(f"{call} was answered {answer.status}")
+    return answer
 
 
 def object_of(answer: Answer) -> dict[str, Any]:
@@ -261,14 +343,17 @@ class Check(Struct, frozen=True):
 CHECKS: list[Check] = []
 
 
-def check(group: str, name: str, demand: str, source: str) -> Callable[[Play], Play]:
-    def register(play: Play) -> Play:
-        add(Check(group, name, demand, source, play))
-        return play
+class Group:
+    """A group of checks. Called with a name, the demand and its source, it decorates the check."""
 
-    return register
+    def __init__(self, name: str) -> None:
+        self.name = name
 
+    def __call__(self, name: str, demand: str, source: str) -> Callable[[Play], Play]:
+        def register(play: Play) -> Play:
+            new = Check(self.name, name, demand, source, play)
+            assert all(known.title != new.title for known in CHECKS), new.title
+            CHECKS.append(new)
+            return play
 
-def add(new: Check) -> None:
-    assert all(each.title != new.title for each in CHECKS), new.title
-    CHECKS.append(new)
+        return register

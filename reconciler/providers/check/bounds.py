@@ -5,24 +5,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.errors import TransportError
-from reconciler.providers.check import raw
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet, check
-from reconciler.providers.check.events import PATH
+from reconciler.providers.check.bench import Bench, Group, NotChecked, Send, Unmet
+from reconciler.providers.check.events import PATH, new_event
 from reconciler.providers.check.evidence import Exchange
-from reconciler.providers.check.request import Request
+from reconciler.providers.check.request import Request, send_cut, send_half
 from reconciler.services.signing import MAX_SIGNED
 
 _CAPS = "this project's rule for providers (docs/provider-check.md); the API document names no limit"
+bounds = Group("bounds")
 
 
-async def _refused_or_closed(bench: Bench, request: Request, send: Any = None) -> None:
-    """Raises Unmet for an answer below 400 or from 500; a closed connection is as good as a refusal."""
+def _check_refused(status: int) -> None:
+    """Raises Unmet for an answer below 400 or from 500."""
+    if not 400 <= status < 500:
+        raise Unmet(f"it was answered {status}")
+
+
+async def _refused_or_closed(bench: Bench, request: Request, send: Send | None = None) -> None:
+    """A closed connection is as good as a refusal. Raises Unmet for anything else."""
     try:
         answer = await bench.attempt(request, send)
     except Unmet:
         return
-    if not 400 <= answer.status < 500:
-        raise Unmet(f"it was answered {answer.status}")
+    _check_refused(answer.status)
 
 
 async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
@@ -32,110 +37,86 @@ async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
         raise Unmet("the resource was created anyway")
 
 
-def _filled(order: Mapping[str, Any], size: int) -> dict[str, Any]:
-    return {**order, "organization_name": "f" * size}
-
-
-@check(
-    "bounds",
+@bounds(
     "a POST of more than 1 MiB",
     "a signed body of more than 1 MiB is refused (4xx, or the connection is closed) and changes nothing",
     _CAPS,
 )
 async def too_large(bench: Bench) -> None:
-    await bench.target()  # where good calls are refused too, a refusal says nothing
-    order = bench.order()
-    bench.shared.pending[str(order["id"])] = 1
-    await _refused_or_closed(bench, bench.draft("POST", "/extensions", _filled(order, MAX_SIGNED)).request())
+    order = await bench.suspect_order()
+    filled = {**order, "organization_name": "f" * MAX_SIGNED}
+    await _refused_or_closed(bench, bench.draft("POST", "/extensions", filled).request())
     await _nothing_made(bench, order)
 
 
-@check(
-    "bounds",
+@bounds(
     "an event of more than 1 MiB",
     "a signed event of more than 1 MiB is refused (4xx, or the connection is closed)",
     _CAPS,
 )
 async def event_too_large(bench: Bench) -> None:
-    draft = bench.draft("POST", PATH)
+    draft, _, headers = new_event(bench)
     body = json.dumps({"machine_id": "f" * MAX_SIGNED}).encode()
-    headers = {
-        "content-type": "application/json",
-        "ce-id": bench.new_id(),
-        "ce-source": "https://platform.invalid/check",
-        "ce-type": "io.platform.machine.started",
-        "ce-specversion": "1.0",
-    }
-    await _refused_or_closed(bench, Request("POST", draft.url, (draft.sign(body),), body, headers))
+    await _refused_or_closed(
+        bench, Request("POST", bench.subject.url(PATH), (draft.sign(body),), body, headers)
+    )
 
 
-@check(
-    "bounds",
+@bounds(
     "a body that ends too early",
     "after half of the announced body of a signed POST, the connection ends: nothing is created",
     "platform API, 5.2 rule 1: the whole body is signed",
 )
 async def cut_short(bench: Bench) -> None:
-    await bench.target()  # where good calls are refused too, a refusal says nothing
-    order = bench.order()
-    bench.shared.pending[str(order["id"])] = 1
-    request = bench.draft("POST", "/extensions", order).request()
-    await _refused_or_closed(bench, request, raw.send_cut)
+    order = await bench.suspect_order()
+    await _refused_or_closed(bench, bench.draft("POST", "/extensions", order).request(), send_cut)
     await _nothing_made(bench, order)
 
 
-@check(
-    "bounds",
+@bounds(
     "a body that does not end",
     "after half of the announced body of a signed POST, nothing more is sent: within the time limit the "
     "provider refuses it or closes the connection",
     _CAPS,
 )
 async def never_ends(bench: Bench) -> None:
-    order = bench.order()
-    request = bench.draft("POST", "/extensions", order).request()
-    deadline_s = bench.subject.slow_body_s
-    clock = bench.shared.clock
+    request = bench.draft("POST", "/extensions", bench.order()).request()
+    deadline_s, clock = bench.subject.slow_body_s, bench.shared.clock
     began = clock.monotonic()
     try:
-        answer = await raw.send_half(request, deadline_s)
+        answer = await send_half(request, deadline_s)
     except TransportError as failure:
         bench.trail.append(Exchange(request, None, failure.message))
         if clock.monotonic() - began >= deadline_s:
             raise Unmet(f"after {deadline_s:g} s the provider is still waiting for the rest") from None
         return
     bench.trail.append(Exchange(request, answer))
-    if not 400 <= answer.status < 500:
-        raise Unmet(f"it was answered {answer.status}")
+    _check_refused(answer.status)
 
 
-@check(
-    "bounds",
+@bounds(
     "JSON that is nested too deeply",
     "a signed body of 100,000 open brackets is refused (4xx) without a server error",
     "platform API, 4.5; every parser has a limit",
 )
 async def too_deep(bench: Bench) -> None:
-    await bench.target()  # where good calls are refused too, a refusal says nothing
-    order = bench.order()
-    bench.shared.pending[str(order["id"])] = 1
+    order = await bench.suspect_order()
     draft = bench.draft("POST", "/extensions", {**order, "name": "deep"})
     body = draft.message().replace(b'"deep"', b"[" * 100_000 + b"]" * 100_000)
     await _refused_or_closed(bench, draft.request(body))
     await _nothing_made(bench, order)
 
 
-@check(
-    "bounds",
+@bounds(
     "a parameter is missing",
     "a signed POST without a required parameter is refused (4xx) without a server error",
     "platform API, 2.7: required",
 )
 async def incomplete(bench: Bench) -> None:
     await bench.target()
-    order = bench.order()
-    short = {name: value for name, value in order.items() if name not in ("organization_id", "user_role")}
-    answer = await bench.call("POST", "/extensions", short)
+    missing = ("organization_id", "user_role")
+    order = {name: value for name, value in bench.order().items() if name not in missing}
+    answer = await bench.call("POST", "/extensions", order)
     if answer.status >= 500:
         raise Unmet(f"it was answered {answer.status}")
     if answer.status < 400:

@@ -1,28 +1,36 @@
-"""Good calls: provision, status, readiness, PATCH, costs, unknown ids, DELETE."""
+"""Good calls: provision, status, readiness, PATCH, costs, unknown ids, DELETE; and the same id again.
+
+A repeat is how a lost answer is healed, so it has to give the same result.
+"""
 
 import re
 from typing import Any
 
 from reconciler.providers.check.bench import (
+    AT_ONCE,
     GONE,
     POLL_S,
     Bench,
+    Group,
     NotChecked,
     Unmet,
-    check,
+    is_success,
     object_of,
     path_of,
     same,
+    succeeded,
 )
 from reconciler.providers.check.evidence import Exchange
-from reconciler.services.providers.wire import FAILED_STATUSES, GONE_STATUSES
+from reconciler.services.machines.wire.extension import FAILED_STATUSES, GONE_STATUSES
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNKNOWN = "check-there-is-no-such-resource"
+_BUSY = 409
+calls = Group("calls")
+repeats = Group("repeats")
 
 
-@check(
-    "calls",
+@calls(
     "POST provisions",
     "a signed POST of the documented parameters is answered 2xx with `id`, text, and `config`, an object of "
     "text to text whose keys can be names of environment variables; `name` and `platform_app_name` are text "
@@ -31,7 +39,7 @@ _UNKNOWN = "check-there-is-no-such-resource"
 )
 async def provisions(bench: Bench) -> None:
     if bench.shared.target is None:
-        # Made here, so that what went wrong is told by this check and not by those that need a resource.
+        # Made here, so that this check reports a failure, and not those that need a resource.
         bench.shared.target = await bench.make(bench.order())
     made = bench.shared.target
     bench.trail.append(made.answer)
@@ -54,8 +62,7 @@ def _check_provisioned(exchange: Exchange) -> None:
             raise Unmet(f"`{name}` is not text but {_kind(body[name])}")
 
 
-@check(
-    "calls",
+@calls(
     "GET shows the status",
     "GET of the answered id is answered 200 with an object that contains `status`, text",
     "platform API, 4.5: return the resource, including its `status`; 2.8: the id of all later calls",
@@ -70,8 +77,7 @@ async def shows_status(bench: Bench) -> None:
         raise Unmet(f"`status` is not text but {_kind(status)}")
 
 
-@check(
-    "calls",
+@calls(
     "it becomes ready",
     f"polled every {POLL_S:g} s, the status becomes `ready` (or `sleeping`) before the deadline",
     "platform API, 4.5 rule 1 and 3.4; notes: clients poll every 2 s for up to 4 minutes",
@@ -87,8 +93,7 @@ async def becomes_ready(bench: Bench) -> None:
     raise Unmet(f"not ready within {bench.subject.ready_s:g} s: {seen}")
 
 
-@check(
-    "calls",
+@calls(
     "PATCH changes it",
     "a signed PATCH with the parameters of the POST is answered 2xx; a parameter that GET shows is shown "
     "with its new value afterwards",
@@ -99,9 +104,7 @@ async def patches(bench: Bench) -> None:
     before = await bench.shown(made.id)
     changed = {**made.order, "read_regions": list(bench.subject.regions)}
     for _ in range(2):  # absolute: the second changes nothing more
-        answer = await bench.call("PATCH", path_of(made.id), changed)
-        if not 200 <= answer.status < 300:
-            raise Unmet(f"PATCH was answered {answer.status}")
+        succeeded(await bench.call("PATCH", path_of(made.id), changed), "PATCH")
     after = await bench.shown(made.id)
     if before is None or after is None:
         raise Unmet(
@@ -115,8 +118,7 @@ async def patches(bench: Bench) -> None:
         raise Unmet("GET still shows the old `read_regions` after a PATCH that was answered 2xx")
 
 
-@check(
-    "calls",
+@calls(
     "PATCH of the name",
     "a signed PATCH with another `name` is refused (4xx), or GET shows that name afterwards: it is not "
     "answered 2xx and ignored",
@@ -130,8 +132,8 @@ async def patches_name(bench: Bench) -> None:
     changed = {**made.order, "name": f"{made.order['name']}-renamed"}
     answer = await bench.call("PATCH", path_of(made.id), changed)
     refused = 400 <= answer.status < 500
-    if not refused and not 200 <= answer.status < 300:
-        raise Unmet(f"PATCH of the name was answered {answer.status}")
+    if not refused:
+        succeeded(answer, "PATCH of the name")
     after = await bench.shown(made.id)
     if after is None:
         raise Unmet("the resource is gone after the PATCH")
@@ -143,22 +145,19 @@ async def patches_name(bench: Bench) -> None:
 
 for _method in ("GET", "PATCH", "DELETE"):
 
+    @calls(
+        f"{_method} of an unknown id",
+        "a signed call for an id that does not exist is answered 404 (or 410)",
+        "platform API, 4.5; notes: 404 is done",
+    )
     async def unknown(bench: Bench, method: str = _method) -> None:
         fields: dict[str, Any] | None = bench.order() if method == "PATCH" else None
         answer = await bench.call(method, path_of(_UNKNOWN), fields)
         if answer.status not in GONE:
             raise Unmet(f"{method} of an id that never existed was answered {answer.status}, not 404")
 
-    check(
-        "calls",
-        f"{_method} of an unknown id",
-        "a signed call for an id that does not exist is answered 404 (or 410)",
-        "platform API, 4.5; notes: 404 is done",
-    )(unknown)
 
-
-@check(
-    "calls",
+@calls(
     "DELETE removes it",
     "a signed DELETE is answered 2xx; the resource is gone afterwards: GET is answered 404 or 410, or shows "
     "the status `deleted`",
@@ -166,9 +165,7 @@ for _method in ("GET", "PATCH", "DELETE"):
 )
 async def deletes(bench: Bench) -> None:
     made = await bench.make(bench.order())
-    answer = await bench.call("DELETE", path_of(made.id))
-    if not 200 <= answer.status < 300:
-        raise Unmet(f"DELETE is answered {answer.status}")
+    succeeded(await bench.call("DELETE", path_of(made.id)), "DELETE")
     clock = bench.shared.clock
     until = clock.monotonic() + bench.subject.ready_s
     while True:
@@ -180,8 +177,7 @@ async def deletes(bench: Bench) -> None:
         await clock.sleep(POLL_S)
 
 
-@check(
-    "calls",
+@calls(
     "DELETE again",
     "a second DELETE is answered 404 (410, or 2xx): after a lost answer, the call is sent again",
     "notes: 404 is done",
@@ -190,33 +186,30 @@ async def deletes_again(bench: Bench) -> None:
     made = await bench.make(bench.order())
     for _ in range(2):
         answer = await bench.call("DELETE", path_of(made.id))
-    if answer.status not in GONE and not 200 <= answer.status < 300:
-        raise Unmet(f"the second DELETE was answered {answer.status}")
+    if answer.status not in GONE:
+        succeeded(answer, "the second DELETE")
 
 
-@check(
-    "calls",
+@calls(
     "GET of the costs",
     "a signed GET of the billing path is answered 200 with JSON",
     "platform API, 4.5 rule 5: a billing API, queried once per day; the document does not show its path "
     "and payload",
 )
 async def costs(bench: Bench) -> None:
-    if bench.subject.costs_path is None:
-        raise NotChecked("no path of the costs was given (--costs-path)")
+    path = bench.costs_path()
     await bench.target()
-    answer = await bench.call("GET", bench.subject.costs_path)
+    answer = await bench.call("GET", path)
     if answer.status != 200:
         raise Unmet(f"GET of the costs was answered {answer.status}")
     object_of(answer)
 
 
-def check_same_result(first: Exchange, again: Exchange) -> None:
+def _check_same_result(first: Exchange, again: Exchange) -> None:
     """Raises Unmet unless both answers give the same `id` and `config`."""
     assert first.answer is not None
     assert again.answer is not None
-    if not 200 <= again.answer.status < 300:
-        raise Unmet(f"the same id again was answered {again.answer.status}")
+    succeeded(again.answer, "the same id again")
     before, after = object_of(first.answer), object_of(again.answer)
     if before.get("id") != after.get("id"):
         raise Unmet("the same id again gives another resource: `id` differs")
@@ -232,3 +225,79 @@ def check_same_result(first: Exchange, again: Exchange) -> None:
 def _kind(value: Any) -> str:
     kinds = {dict: "an object", list: "an array", bool: "true or false", type(None): "missing or null"}
     return kinds.get(type(value), "a number" if isinstance(value, int | float) else "text")
+
+
+_REPEATS = "platform API, 2.7: `id` is unique; 4.5 rule 3: idempotently; notes: POST of the same id again"
+
+
+async def _again(bench: Bench, first: Exchange, order: object) -> None:
+    assert isinstance(order, dict)
+    await bench.call("POST", "/extensions", order)
+    _check_same_result(first, bench.trail[-1])
+
+
+async def _complete(bench: Bench) -> tuple[dict[str, object], Exchange, str]:
+    """A ready resource: its order, the answer that holds its whole configuration, and its id."""
+    made = await bench.make(bench.order())
+    first = made.answer
+    if made.answer.answer is not None and made.answer.answer.status == 202:  # its `config` came later
+        answer = await bench.call("POST", "/extensions", made.order)
+        if made.settled and answer.status == 202:
+            raise Unmet(
+                "the resource is ready, but the same id again is still answered 202, without a `config`"
+            )
+        first = bench.trail[-1]
+    return dict(made.order), first, made.id
+
+
+@repeats("one after the other", "the same id again gives the same `id` and `config`", _REPEATS)
+async def one_after_the_other(bench: Bench) -> None:
+    order, first, _ = await _complete(bench)
+    for _ in range(2):
+        await _again(bench, first, order)
+
+
+@repeats(
+    "after other calls",
+    "the same id again, after a GET and a PATCH, gives the same `id` and `config`",
+    _REPEATS,
+)
+async def after_other_calls(bench: Bench) -> None:
+    order, first, id = await _complete(bench)
+    await bench.call("GET", path_of(id))
+    await bench.call("PATCH", path_of(id), order)
+    await bench.call("GET", path_of(id))
+    await _again(bench, first, order)
+
+
+@repeats(
+    f"{AT_ONCE} at once",
+    "the same id several times at once creates one resource: every 2xx has the same `id`, other calls may be "
+    "answered 409, and afterwards the same id gives the same `config` each time",
+    _REPEATS,
+)
+async def at_once(bench: Bench) -> None:
+    order = bench.order()
+    benches = await bench.at_once(lambda one: one.call("POST", "/extensions", order))
+    ids = set()
+    for one in benches:
+        answer = one.trail[-1].answer
+        if answer is None:
+            raise Unmet("one of the calls was not answered")
+        if is_success(answer):
+            ids.add(object_of(answer).get("id"))
+        elif answer.status != _BUSY:
+            raise Unmet(f"one of the calls was answered {answer.status}")
+    if len(ids) > 1:
+        raise Unmet(f"{len(ids)} resources were created: the answers differ in `id`")
+    made = await bench.make(order)
+    if ids and made.id not in ids:
+        raise Unmet("the same id afterwards gives another resource: `id` differs")
+    await bench.call("POST", "/extensions", order)
+    first = bench.trail[-1]
+    for one in benches:
+        last = one.trail[-1]
+        if last.answer is not None and is_success(last.answer) and last.answer.status != 202:
+            bench.trail.append(last)
+            _check_same_result(first, last)
+    await _again(bench, first, order)

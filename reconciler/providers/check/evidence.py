@@ -1,10 +1,9 @@
-"""What was sent and what came, as a person may read it: without secrets, signatures and configuration."""
+"""Requests and answers as a person may read them: without secrets, signatures and configuration."""
 
 import json
 import re
 from collections.abc import Collection
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ _SECRET_NAMES = re.compile(r"secret|password|passwd|token|credential|api_?key|co
 
 
 class Exchange(Struct, frozen=True):
-    """`problem`: why there is no answer."""
+    """One request and its answer. `problem`: why there is no answer."""
 
     request: Request
     answer: Answer | None
@@ -26,7 +25,7 @@ class Exchange(Struct, frozen=True):
 
 
 def sent(exchange: Exchange, values: Collection[str]) -> str:
-    """Some lines; `values` (the known secrets) stand nowhere in it."""
+    """The request as lines of text, without `values`, which are the known secrets."""
     request = exchange.request
     lines = [f"{request.method} {request.url}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items() if name.lower().startswith("ce-")]
@@ -39,13 +38,14 @@ def sent(exchange: Exchange, values: Collection[str]) -> str:
 
 
 def came(exchange: Exchange, values: Collection[str]) -> str:
+    """The answer as lines of text, without `values`; or why there is none."""
     answer = exchange.answer
     if answer is None:
         return exchange.problem
     kind = answer.headers.get("content-type", "without a content type")
     lines = [f"{answer.status} {kind}"]
     if "location" in answer.headers:
-        lines.append(f"location: {_without_query(answer.headers['location'])}")
+        lines.append(f"location: {without_values(answer.headers['location'])}")
     if answer.body:
         lines.append(_body(answer))
     return _without("\n".join(lines), (*values, *exchange.request.signatures))
@@ -88,12 +88,11 @@ def _body(answer: Answer) -> str:
     return _cut(answer.body.decode("utf-8", "backslashreplace"))
 
 
-def _without_query(url: str) -> str:
-    """A sign-in's address without its values: some of them open a session."""
-    parts = urlsplit(url)
-    names = [pair.partition("=")[0] for pair in parts.query.split("&") if pair]
-    query = "?" + "&".join(f"{name}=…" for name in names) if names else ""
-    return f"{parts.scheme}://{parts.netloc}{parts.path}{query}"
+def without_values(url: str) -> str:
+    """The address without the values of its query: `code` and `state` open a session."""
+    address, mark, query = url.partition("?")
+    names = [pair.partition("=")[0] for pair in query.split("&") if pair]
+    return f"{address}{mark}{'&'.join(f'{name}=…' for name in names)}"
 
 
 def _cut(text: str) -> str:

@@ -1,8 +1,9 @@
-"""The table of forgeries: how a good request is spoilt. Each must be refused.
+"""The table of forgeries: the ways to spoil a good request. Each must be refused.
 
 Clocks of two machines differ, so times are a little further away than the rule's 300 s.
 """
 
+import base64
 import json
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
@@ -42,86 +43,85 @@ def _add(
     FORGERIES.append(Forgery(name, source, methods, make))
 
 
-def _with_signature(change: Callable[[Draft, str], str]) -> Callable[[Draft], Request]:
-    return lambda draft: draft.request(signatures=(change(draft, draft.sign(draft.message())),))
+def _headers(change: Callable[[Draft, str], tuple[str, ...]]) -> Callable[[Draft], Request]:
+    """With the headers that `change` gives in place of the right signature."""
+    return lambda draft: draft.request(signatures=change(draft, draft.sign(draft.message())))
 
 
 def _other_encoding(draft: Draft, text: str) -> str:
-    import base64
-
     if draft.encoding == "hex":
         return base64.b64encode(bytes.fromhex(text)).decode("ascii")
     return base64.b64decode(text).hex()
 
 
-def _first_changed(text: str) -> str:
+def _wrong(text: str) -> str:
+    """A signature whose first character differs."""
     return ("1" if text[0] != "1" else "2") + text[1:]
 
 
-_add("without a signature", SIGNED, lambda draft: draft.request(signatures=()))
-_add("with an empty signature", SIGNED, lambda draft: draft.request(signatures=("",)))
-_add("with its signature changed", SIGNED, _with_signature(lambda _, text: _first_changed(text)))
-_add("with half of its signature", SIGNED, _with_signature(lambda _, text: text[: len(text) // 2]))
-_add("with a longer signature", SIGNED, _with_signature(lambda _, text: f"{text}0000"))
-_add("with a signature of zeros", SIGNED, _with_signature(lambda _, text: "0" * len(text)))
-_add("with a word for a signature", SIGNED, lambda draft: draft.request(signatures=("null",)))
-_add("with its signature in the other encoding", ENCODED, _with_signature(_other_encoding))
-_add("with its signature behind `sha256=`", ENCODED, _with_signature(lambda _, text: f"sha256={text}"))
-_add("with its signature twice in one header", SIGNED, _with_signature(lambda _, text: f"{text}, {text}"))
+_add("without a signature", SIGNED, _headers(lambda draft, right: ()))
+_add("with an empty signature", SIGNED, _headers(lambda draft, right: ("",)))
+_add("with its signature changed", SIGNED, _headers(lambda draft, right: (_wrong(right),)))
+_add("with half of its signature", SIGNED, _headers(lambda draft, right: (right[: len(right) // 2],)))
+_add("with a longer signature", SIGNED, _headers(lambda draft, right: (f"{right}0000",)))
+_add("with a signature of zeros", SIGNED, _headers(lambda draft, right: ("0" * len(right),)))
+_add("with a word for a signature", SIGNED, _headers(lambda draft, right: ("null",)))
+_add(
+    "with its signature in the other encoding",
+    ENCODED,
+    _headers(lambda draft, right: (_other_encoding(draft, right),)),
+)
+_add("with its signature behind `sha256=`", ENCODED, _headers(lambda draft, right: (f"sha256={right}",)))
+_add("with its signature twice in one header", SIGNED, _headers(lambda draft, right: (f"{right}, {right}",)))
 _add(
     "with a wrong signature before the right one in one header",
     SIGNED,
-    _with_signature(lambda _, text: f"{_first_changed(text)},{text}"),
+    _headers(lambda draft, right: (f"{_wrong(right)},{right}",)),
 )
-_add(
-    "with two headers, both right",
-    SIGNED,
-    lambda draft: draft.request(signatures=(draft.sign(draft.message()),) * 2),
-)
-_add(
-    "with two headers, the first wrong",
-    SIGNED,
-    lambda draft: draft.request(
-        signatures=(_first_changed(draft.sign(draft.message())), draft.sign(draft.message()))
-    ),
-)
-_add(
-    "with two headers, the second wrong",
-    SIGNED,
-    lambda draft: draft.request(
-        signatures=(draft.sign(draft.message()), _first_changed(draft.sign(draft.message())))
-    ),
-)
+_add("with two headers, both right", SIGNED, _headers(lambda draft, right: (right, right)))
+_add("with two headers, the first wrong", SIGNED, _headers(lambda draft, right: (_wrong(right), right)))
+_add("with two headers, the second wrong", SIGNED, _headers(lambda draft, right: (right, _wrong(right))))
 _add(
     "with an HMAC of SHA-1",
     SIGNED,
-    _with_signature(lambda draft, _: draft.other_hmac("sha1", draft.message())),
+    _headers(lambda draft, right: (draft.other_hmac("sha1", draft.message()),)),
 )
 _add(
     "with an HMAC of SHA-512",
     SIGNED,
-    _with_signature(lambda draft, _: draft.other_hmac("sha512", draft.message())),
+    _headers(lambda draft, right: (draft.other_hmac("sha512", draft.message()),)),
 )
 _add(
     "with a bare hash for a signature",
     SIGNED,
-    _with_signature(lambda draft, _: draft.bare_hash(draft.message())),
+    _headers(lambda draft, right: (draft.bare_hash(draft.message()),)),
 )
-_add(
-    "with the signature of another request",
-    SIGNED,
-    lambda draft: draft.request(signed=draft.message(nonce="other")),
-)
-_add("with the signature of nothing", SIGNED, lambda draft: draft.request(signed=b""))
-_add("with the signature of its address", SIGNED, lambda draft: draft.request(signed=draft.url.encode()))
-_add("under a wrong secret", SECRET, lambda draft: draft.request(secret=draft.wrong_secret))
-_add("under an empty secret", SECRET, lambda draft: draft.request(secret=b""))
-_add("under the secret and a line end", SECRET, lambda draft: draft.request(secret=draft.secret + b"\n"))
-_add(
-    "under the webhook secret",
-    SECRET,
-    lambda draft: None if draft.webhook_secret is None else draft.request(secret=draft.webhook_secret),
-)
+
+
+def _signing(message: Callable[[Draft], bytes]) -> Callable[[Draft], Request]:
+    """Under the signature of another message."""
+    return lambda draft: draft.request(signed=message(draft))
+
+
+_add("with the signature of another request", SIGNED, _signing(lambda draft: draft.message(nonce="other")))
+_add("with the signature of nothing", SIGNED, _signing(lambda draft: b""))
+_add("with the signature of its address", SIGNED, _signing(lambda draft: draft.url.encode()))
+
+
+def _under(secret: Callable[[Draft], bytes | None]) -> Callable[[Draft], Request | None]:
+    """Under another secret; None when that was not given."""
+
+    def forged(draft: Draft) -> Request | None:
+        other = secret(draft)
+        return None if other is None else draft.request(secret=other)
+
+    return forged
+
+
+_add("under a wrong secret", SECRET, _under(lambda draft: draft.wrong_secret))
+_add("under an empty secret", SECRET, _under(lambda draft: b""))
+_add("under the secret and a line end", SECRET, _under(lambda draft: draft.secret + b"\n"))
+_add("under the webhook secret", SECRET, _under(lambda draft: draft.webhook_secret))
 
 
 def _changed_url(change: Callable[[str], object]) -> Callable[[Draft], Request]:
@@ -132,39 +132,47 @@ def _part(**changes: str) -> Callable[[str], str]:
     return lambda url: urlunsplit(urlsplit(url)._replace(**changes))
 
 
-def _other_port(url: str) -> str:
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return urlunsplit(parts._replace(netloc=f"{host}:{(parts.port or 443) % 65535 + 1}"))
+def _netloc(change: Callable[[str, int | None], str]) -> Callable[[str], str]:
+    """With the host and port that `change` gives; IPv6 in brackets."""
+
+    def changed(url: str) -> str:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return urlunsplit(parts._replace(netloc=change(host or "", parts.port)))
+
+    return changed
+
+
+def _port(port: int | None) -> str:
+    return f":{port}" if port else ""
 
 
 def _other_scheme(url: str) -> str:
-    return (
-        url.replace("https:", "http:", 1) if url.startswith("https:") else url.replace("http:", "https:", 1)
-    )
-
-
-def _user_part(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"platform@{parts.netloc}"))
-
-
-def _suffixed(url: str) -> str:
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    port = f":{parts.port}" if parts.port else ""
-    return urlunsplit(parts._replace(netloc=f"{host}.evil.invalid{port}"))
+    scheme, _, rest = url.partition(":")
+    return f"{'http' if scheme == 'https' else 'https'}:{rest}"
 
 
 _add("signed for another host", URL, _changed_url(_part(netloc="other.invalid")))
-_add("signed for a longer host", URL, _changed_url(_suffixed))
+_add(
+    "signed for a longer host",
+    URL,
+    _changed_url(_netloc(lambda host, port: f"{host}.evil.invalid{_port(port)}")),
+)
 _add("signed for another scheme", URL, _changed_url(_other_scheme))
-_add("signed for another port", URL, _changed_url(_other_port))
+_add(
+    "signed for another port",
+    URL,
+    _changed_url(_netloc(lambda host, port: f"{host}:{(port or 443) % 65535 + 1}")),
+)
 _add("signed for another resource", URL, _changed_url(lambda url: f"{url}x"))
 _add("signed for a deeper path", URL, _changed_url(lambda url: f"{url}/sso"))
 _add("signed for a path with a slash at its end", URL, _changed_url(lambda url: f"{url}/"))
 _add("signed for an address with a query", URL, _changed_url(lambda url: f"{url}?all=1"))
-_add("signed for an address with a user", URL, _changed_url(_user_part))
+_add(
+    "signed for an address with a user",
+    URL,
+    _changed_url(_netloc(lambda host, port: f"platform@{host}{_port(port)}")),
+)
 _add("signed for the path alone", URL, _changed_url(lambda url: urlsplit(url).path))
 _add("signed for an empty address", URL, _changed_url(lambda _: ""))
 _add("signed without `url`", URL, lambda draft: draft.request(draft.message(url=...)))

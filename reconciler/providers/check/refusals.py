@@ -1,10 +1,15 @@
-"""What is not known to come from the platform: refused, each time with the same 401, and without effect."""
+"""Requests that are not surely the platform's: refused, each time with the same 401, and without effect."""
 
-from functools import partial
-
-import anyio
-
-from reconciler.providers.check.bench import Bench, Check, NotChecked, Unmet, add, check, path_of, same
+from reconciler.providers.check.bench import (
+    AT_ONCE,
+    Bench,
+    Group,
+    NotChecked,
+    Unmet,
+    path_of,
+    same,
+    succeeded,
+)
 from reconciler.providers.check.evidence import parsed
 from reconciler.providers.check.forgeries import FORGERIES, Forgery
 from reconciler.providers.check.request import Draft, Request
@@ -13,7 +18,7 @@ from reconciler.services.transport import Answer
 _DEMAND = "it is answered 401, in the same words as every other refusal, and changes nothing"
 _NONCE = "platform API, 2.7: a nonce is unique per request; 5.2 rule 2"
 _UNAUTHORIZED = 401
-_AT_ONCE = 4
+refusals = Group("refusals")
 
 Words = tuple[str, bytes]  # content type and body
 
@@ -40,9 +45,9 @@ async def _usual_refusal(bench: Bench) -> Words | None:
         own = Bench(bench.shared)
         draft = own.draft("GET", "/extensions/check-nothing")
         bench.shared.refusals = [await own.send(draft.request(signatures=())) for _ in range(2)]
-    known = {_words(each) for each in bench.shared.refusals if each.status == _UNAUTHORIZED}
-    alike = len(known) == 1 and all(each.status == _UNAUTHORIZED for each in bench.shared.refusals)
-    return known.pop() if alike else None
+    known = {_words(answer) for answer in bench.shared.refusals if answer.status == _UNAUTHORIZED}
+    refused = all(answer.status == _UNAUTHORIZED for answer in bench.shared.refusals)
+    return known.pop() if len(known) == 1 and refused else None
 
 
 def _words(answer: Answer) -> Words:
@@ -76,11 +81,13 @@ async def _refused(bench: Bench, forgery: Forgery, method: str) -> None:
 
 
 async def _refused_post(bench: Bench, forgery: Forgery) -> None:
-    await bench.target()  # where good calls are refused too, a refusal says nothing
-    order = bench.order()
+    order = await bench.suspect_order()
     id = str(order["id"])
-    request = _forged(bench, forgery, bench.draft("POST", "/extensions", order))
-    bench.shared.pending[id] = 1
+    try:
+        request = _forged(bench, forgery, bench.draft("POST", "/extensions", order))
+    except NotChecked:
+        del bench.shared.pending[id]
+        raise
     await expect_refusal(bench, request)
     refusal = bench.trail[-1]
     if await bench.shown(id) is not None:
@@ -99,39 +106,30 @@ def _forged(bench: Bench, forgery: Forgery, draft: Draft) -> Request:
 for _method in ("POST", "PATCH", "GET", "DELETE"):
     for _forgery in FORGERIES:
         if _method in _forgery.methods:
-            add(
-                Check(
-                    "refusals",
-                    f"{_method} {_forgery.name}",
-                    _DEMAND,
-                    _forgery.source,
-                    partial(_refused, forgery=_forgery, method=_method),
-                )
-            )
+
+            @refusals(f"{_method} {_forgery.name}", _DEMAND, _forgery.source)
+            async def forged(bench: Bench, forgery: Forgery = _forgery, method: str = _method) -> None:
+                await _refused(bench, forgery, method)
 
 
-@check("refusals", "GET of the costs without a signature", _DEMAND, "platform API, 5.2 rule 1")
+@refusals("GET of the costs without a signature", _DEMAND, "platform API, 5.2 rule 1")
 async def costs_unsigned(bench: Bench) -> None:
-    if bench.subject.costs_path is None:
-        raise NotChecked("no path of the costs was given (--costs-path)")
-    await expect_refusal(bench, bench.draft("GET", bench.subject.costs_path).request(signatures=()))
+    await expect_refusal(bench, bench.draft("GET", bench.costs_path()).request(signatures=()))
 
 
-@check("refusals", "GET of a resource, sent to the costs", _DEMAND, "platform API, 5.2 rule 2")
+@refusals("GET of a resource, sent to the costs", _DEMAND, "platform API, 5.2 rule 2")
 async def costs_of_another(bench: Bench) -> None:
-    if bench.subject.costs_path is None:
-        raise NotChecked("no path of the costs was given (--costs-path)")
+    there = bench.draft("GET", bench.costs_path())
     draft = bench.draft("GET", path_of((await bench.target()).id))
-    there = bench.draft("GET", bench.subject.costs_path)
     await expect_refusal(bench, there.request(draft.message()))
 
 
-@check("refusals", "GET replayed at once", "the first is answered, the second refused", _NONCE)
+@refusals("GET replayed at once", "the first is answered, the second refused", _NONCE)
 async def get_replayed(bench: Bench) -> None:
     await _replayed(bench, bench.draft("GET", path_of((await bench.target()).id)).request())
 
 
-@check("refusals", "GET replayed after other calls", "the first is answered, the second refused", _NONCE)
+@refusals("GET replayed after other calls", "the first is answered, the second refused", _NONCE)
 async def get_replayed_later(bench: Bench) -> None:
     id = (await bench.target()).id
     request = bench.draft("GET", path_of(id)).request()
@@ -141,43 +139,28 @@ async def get_replayed_later(bench: Bench) -> None:
     await expect_refusal(bench, request)
 
 
-@check("refusals", "GET replayed, several at once", "one of them is answered, all others are refused", _NONCE)
+@refusals("GET replayed, several at once", "one of them is answered, all others are refused", _NONCE)
 async def get_replayed_at_once(bench: Bench) -> None:
     request = bench.draft("GET", path_of((await bench.target()).id)).request()
-    benches = [Bench(bench.shared) for _ in range(_AT_ONCE)]
-
-    async def send(one: Bench) -> None:
-        try:
-            await one.send(request)
-        except Unmet:
-            return
-
-    async with anyio.create_task_group() as tasks:
-        for one in benches:
-            tasks.start_soon(send, one)
-    bench.trail += [one.trail[-1] for one in benches]
-    statuses = [each.answer.status if each.answer else 0 for each in bench.trail[-_AT_ONCE:]]
+    await bench.at_once(lambda one: one.send(request))
+    statuses = [sent.answer.status if sent.answer else 0 for sent in bench.trail[-AT_ONCE:]]
     taken = sum(200 <= status < 300 for status in statuses)
-    if taken != 1 or statuses.count(_UNAUTHORIZED) != _AT_ONCE - 1:
-        raise Unmet(f"{taken} of {_AT_ONCE} were answered; the statuses are {', '.join(map(str, statuses))}")
+    if taken != 1 or statuses.count(_UNAUTHORIZED) != AT_ONCE - 1:
+        raise Unmet(f"{taken} of {AT_ONCE} were answered; the statuses are {', '.join(map(str, statuses))}")
 
 
-@check("refusals", "POST replayed", "the first is answered, the second refused", _NONCE)
+@refusals("POST replayed", "the first is answered, the second refused", _NONCE)
 async def post_replayed(bench: Bench) -> None:
-    await bench.target()
-    order = bench.order()
-    bench.shared.pending[str(order["id"])] = 1
-    await _replayed(bench, bench.draft("POST", "/extensions", order).request())
+    await _replayed(bench, bench.draft("POST", "/extensions", await bench.suspect_order()).request())
 
 
-@check("refusals", "PATCH replayed", "the first is answered, the second refused", _NONCE)
+@refusals("PATCH replayed", "the first is answered, the second refused", _NONCE)
 async def patch_replayed(bench: Bench) -> None:
     made = await bench.target()
     await _replayed(bench, bench.draft("PATCH", path_of(made.id), made.order).request())
 
 
-@check(
-    "refusals",
+@refusals(
     "DELETE replayed",
     "the first is answered, the second is refused: 401, not 404, because the nonce is checked first",
     _NONCE,
@@ -187,8 +170,7 @@ async def delete_replayed(bench: Bench) -> None:
     await _replayed(bench, bench.draft("DELETE", path_of(made.id)).request())
 
 
-@check(
-    "refusals",
+@refusals(
     "GET's query sent as DELETE after it",
     "it is refused because the nonce was used, and the resource stays: the signature does not cover the "
     "method",
@@ -203,8 +185,7 @@ async def get_as_delete(bench: Bench) -> None:
         raise Unmet("the resource is gone")
 
 
-@check(
-    "refusals",
+@refusals(
     "POST's body sent as PATCH",
     "it is refused: `url` is the address of the POST, and the nonce was used",
     "platform API, 5.2 rule 2",
@@ -217,15 +198,14 @@ async def post_as_patch(bench: Bench) -> None:
     await expect_refusal(bench, there.request(request.body))
 
 
-@check("refusals", "a nonce used again under a new signature", "the second request is refused", _NONCE)
+@refusals("a nonce used again under a new signature", "the second request is refused", _NONCE)
 async def nonce_again(bench: Bench) -> None:
     draft = bench.draft("GET", path_of((await bench.target()).id))
     await _good(bench, draft.request())
     await expect_refusal(bench, draft.request(draft.message(timestamp=draft.timestamp - 1)))
 
 
-@check(
-    "refusals",
+@refusals(
     "a refused request does not use up its nonce",
     "a valid request is answered, although a forgery of it was refused before",
     "platform API, 5.2: otherwise anyone who sees a request could block it",
@@ -237,9 +217,7 @@ async def nonce_not_used_up(bench: Bench) -> None:
 
 
 async def _good(bench: Bench, request: Request) -> None:
-    answer = await bench.send(request)
-    if not 200 <= answer.status < 300:
-        raise Unmet(f"the valid call was answered {answer.status}")
+    succeeded(await bench.send(request), "the valid call")
 
 
 async def _replayed(bench: Bench, request: Request) -> None:

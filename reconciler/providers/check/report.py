@@ -46,7 +46,7 @@ def document(report: Report) -> dict[str, Any]:
     return {
         "format_version": "1",
         "url": report.url,
-        "checks": [to_builtins(replace(each, took_s=round(each.took_s, 3))) for each in report.results],
+        "checks": [to_builtins(replace(result, took_s=round(result.took_s, 3))) for result in report.results],
         "summary": {
             "passed": report.count("passed"),
             "failed": report.count("failed"),

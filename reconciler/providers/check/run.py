@@ -1,4 +1,4 @@
-"""One conformance run: the checks in their order, and in the end what was made is deleted."""
+"""One conformance run: the checks in their order; in the end, its resources are deleted."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,28 +10,44 @@ import anyio
 from msgspec import Struct
 
 from reconciler.core.clock import Clock
-from reconciler.providers.check import bounds, calls, events, refusals, repeats, sign_in
-from reconciler.providers.check.bench import CHECKS, GONE, Bench, Check, NotChecked, Shared, Unmet, path_of
+from reconciler.providers.check import bounds, calls, events, refusals, sign_in
+from reconciler.providers.check.bench import (
+    CHECKS,
+    GONE,
+    Bench,
+    Check,
+    NotChecked,
+    Shared,
+    Subject,
+    Unmet,
+    is_success,
+    path_of,
+)
 from reconciler.providers.check.evidence import came, sent
-from reconciler.providers.check.subject import Subject
 from reconciler.services.transport import HttpTransport, Transport
 
-# Importing these fills the table; the order of the run is the order here.
-GROUPS = {
-    "calls": calls,
-    "repeats": repeats,
-    "refusals": refusals,
-    "events": events,
-    "bounds": bounds,
-    "sign-in": sign_in,
-}
+# Importing the modules fills the table; the order of the run is the order here.
+GROUPS = [
+    group.name
+    for group in (
+        calls.calls,
+        calls.repeats,
+        refusals.refusals,
+        events.events,
+        bounds.bounds,
+        sign_in.sign_in,
+    )
+]
 CLEAN_UP_S = 60.0
 
 Outcome = Literal["passed", "failed", "not checked"]
 
 
 class Result(Struct, frozen=True, omit_defaults=True):
-    """`problem`: what is not met, or why it was not checked; `sent` and `came` without secrets."""
+    """The result of one check. `problem`: what is not met, or why it was not checked.
+
+    `sent` and `came` are the last request and answer, without secrets.
+    """
 
     group: str
     name: str
@@ -50,7 +66,7 @@ class Result(Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Report:
-    """`left`: ids of what was made, or may have been, and could not be deleted."""
+    """The results of a run. `left`: ids of resources that it made, or may have, and could not delete."""
 
     url: str
     results: list[Result] = field(default_factory=list)
@@ -67,10 +83,12 @@ class Report:
 
 def selected(pattern: str | None) -> Sequence[Check]:
     """The checks whose group or title matches the glob, in their order; all without one."""
-    ordered = [each for group in GROUPS for each in CHECKS if each.group == group]
+    ordered = [check for group in GROUPS for check in CHECKS if check.group == group]
     if pattern is None:
         return ordered
-    return [each for each in ordered if fnmatchcase(each.title, pattern) or fnmatchcase(each.group, pattern)]
+    return [
+        check for check in ordered if fnmatchcase(check.title, pattern) or fnmatchcase(check.group, pattern)
+    ]
 
 
 async def run(
@@ -93,9 +111,9 @@ async def run(
     if subject.webhook_secret:
         shared.values |= {subject.webhook_secret.decode("utf-8", "replace")}
     try:
-        for each in checks:
-            begins(each)
-            result = await _result(each, Bench(shared))
+        for check in checks:
+            begins(check)
+            result = await _result(check, Bench(shared))
             report.results.append(result)
             ends(result)
     finally:
@@ -124,11 +142,11 @@ async def _result(check: Check, bench: Bench) -> Result:
 
 
 async def _clean_up(shared: Shared) -> None:
-    """Delete what may be there, and strike from `pending` what is gone for certain."""
+    """Delete all that may be there, and strike from `pending` all that is surely gone."""
     for id in list(shared.pending):
         try:
             answer = await Bench(shared).call("DELETE", path_of(id))
         except Unmet:
             continue
-        if answer.status in GONE or 200 <= answer.status < 300:
+        if answer.status in GONE or is_success(answer):
             del shared.pending[id]

@@ -1,21 +1,94 @@
 """Sign-in, as a browser goes through it, against the sign-in service that the provider was set up with."""
 
 import json
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit, urlunsplit
 
 from reconciler.core.errors import TransportError
-from reconciler.providers.check.bench import Bench, NotChecked, Unmet, check, path_of
-from reconciler.providers.check.browser import REDIRECTS, Browser
-from reconciler.providers.check.evidence import parsed
-from reconciler.providers.check.subject import SignInSubject
+from reconciler.providers.check.bench import (
+    Bench,
+    Group,
+    NotChecked,
+    SignInSubject,
+    Unmet,
+    is_success,
+    path_of,
+)
+from reconciler.providers.check.evidence import Exchange, parsed, without_values
+from reconciler.providers.check.request import Request
 from reconciler.services.transport import Answer
 
+REDIRECTS = (301, 302, 303, 307, 308)
+_NEXT_COOKIE = re.compile(r", (?=[^;,=\s]+=)")  # the transport joins equal headers; a date has no `=`
 _AUTHORIZE = "/oauth/authorize"
 _NOTES = "notes, Extension providers: `state` single-use and bound to the session, PKCE S256"
 _LEAST_STATE = 16
 _MOST_STEPS = 8
 _SUCCESS = (200,)
-_STRANGER, _ELSEWHERE = "check-stranger", "check-another-organization"
+_STRANGER, _OTHER_ORGANIZATION = "check-stranger", "check-another-organization"
+sign_in = Group("sign-in")
+
+
+@dataclass(slots=True)
+class Browser:
+    """`url`: where it is. Cookies are kept for the host that set them."""
+
+    bench: Bench
+    url: str = ""
+    _cookies: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+
+    async def open(self, url: str, form: Mapping[str, str] | None = None) -> Answer:
+        """The answer, no redirect followed, waiting out a 429. Raises Unmet when there is none."""
+        return await self.bench.wait_out(lambda: self._open(url, form))
+
+    async def _open(self, url: str, form: Mapping[str, str] | None) -> Answer:
+        origin = _origin(url)
+        headers = {"accept": "text/html"}
+        cookies = [f"{name}={value}" for (host, name), value in self._cookies.items() if host == origin]
+        if cookies:
+            headers["cookie"] = "; ".join(cookies)
+        body = None
+        if form is not None:
+            headers |= {"content-type": "application/x-www-form-urlencoded", "origin": origin}
+            body = urlencode(form).encode()
+        request = Request("GET" if body is None else "POST", without_values(url), ())
+        transport = self.bench.shared.open_transport(origin)
+        try:
+            answer = await transport.request(
+                request.method, url, headers=headers, body=body, deadline_s=self.bench.subject.deadline_s
+            )
+        except TransportError as failure:
+            self.bench.trail.append(Exchange(request, None, failure.message))
+            raise Unmet(f"no answer: {failure.message}") from None
+        finally:
+            await transport.aclose()
+        # The text of a page does not help in a report, and may be meant for its visitor alone.
+        self.bench.trail.append(Exchange(request, Answer(answer.status, answer.headers, b"")))
+        self._keep(origin, answer.headers.get("set-cookie", ""))
+        self.url = url
+        return answer
+
+    def location(self, answer: Answer) -> str:
+        """Where `answer` redirects to. Raises Unmet when it does not."""
+        if answer.status not in REDIRECTS or "location" not in answer.headers:
+            raise Unmet(f"{without_values(self.url)} was answered {answer.status}, not with a redirect")
+        return urljoin(self.url, answer.headers["location"])
+
+    def _keep(self, origin: str, header: str) -> None:
+        for cookie in _NEXT_COOKIE.split(header) if header else ():
+            pair, *attributes = (part.strip() for part in cookie.split(";"))
+            name, _, value = pair.partition("=")
+            if any(attribute.lower() == "max-age=0" for attribute in attributes):
+                self._cookies.pop((origin, name), None)
+            else:
+                self._cookies[origin, name] = value
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _settings(bench: Bench) -> SignInSubject:
@@ -29,11 +102,9 @@ async def _begin(bench: Bench, browser: Browser) -> tuple[str, dict[str, str]]:
     settings = _settings(bench)
     id = (await bench.target()).id
     url = browser.location(await browser.open(bench.subject.url(f"{path_of(id)}/sso")))
-    if (
-        urlunsplit(urlsplit(url)._replace(query="", fragment=""))
-        != settings.auth_url.rstrip("/") + _AUTHORIZE
-    ):
-        raise Unmet(f"the browser was not redirected to {settings.auth_url.rstrip('/')}{_AUTHORIZE}")
+    authorize = settings.auth_url.rstrip("/") + _AUTHORIZE
+    if urlunsplit(urlsplit(url)._replace(query="", fragment="")) != authorize:
+        raise Unmet(f"the browser was not redirected to {authorize}")
     given = parse_qs(urlsplit(url).query, keep_blank_values=True)
     return url, {name: values[0] for name, values in given.items()}
 
@@ -54,9 +125,11 @@ async def _consent(bench: Bench, browser: Browser, url: str, stranger: str = "")
     return back
 
 
-async def _finish(browser: Browser, back: str) -> int:
-    """Follow the way back to its end; the last status."""
-    return (await _followed(browser, back)).status
+async def _on_the_way_back(bench: Bench) -> tuple[Browser, str, str]:
+    """A browser that has signed in, the address that it is sent back to, and the `state` of the sign-in."""
+    browser = Browser(bench)
+    url, given = await _begin(bench, browser)
+    return browser, await _consent(bench, browser, url), given.get("state", "")
 
 
 async def _followed(browser: Browser, url: str) -> Answer:
@@ -72,9 +145,8 @@ async def _followed(browser: Browser, url: str) -> Answer:
 
 async def _page(bench: Bench) -> tuple[str, Answer]:
     """Where the sign-in of a member of the organization ends, and what is shown there."""
-    browser = Browser(bench)
-    url, _ = await _begin(bench, browser)
-    page = await _followed(browser, await _consent(bench, browser, url))
+    browser, back, _ = await _on_the_way_back(bench)
+    page = await _followed(browser, back)
     if page.status not in _SUCCESS:
         raise NotChecked(f"the sign-in ends with {page.status}, which another check reports")
     return browser.url, page
@@ -82,9 +154,9 @@ async def _page(bench: Bench) -> tuple[str, Answer]:
 
 async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
     """Raises Unmet when `answer` shows the resource as `page` does, NotChecked when that cannot be said."""
-    if not 200 <= answer.status < 300:
-        if answer.status >= 500:
-            raise Unmet(f"it was answered {answer.status}")
+    if answer.status >= 500:
+        raise Unmet(f"it was answered {answer.status}")
+    if not is_success(answer):
         return
     made = await bench.target()
     if answer.body == page.body or made.id.encode() in answer.body:
@@ -93,11 +165,11 @@ async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
 
 
 async def _stranger(bench: Bench) -> str:
-    """A user of another organization, whom a sandbox is asked to know. Raises NotChecked elsewhere."""
+    """A user of another organization, registered in a sandbox: the id. Elsewhere raises NotChecked."""
     missing = NotChecked(
         "the sign-in service is not a sandbox, so no user of another organization can be registered"
     )
-    user = {"id": _STRANGER, "organizations": [{"id": _ELSEWHERE, "role": "admin"}]}
+    user = {"id": _STRANGER, "organizations": [{"id": _OTHER_ORGANIZATION, "role": "admin"}]}
     url = f"{_settings(bench).auth_url.rstrip('/')}/_sandbox/users"
     parts = urlsplit(url)
     transport = bench.shared.open_transport(f"{parts.scheme}://{parts.netloc}")
@@ -114,13 +186,12 @@ async def _stranger(bench: Bench) -> str:
     finally:
         await transport.aclose()
     body = parsed(answer)
-    if not 200 <= answer.status < 300 or not isinstance(body, dict) or body.get("id") != _STRANGER:
+    if not is_success(answer) or not isinstance(body, dict) or body.get("id") != _STRANGER:
         raise missing
     return _STRANGER
 
 
-@check(
-    "sign-in",
+@sign_in(
     "it starts at the platform",
     "GET of `/extensions/{id}/sso` redirects to {auth_url}/oauth/authorize with `client_id`, "
     "`response_type=code`, `redirect_uri` and `scope=read`",
@@ -136,7 +207,7 @@ async def begins(bench: Bench) -> None:
             raise Unmet(f"`{name}` is missing")
 
 
-@check("sign-in", "with a `state`", "each sign-in has its own `state`, which is too long to guess", _NOTES)
+@sign_in("with a `state`", "each sign-in has its own `state`, which is too long to guess", _NOTES)
 async def with_state(bench: Bench) -> None:
     states = [(await _begin(bench, Browser(bench)))[1].get("state", "") for _ in range(2)]
     if not all(states):
@@ -147,32 +218,29 @@ async def with_state(bench: Bench) -> None:
         raise Unmet(f"`state` has fewer than {_LEAST_STATE} characters")
 
 
-@check("sign-in", "with PKCE", "`code_challenge` is sent, with the method S256", _NOTES)
+@sign_in("with PKCE", "`code_challenge` is sent, with the method S256", _NOTES)
 async def with_challenge(bench: Bench) -> None:
     _, given = await _begin(bench, Browser(bench))
     if given.get("code_challenge_method") != "S256" or not given.get("code_challenge"):
         raise Unmet("there is no `code_challenge` with the method S256")
 
 
-@check(
-    "sign-in",
+@sign_in(
     "it ends at the resource",
     "a user of the organization who signs in gets to a page (200), and the next time without the platform",
     "platform API, 4.5 rule 2 and 5.3",
 )
 async def ends(bench: Bench) -> None:
-    browser = Browser(bench)
-    url, _ = await _begin(bench, browser)
-    status = await _finish(browser, await _consent(bench, browser, url))
-    if status not in _SUCCESS:
-        raise Unmet(f"the sign-in ends with {status}")
+    browser, back, _ = await _on_the_way_back(bench)
+    page = await _followed(browser, back)
+    if page.status not in _SUCCESS:
+        raise Unmet(f"the sign-in ends with {page.status}")
     again = await browser.open(bench.subject.url(f"{path_of((await bench.target()).id)}/sso"))
     if again.status in REDIRECTS and browser.location(again).startswith(_settings(bench).auth_url):
         raise Unmet("a user who is signed in is sent to the platform again")
 
 
-@check(
-    "sign-in",
+@sign_in(
     "from another organization",
     "a user of another organization never gets to the resource's page, neither by signing in (4xx, or sent "
     "to the platform again) nor at its address afterwards",
@@ -188,8 +256,7 @@ async def from_another_organization(bench: Bench) -> None:
     await _expect_hidden(bench, await _followed(browser, address), page)
 
 
-@check(
-    "sign-in",
+@sign_in(
     "the page without a session",
     "the address that the sign-in ended at does not show the resource to a browser without cookies",
     "platform API, 4.5 rule 2 and 5.3 rule 4",
@@ -199,42 +266,34 @@ async def without_a_session(bench: Bench) -> None:
     await _expect_hidden(bench, await _followed(Browser(bench), address), page)
 
 
-async def _refused(bench: Bench, browser: Browser, back: str) -> None:
+async def _refused(browser: Browser, back: str) -> None:
     answer = await browser.open(back)
     if not 400 <= answer.status < 500:
         raise Unmet(f"it was answered {answer.status}")
 
 
-@check(
-    "sign-in",
+@sign_in(
     "in another browser",
     "the callback is refused (4xx) in a browser that did not start the sign-in",
     _NOTES,
 )
 async def in_another_browser(bench: Bench) -> None:
-    browser = Browser(bench)
-    url, _ = await _begin(bench, browser)
-    back = await _consent(bench, browser, url)
-    await _refused(bench, Browser(bench), back)
+    _, back, _ = await _on_the_way_back(bench)
+    await _refused(Browser(bench), back)
 
 
-@check("sign-in", "with another `state`", "the callback with another `state` is refused (4xx)", _NOTES)
+@sign_in("with another `state`", "the callback with another `state` is refused (4xx)", _NOTES)
 async def with_another_state(bench: Bench) -> None:
-    browser = Browser(bench)
-    url, given = await _begin(bench, browser)
-    back = await _consent(bench, browser, url)
-    state = given.get("state", "")
+    browser, back, state = await _on_the_way_back(bench)
     if not state or state not in back:
         raise NotChecked("there is no `state`, which another check reports")
-    await _refused(bench, browser, back.replace(state, "x" * len(state)))
+    await _refused(browser, back.replace(state, "x" * len(state)))
 
 
-@check("sign-in", "the same callback twice", "the same `state` and code again are refused (4xx)", _NOTES)
+@sign_in("the same callback twice", "the same `state` and code again are refused (4xx)", _NOTES)
 async def twice(bench: Bench) -> None:
-    browser = Browser(bench)
-    url, _ = await _begin(bench, browser)
-    back = await _consent(bench, browser, url)
-    status = await _finish(browser, back)
-    if status not in _SUCCESS:
-        raise NotChecked(f"the sign-in ends with {status}, which another check reports")
-    await _refused(bench, browser, back)
+    browser, back, _ = await _on_the_way_back(bench)
+    page = await _followed(browser, back)
+    if page.status not in _SUCCESS:
+        raise NotChecked(f"the sign-in ends with {page.status}, which another check reports")
+    await _refused(browser, back)

@@ -21,9 +21,8 @@ from starlette.routing import Route
 
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import ReconcilerError
-from reconciler.providers.kit.events import Events, Handler
 from reconciler.providers.kit.functions import Declined, Functions, Order
-from reconciler.providers.kit.intake import Allowance, Intake, Refusal, unauthorized
+from reconciler.providers.kit.intake import Allowance, Events, Handler, Intake, Refusal, unauthorized
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
 from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
@@ -115,7 +114,7 @@ def create_app(
         SignIn(settings, store, resources, outbox, clock, sign_in_host, visits),
         intake,
         clock,
-        tuple(each for each in (webhook, sign_in_host) if each is not None),
+        tuple(transport for transport in (webhook, sign_in_host) if transport is not None),
     )
 
     @asynccontextmanager

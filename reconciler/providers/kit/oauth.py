@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit.settings import SignInSettings
-from reconciler.services.providers.wire import TokenInfo
+from reconciler.services.machines.wire.extension import TokenInfo
 from reconciler.services.transport import Answer, Transport
 
 _DEADLINE_S = 10.0

@@ -98,13 +98,13 @@ class Resources:
             await self._functions.update(resource)
             report = await self._functions.get(resource, None)
             with self._store.transaction():
-                self._store.change(
-                    "UPDATE resources SET wanted = ?, name = ?, status = ?, plan = ? WHERE id = ?",
-                    _written(order),
-                    name,
-                    report.status,
-                    report.plan,
-                    key,
+                self._store.update(
+                    "resources",
+                    {"id": key},
+                    wanted=_written(order),
+                    name=name,
+                    status=report.status,
+                    plan=report.plan,
                 )
                 shown = _shown(self._known(key), report)
                 self._outbox.add("resource.updated", shown, self._now())
@@ -128,12 +128,8 @@ class Resources:
 
         async def begin(key: str) -> Answer:
             row = self._known(key)
-            self._store.change(
-                "UPDATE resources SET phase = ?, status = ?, problem = NULL WHERE id = ?",
-                _REMOVING,
-                DELETING,
-                row["id"],
-            )
+            removing = {"phase": _REMOVING, "status": DELETING, "problem": None}
+            self._store.update("resources", {"id": row["id"]}, **removing)
             return await self._remove(key)
 
         return await self._answered(
@@ -200,17 +196,28 @@ class Resources:
             if row is None or row["phase"] == _FAILED:
                 self._store.change("DELETE FROM resources WHERE id = ?", order.id)
                 try:
-                    self._store.change(
-                        "INSERT INTO resources (id, resource_id, fingerprint, first, wanted, phase, status,"
-                        " name, made_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        *(order.id, order.id, _fingerprint(written), written, written),
-                        *(_MAKING, PROVISIONING, order.name, now),
+                    self._store.insert(
+                        "resources",
+                        id=order.id,
+                        resource_id=order.id,
+                        fingerprint=_fingerprint(written),
+                        first=written,
+                        wanted=written,
+                        phase=_MAKING,
+                        status=PROVISIONING,
+                        name=order.name,
+                        made_at=now,
                     )
                 except IntegrityError:
                     raise Refusal(409, "`id` already belongs to another resource") from None
-            self._store.change(
-                "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
-                *(order.organization_id, order.user_id, order.user_email, order.user_role, now),
+            self._store.insert(
+                "people",
+                replacing=True,
+                organization_id=order.organization_id,
+                user_id=order.user_id,
+                email=order.user_email,
+                role=order.user_role,
+                seen_at=now,
             )
 
     async def _make(self, key: str) -> Answer:
@@ -224,13 +231,7 @@ class Resources:
         except Exception as failure:
             if row["phase"] == _MAKING:
                 reason = str(failure) if isinstance(failure, Declined) else "provisioning failed"
-                self._store.change(
-                    "UPDATE resources SET phase = ?, status = ?, problem = ? WHERE id = ?",
-                    _FAILED,
-                    ERROR,
-                    reason,
-                    key,
-                )
+                self._store.update("resources", {"id": key}, phase=_FAILED, status=ERROR, problem=reason)
             raise
         digest = hmac.digest(self._store.key, _canonical(dict(made.config)).encode(), "sha256").hex()
         if row["phase"] == _MAKING:
@@ -241,18 +242,18 @@ class Resources:
 
     def _record(self, row: Row, made: Provisioned, digest: str) -> None:
         with self._store.transaction():
-            self._store.change(
-                "UPDATE resources SET resource_id = ?, phase = ?, status = ?, plan = ?, name = ?,"
-                " own_name = ?, platform_app_name = ?, config_digest = ?, problem = NULL WHERE id = ?",
-                made.id or row["id"],
-                _MADE,
-                made.status,
-                made.plan,
-                made.name or row["name"],
-                bool(made.name),
-                made.platform_app_name,
-                digest,
-                row["id"],
+            self._store.update(
+                "resources",
+                {"id": row["id"]},
+                resource_id=made.id or row["id"],
+                phase=_MADE,
+                status=made.status,
+                plan=made.plan,
+                name=made.name or row["name"],
+                own_name=bool(made.name),
+                platform_app_name=made.platform_app_name,
+                config_digest=digest,
+                problem=None,
             )
             shown = _shown(self._known(row["id"]), Report(made.status, made.plan))
             self._outbox.add("resource.created", shown, self._now())
@@ -270,17 +271,8 @@ class Resources:
     def _note(self, row: Row, report: Report) -> None:
         """Keep and report a state that changed by itself; the first who sees it does."""
         with self._store.transaction():
-            changed = self._store.change(
-                "UPDATE resources SET status = ?, plan = ?"
-                " WHERE id = ? AND phase = ? AND status = ? AND plan IS ?",
-                report.status,
-                report.plan,
-                row["id"],
-                _MADE,
-                row["status"],
-                row["plan"],
-            )
-            if changed:
+            before = {"id": row["id"], "phase": _MADE, "status": row["status"], "plan": row["plan"]}
+            if self._store.update("resources", before, status=report.status, plan=report.plan):
                 self._outbox.add("resource.updated", _shown(row, report), self._now())
 
     async def _holding(

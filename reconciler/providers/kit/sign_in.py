@@ -8,15 +8,18 @@ as digests. Source: platform API, 4.5 and 5.3; platform notes, "Extension provid
 
 import hmac
 import secrets
+from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
 from sqlite3 import Row
+from typing import Any
 
 import structlog
+from jinja2 import Environment, Template
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from reconciler.core.clock import Clock
-from reconciler.providers.kit import pages
 from reconciler.providers.kit.functions import Visitor
 from reconciler.providers.kit.intake import Allowance, Refusal, address_of
 from reconciler.providers.kit.oauth import OAuth, SignInFailed
@@ -31,6 +34,42 @@ SIGN_INS_PER_S = 5.0  # from one address: each is a row in the store for ten min
 LONGEST_SESSION_S = 8 * 3600
 
 _log = structlog.get_logger("reconciler.provider")
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",  # the address of the callback holds a code
+    "x-content-type-options": "nosniff",
+}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{ title }}</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }
+th { text-align: left; padding-right: 2rem; font-weight: 600 } td { overflow-wrap: anywhere }
+</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+{% if text %}<p>{{ text }}</p>{% endif %}
+{% if visitor %}
+<table>
+{% for name, value in rows %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
+{% endfor %}
+</table>
+{% if unsent %}
+<p>The platform has not taken {{ unsent }} of our messages about this resource yet.</p>
+{% endif %}
+<p>Signed in as {{ visitor.name }} ({{ visitor.email }}),
+<strong>{{ visitor.role }}</strong> of this organization.</p>
+<form method="post" action="{{ end }}"><button>Sign out</button></form>
+{% endif %}
+</body>
+</html>
+"""
 
 
 class SignIn:
@@ -60,11 +99,11 @@ class SignIn:
         A stranger learns from the answer neither whether there is such a resource nor how many there are.
         """
         if not self._allowance.spend(address_of(request)):
-            refusal = pages.problem(429, "Too many sign-ins", "Try again in a moment.")
+            refusal = _problem(429, "Too many sign-ins", "Try again in a moment.")
             refusal.headers["retry-after"] = "1"
             return refusal
         if self._oauth is None:
-            return pages.problem(501, "Nobody can sign in here", "This provider has no sign-in set up.")
+            return _problem(501, "Nobody can sign in here", "This provider has no sign-in set up.")
         id = request.path_params["id"]
         organization_id = self._organization_of(id)
         session = self._session(request)
@@ -77,14 +116,14 @@ class SignIn:
         state, code = request.query_params.get("state", ""), request.query_params.get("code", "")
         begun = self._use(state, request)
         if self._oauth is None or begun is None:
-            return pages.problem(
+            return _problem(
                 400,
                 "This sign-in is no longer valid",
                 "It was already used, took longer than ten minutes, or started in another browser. "
                 "Open the resource again to start over.",
             )
         if "error" in request.query_params or not code:
-            return pages.problem(
+            return _problem(
                 403, "The platform did not sign you in", "You can open the resource again to start over."
             )
         organization_id = self._organization_of(begun["resource_id"])
@@ -92,7 +131,7 @@ class SignIn:
             info, lifetime_s = await self._oauth.introduce(code, begun["verifier"])
         except SignInFailed as failure:
             _log.warning("sign_in.failed", reason=str(failure))
-            return pages.problem(502, "The sign-in could not be completed", str(failure))
+            return _problem(502, "The sign-in could not be completed", str(failure))
         roles = {each.id: each.role for each in info.organizations}
         role = roles.get(organization_id) if organization_id else None
         if (
@@ -101,13 +140,13 @@ class SignIn:
             or not info.user_id
             or "read" not in info.scope
         ):
-            return pages.problem(
+            return _problem(
                 403,
                 "This account cannot open the resource",
                 "It was removed, or belongs to an organization that the account is not in.",
             )
         if lifetime_s <= 0:
-            return pages.problem(502, "The sign-in could not be completed", "It has already ended.")
+            return _problem(502, "The sign-in could not be completed", "It has already ended.")
         visitor = Visitor(
             info.user_id,
             info.user_name or info.user_id,
@@ -122,10 +161,10 @@ class SignIn:
         id = request.path_params["id"]
         session = self._session(request)
         if session is None:
-            return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
+            return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
         try:
             if self._organization_of(id) != session["organization_id"]:
-                return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, pages.HEADERS)
+                return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
             visitor = Visitor(
                 session["user_id"],
                 session["name"],
@@ -135,19 +174,19 @@ class SignIn:
             )
             _, shown = await self._resources.get(id, visitor)
         except Refusal:
-            return pages.problem(404, "There is no such resource", "It may have been removed.")
+            return _problem(404, "There is no such resource", "It may have been removed.")
         except Exception as failure:
             _log.error("page.failed", reason=type(failure).__name__)
-            return pages.problem(500, "The resource cannot be shown now", "Try again in a moment.")
+            return _problem(500, "The resource cannot be shown now", "Try again in a moment.")
         end = f"{self._settings.prefix}/sign-in/end"
-        return pages.resource(self._settings.name, shown, visitor, self._outbox.untold(shown["id"]), end)
+        return _resource_page(self._settings.name, shown, visitor, self._outbox.unsent(shown["id"]), end)
 
     async def end(self, request: Request) -> Response:
         """Sign out. The session is gone from the store too, so a kept cookie opens nothing."""
         token = request.cookies.get(self._cookie("session"))
         if token:
             self._store.change("DELETE FROM sessions WHERE token = ?", _digest(token))
-        response = pages.problem(200, "You are signed out", "Open the resource again to sign in.")
+        response = _problem(200, "You are signed out", "Open the resource again to sign in.")
         self._drop(response, "session")
         return response
 
@@ -166,16 +205,16 @@ class SignIn:
         state, browser, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         now = self._now()
         self._store.change("DELETE FROM sign_ins WHERE ends_at < ?", now)
-        self._store.change(
-            "INSERT INTO sign_ins VALUES (?, ?, ?, ?, ?)",
-            _digest(state),
-            _digest(browser),
-            id,
-            verifier,
-            now + STATE_S,
+        self._store.insert(
+            "sign_ins",
+            state=_digest(state),
+            browser=_digest(browser),
+            resource_id=id,
+            verifier=verifier,
+            ends_at=now + STATE_S,
         )
         url = oauth.authorize_url(state, verifier, organization_id)
-        response = RedirectResponse(url, 302, pages.HEADERS)
+        response = RedirectResponse(url, 302, _HEADERS)
         self._keep(response, _attempt(state), browser, STATE_S)
         return response
 
@@ -196,23 +235,12 @@ class SignIn:
         before = request.cookies.get(self._cookie("session"), "")
         with self._store.transaction():
             self._store.change("DELETE FROM sessions WHERE token = ? OR ends_at < ?", _digest(before), now)
-            self._store.change(
-                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
-                _digest(token),
-                visitor.user_id,
-                visitor.name,
-                visitor.email,
-                visitor.organization_id,
-                visitor.role,
-                now + lifetime_s,
-            )
-            self._store.change(
-                "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?)",
-                visitor.organization_id,
-                visitor.user_id,
-                visitor.email,
-                visitor.role,
-                now,
+            person = {
+                name: getattr(visitor, name) for name in ("organization_id", "user_id", "email", "role")
+            }
+            self._store.insert("people", replacing=True, **person, seen_at=now)
+            self._store.insert(
+                "sessions", token=_digest(token), name=visitor.name, ends_at=now + lifetime_s, **person
             )
         response = self._to_page(id)
         self._keep(response, "session", token, lifetime_s)
@@ -228,7 +256,7 @@ class SignIn:
         )
 
     def _to_page(self, id: str) -> Response:
-        return RedirectResponse(self._settings.address(f"/resources/{id}"), 302, pages.HEADERS)
+        return RedirectResponse(self._settings.address(f"/resources/{id}"), 302, _HEADERS)
 
     def _cookie(self, name: str) -> str:
         return f"{self._mark}{name}"
@@ -260,3 +288,25 @@ def _attempt(state: str) -> str:
 
 def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _problem(status: int, title: str, text: str) -> HTMLResponse:
+    return HTMLResponse(_template().render(title=title, text=text), status, _HEADERS)
+
+
+def _resource_page(
+    provider: str, shown: Mapping[str, Any], visitor: Visitor, unsent: int, end: str
+) -> HTMLResponse:
+    """`end`: the path that signs out. `unsent`: how many messages about it the platform did not take."""
+    rows = [
+        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, list) else value)
+        for name, value in shown.items()
+    ]
+    title = f"{shown['name']} at {provider}"
+    page = _template().render(title=title, rows=rows, visitor=visitor, unsent=unsent, end=end)
+    return HTMLResponse(page, 200, _HEADERS)
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)

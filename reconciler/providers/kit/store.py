@@ -1,9 +1,9 @@
-"""What a provider remembers: one SQLite file that its workers share, and a key file beside it.
+"""The store of a provider: one SQLite file that its workers share, and a key file next to it.
 
-WAL with synchronous FULL: what was answered survives the machine. Files are 0600. No `config`, no token and
-no cookie is stored: a configuration is made again from the key (`Resource.secret`), a cookie is known by its
-digest. Who holds a lease is told by an OS lock on the holder's own file, so that a killed worker's leases are
-free at once and a slow one's never are.
+WAL with synchronous FULL: an answered call survives the machine. Files are 0600. No `config`, no token and no
+cookie is stored: a configuration is made again from the key (`Resource.secret`), a cookie is known by its
+digest. A lease holds as long as an OS lock on its holder's own file: the leases of a killed worker are free
+at once, and those of a slow one never are.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -111,9 +111,22 @@ class Store:
         """Run one statement, durably when no `transaction` is open: the number of rows that it changed."""
         return self._open.execute(statement, values).rowcount
 
+    def insert(self, table: str, *, replacing: bool = False, **columns: Any) -> None:
+        """Insert a row. `replacing`: in place of the one with the same key, if there is one."""
+        verb = "INSERT OR REPLACE" if replacing else "INSERT"
+        marks = ", ".join("?" * len(columns))
+        self.change(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", *columns.values())
+
+    def update(self, table: str, where: Mapping[str, Any], **columns: Any) -> int:
+        """Set `columns` of the rows that have exactly the values of `where`: how many there are."""
+        settings = ", ".join(f"{name} = ?" for name in columns)
+        wanted = " AND ".join(f"{name} IS ?" for name in where)
+        statement = f"UPDATE {table} SET {settings} WHERE {wanted}"  # noqa: S608 - our own names
+        return self.change(statement, *columns.values(), *where.values())
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of the block or nothing of it; nobody else writes meanwhile. It must not wait inside."""
+        """All of the block is stored, or nothing; nobody else writes meanwhile. The block must not wait."""
         self._open.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -183,7 +196,7 @@ class Store:
         if version == VERSION:
             return
         with self.transaction():
-            for statement in (each for step in _MIGRATIONS[version:] for each in step):
+            for statement in (statement for step in _MIGRATIONS[version:] for statement in step):
                 execute(statement)
             execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")

@@ -1,8 +1,8 @@
-"""What the platform has to be told, until it was told: webhooks that survive the process.
+"""The outbox: webhooks to the platform, which survive the process.
 
-A line is written in the transaction of the change that it tells of. One worker at a time sends (a lease),
+A line is written in the transaction of the change that it reports. One worker at a time sends (a lease),
 and for each resource in order. Within the tolerance a line is sent again as the very same bytes, which the
-receiver knows by their hash; later it is signed again with a new timestamp, and known by what it says.
+receiver knows by their hash; later it is signed again with a new timestamp, and known by its content.
 """
 
 import json
@@ -49,13 +49,9 @@ class Outbox:
         """Inside the transaction of the change itself."""
         if self._settings.webhook_url is None:
             return
-        self._store.change(
-            "INSERT INTO outbox (resource_id, action, resource, made_at, next_at) VALUES (?, ?, ?, ?, ?)",
-            resource["id"],
-            action,
-            json.dumps(resource, sort_keys=True, separators=(",", ":")),
-            now,
-            now,
+        body = json.dumps(resource, sort_keys=True, separators=(",", ":"))
+        self._store.insert(
+            "outbox", resource_id=resource["id"], action=action, resource=body, made_at=now, next_at=now
         )
 
     async def send_until_cancelled(self) -> None:
@@ -82,7 +78,7 @@ class Outbox:
             "DELETE FROM outbox WHERE outcome = 'sent' AND ended_at < ?", self._now() - KEEP_ENDED_S
         )
 
-    def untold(self, resource_id: str) -> int:
+    def unsent(self, resource_id: str) -> int:
         """How many lines about the resource the platform has not taken: still waiting, or given up."""
         found = self._store.row(
             "SELECT count(*) AS n FROM outbox WHERE resource_id = ? AND outcome != 'sent'", resource_id
@@ -104,7 +100,7 @@ class Outbox:
         if signed_at is None or not 0 <= now - signed_at <= SAME_BYTES_S:
             signed_at = int(now)
             # Written down before it is sent: a worker that dies now must send the same bytes again.
-            self._store.change("UPDATE outbox SET signed_at = ? WHERE seq = ?", signed_at, row["seq"])
+            self._store.update("outbox", {"seq": row["seq"]}, signed_at=signed_at)
         problem = await self._post(_body(row, signed_at))
         now = self._now()
         if problem is None:
@@ -115,23 +111,22 @@ class Outbox:
         else:
             wait_s = min(FIRST_RETRY_S * 2 ** min(row["attempts"], 32), LONGEST_RETRY_S)
             wait_s *= self._random.uniform(0.5, 1.0)
-            self._store.change(
-                "UPDATE outbox SET attempts = attempts + 1, next_at = ?, problem = ? WHERE seq = ?",
-                now + wait_s,
-                problem,
-                row["seq"],
+            attempts = row["attempts"] + 1
+            self._store.update(
+                "outbox", {"seq": row["seq"]}, attempts=attempts, next_at=now + wait_s, problem=problem
             )
             _log.warning(
                 "webhook.not_taken", resource=row["resource_id"], action=row["action"], reason=problem
             )
 
     def _end(self, row: Row, outcome: str, problem: str | None, now: float) -> None:
-        self._store.change(
-            "UPDATE outbox SET attempts = attempts + 1, outcome = ?, problem = ?, ended_at = ? WHERE seq = ?",
-            outcome,
-            problem,
-            now,
-            row["seq"],
+        self._store.update(
+            "outbox",
+            {"seq": row["seq"]},
+            attempts=row["attempts"] + 1,
+            outcome=outcome,
+            problem=problem,
+            ended_at=now,
         )
 
     async def _post(self, body: bytes) -> str | None:

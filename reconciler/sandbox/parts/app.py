@@ -13,7 +13,7 @@ from reconciler.core.wire import Wire
 from reconciler.sandbox.exchange import NAME, Refusal, Request, Response, read, refused, reply
 from reconciler.sandbox.part import Count, Item, Name, Part, Routes, Seed, Text
 from reconciler.sandbox.world import App, Machine, Organization, T, World
-from reconciler.services.machines.wire import app as wires
+from reconciler.services.machines.wire import cluster as wires
 
 PERSONAL = "personal"
 DEFAULT_REGION = "ams"

@@ -24,7 +24,7 @@ from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import Provider, User, by_client_id
 from reconciler.sandbox.parts.secret import holds
 from reconciler.sandbox.world import Thing, Transition, Transitions, World
-from reconciler.services.providers.wire import OAuthToken
+from reconciler.services.machines.wire.extension import OAuthToken
 
 CODE_S = 600
 ACCESS_S = 7200

@@ -15,7 +15,7 @@ from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts.provider import DELETED, Provider, Reported, report
 from reconciler.sandbox.world import Thing, World
 from reconciler.services import signing
-from reconciler.services.providers.wire import ACTIONS, ExtensionWebhook
+from reconciler.services.machines.wire.extension import ACTIONS, ExtensionWebhook
 
 PREFIX = "/webhooks/"
 

@@ -9,8 +9,8 @@ from random import Random
 import anyio
 
 from reconciler.core.clock import Clock
+from reconciler.providers.check.bench import SignInSubject, Subject
 from reconciler.providers.check.run import Report, run, selected
-from reconciler.providers.check.subject import SignInSubject, Subject
 from tests.providers.check.reference import SIGNING, USER, WEBHOOK, Reference
 
 

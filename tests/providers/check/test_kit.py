@@ -1,18 +1,16 @@
 """The check against the kit of `reconcile provider serve`: whole, and with defects planted in it."""
 
-import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from starlette.requests import Request
 
-from reconciler.providers.check.subject import SignInSubject, Subject
+from reconciler.providers.check.bench import SignInSubject, Subject
 from reconciler.providers.kit import (
     Cost,
     ProviderSettings,
@@ -22,12 +20,9 @@ from reconciler.providers.kit import (
     Visitor,
     create_app,
     intake,
-    resources,
 )
 from reconciler.providers.kit import Report as Status
-from reconciler.providers.kit.intake import Intake, Refusal
-from reconciler.providers.kit.oauth import OAuth
-from reconciler.providers.kit.resources import Resources
+from reconciler.providers.kit.intake import Intake
 from reconciler.services import signing
 from tests.providers.check.bout import HastyClock, checked, failed
 from tests.providers.check.reference import SIGNING, USER, WEBHOOK, listening
@@ -119,132 +114,40 @@ def test_a_provider_that_takes_its_time_passes(tmp_path: Path) -> None:
     assert clock.sleeps >= 2
 
 
-def _takes_any_url(patch: Patch) -> Plain:
-    patch.setattr(signing, "_same_url", lambda *_: True)
-    return Plain()
-
-
-def _takes_any_time(patch: Patch) -> Plain:
-    patch.setattr(signing, "_check_time", lambda *_, **__: None)
-    return Plain()
-
-
-def _stores_no_nonces(patch: Patch) -> Plain:
-    patch.setattr(Intake, "_claim", lambda *_: True)
-    return Plain()
-
-
-def _takes_any_secret(patch: Patch) -> Plain:
-    patch.setattr(signing, "_check_signature", lambda *_: None)
-    return Plain()
-
-
-def _verifies_after_parsing(patch: Patch) -> Plain:
-    strict = signing._check_signature
-
-    def lax(signatures: Sequence[str], message: bytes, known: Sequence[bytes], encoding: Any) -> None:
-        with suppress(ValueError):
-            message = json.dumps(json.loads(message), separators=(",", ":")).encode()
-        strict(signatures, message, known, encoding)
-
-    patch.setattr(signing, "_check_signature", lax)
-    return Plain()
-
-
-def _gives_another_config_each_time(patch: Patch) -> Plain:
-    return Plain(config=lambda _: {"TOKEN": secrets.token_hex(8)})
-
-
-def _gives_a_number(patch: Patch) -> Plain:
-    patch.setattr(resources, "_check", lambda _: None)
-    return Plain(config=lambda resource: {"TOKEN": resource.secret("token"), "PORT": 5432})
-
-
-def _fails_at_unknown_ids(patch: Patch) -> Plain:
-    known = Resources._known
-
-    def strict(self: Resources, id: str) -> Any:
-        try:
-            return known(self, id)
-        except Refusal:
-            raise KeyError(id) from None
-
-    patch.setattr(Resources, "_known", strict)
-    return Plain()
-
-
-def _tells_why(patch: Patch) -> Plain:
-    signed = Intake.signed
-
-    async def telling(self: Intake, request: Request) -> Mapping[str, Any]:
-        try:
-            return await signed(self, request)
-        except signing.NotAuthentic as refused:
-            raise Refusal(401, refused.why) from None
-
-    patch.setattr(Intake, "signed", telling)
-    return Plain()
-
-
-def _deletes_unsigned(patch: Patch) -> Plain:
-    signed = Intake.signed
-
-    async def lax(self: Intake, request: Request) -> Mapping[str, Any]:
-        return {} if request.method == "DELETE" else await signed(self, request)
-
-    patch.setattr(Intake, "signed", lax)
-    return Plain()
-
-
-def _ignores_patch(patch: Patch) -> Plain:
-    async def ignoring(self: Resources, id: str, *_: Any) -> Any:
-        return await self.get(id)
-
-    patch.setattr(Resources, "update", ignoring)
-    return Plain()
-
-
-def _never_ready(patch: Patch) -> Plain:
-    return Plain(status="provisioning")
-
-
-def _takes_unsigned_events(patch: Patch) -> Plain:
-    async def lax(self: Intake, request: Request) -> tuple[bytes, Mapping[str, Any]]:
-        body = await self._body(request)
-        return body, json.loads(body)
-
-    patch.setattr(Intake, "event", lax)
-    return Plain()
-
-
-def _sends_no_state(patch: Patch) -> Plain:
-    address = OAuth.authorize_url
-    patch.setattr(OAuth, "authorize_url", lambda *given: address(*given).replace("state=", "other="))
-    return Plain()
-
-
-DEFECTS: dict[Callable[[Patch], Plain], str] = {
-    _takes_any_url: "refusals: DELETE signed for another resource",
-    _takes_any_time: "refusals: POST signed too early",
-    _stores_no_nonces: "refusals: DELETE replayed",
-    _takes_any_secret: "refusals: PATCH under a wrong secret",
-    _verifies_after_parsing: "refusals: POST serialised again",
-    _gives_another_config_each_time: "repeats: one after the other",
-    _gives_a_number: "calls: POST provisions",
-    _fails_at_unknown_ids: "calls: GET of an unknown id",
-    _tells_why: "refusals: GET signed too late",
-    _deletes_unsigned: "refusals: DELETE without a signature",
-    _ignores_patch: "calls: PATCH changes it",
-    _never_ready: "calls: it becomes ready",
-    _takes_unsigned_events: "events: an event unsigned is refused",
-    _sends_no_state: "sign-in: with a `state`",
+# A defect of the kit, and the check that finds it. `test_reference` has defects for all other checks.
+DEFECTS: dict[str, tuple[Callable[[Patch], Plain], str]] = {
+    "takes any url": (
+        lambda patch: patched(patch, signing, "_same_url", lambda *_: True),
+        "refusals: DELETE signed for another resource",
+    ),
+    "takes any time": (
+        lambda patch: patched(patch, signing, "_check_time", lambda *_, **__: None),
+        "refusals: POST signed too early",
+    ),
+    "takes any secret": (
+        lambda patch: patched(patch, signing, "_check_signature", lambda *_: None),
+        "refusals: PATCH under a wrong secret",
+    ),
+    "stores no nonces": (
+        lambda patch: patched(patch, Intake, "_claim", lambda *_: True),
+        "refusals: DELETE replayed",
+    ),
+    "gives another config each time": (
+        lambda patch: Plain(config=lambda _: {"TOKEN": secrets.token_hex(8)}),
+        "repeats: one after the other",
+    ),
+    "is never ready": (lambda patch: Plain(status="provisioning"), "calls: it becomes ready"),
 }
 
 
-@pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: plant.__name__.strip("_"))
-def test_a_defect_planted_in_the_kit_is_found(
-    tmp_path: Path, monkeypatch: Patch, plant: Callable[[Patch], Plain]
-) -> None:
+def patched(patch: Patch, owner: object, name: str, defect: object) -> Plain:
+    patch.setattr(owner, name, defect)
+    return Plain()
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_planted_in_the_kit_is_found(tmp_path: Path, monkeypatch: Patch, name: str) -> None:
+    plant, found_by = DEFECTS[name]
     with running(tmp_path, plant(monkeypatch)) as subject:
-        report = checked(subject, DEFECTS[plant])
-    assert list(failed(report)) == [DEFECTS[plant]]
+        report = checked(subject, found_by)
+    assert list(failed(report)) == [found_by]

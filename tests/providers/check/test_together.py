@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from reconciler.core.clock import SystemClock
-from reconciler.providers.check.subject import SignInSubject, Subject
+from reconciler.providers.check.bench import SignInSubject, Subject
 from tests.providers.check.bout import checked, failed
 from tests.providers.postgres import Postgres
 from tests.providers.serve import SIGNING_SECRET, WEBHOOK_SECRET

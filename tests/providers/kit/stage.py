@@ -209,10 +209,6 @@ async def staged(
         yield Stage(app, kit, clock, Platform(PUBLIC_URL, secret=SECRET))
 
 
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    anyio.run(main)
-
-
 def told(reply: Reply) -> str:
     """The text of a refusal."""
     found: str = json.loads(reply.body)["error"]

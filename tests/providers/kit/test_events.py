@@ -8,8 +8,10 @@ import pytest
 
 from reconciler.providers.kit import MachineEvent
 from reconciler.services import signing
-from tests.providers.kit.stage import SECRET, Counting, Stage, run, staged, told
+from tests.providers.kit.stage import SECRET, Counting, Stage, staged, told
 from tests.providers.serve import Reply
+
+pytestmark = pytest.mark.anyio
 
 HEADERS = {
     "ce-id": "1",
@@ -21,11 +23,6 @@ HEADERS = {
 BODY = {"machine_id": "m1", "status": "stopped", "data": {"Transition": "started:stopped"}}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "provider.db"
-
-
 async def _tell(stage: Stage, body: Any = BODY, **changes: str) -> Reply:
     raw = json.dumps(body).encode()
     headers = {**HEADERS, **{name.replace("_", "-"): value for name, value in changes.items()}}
@@ -34,27 +31,24 @@ async def _tell(stage: Stage, body: Any = BODY, **changes: str) -> Reply:
     return await stage.raw("POST", "/extensions/events", given, raw)
 
 
-def test_an_event_is_handled_once_in_all_workers(store: Path) -> None:
+async def test_an_event_is_handled_once_in_all_workers(store: Path) -> None:
     seen: list[MachineEvent] = []
 
     async def note(event: MachineEvent) -> None:
         seen.append(event)
 
-    async def main() -> None:
-        async with (
-            staged(store, Counting(), on_event=note) as one,
-            staged(store, Counting(), on_event=note) as other,
-        ):
-            replies = [await _tell(one), await _tell(other), await _tell(one)]
-        assert [reply.status for reply in replies] == [202, 202, 202]
-
-    run(main)
+    async with (
+        staged(store, Counting(), on_event=note) as one,
+        staged(store, Counting(), on_event=note) as other,
+    ):
+        replies = [await _tell(one), await _tell(other), await _tell(one)]
+    assert [reply.status for reply in replies] == [202, 202, 202]
     assert seen == [
         MachineEvent("m1", "stopped", {"Transition": "started:stopped"}, "io.platform.machine.stopped", "1")
     ]
 
 
-def test_an_event_whose_handler_failed_comes_again(store: Path) -> None:
+async def test_an_event_whose_handler_failed_comes_again(store: Path) -> None:
     seen: list[str] = []
 
     async def fail_once(event: MachineEvent) -> None:
@@ -62,26 +56,20 @@ def test_an_event_whose_handler_failed_comes_again(store: Path) -> None:
         if len(seen) == 1:
             raise RuntimeError("not now")
 
-    async def main() -> None:
-        async with staged(store, Counting(), on_event=fail_once) as stage:
-            assert [(await _tell(stage)).status for _ in range(3)] == [500, 202, 202]
-
-    run(main)
+    async with staged(store, Counting(), on_event=fail_once) as stage:
+        assert [(await _tell(stage)).status for _ in range(3)] == [500, 202, 202]
     assert seen == ["1", "1"]
 
 
-def test_a_played_back_body_cannot_use_up_the_id_of_another_event(store: Path) -> None:
+async def test_a_played_back_body_cannot_use_up_the_id_of_another_event(store: Path) -> None:
     seen: list[str] = []
 
     async def note(event: MachineEvent) -> None:
         seen.append(event.machine_id)
 
-    async def main() -> None:
-        async with staged(store, Counting(), on_event=note) as stage:
-            await _tell(stage, {"machine_id": "old"}, ce_id="2")
-            await _tell(stage, {"machine_id": "new"}, ce_id="2")
-
-    run(main)
+    async with staged(store, Counting(), on_event=note) as stage:
+        await _tell(stage, {"machine_id": "old"}, ce_id="2")
+        await _tell(stage, {"machine_id": "new"}, ce_id="2")
     assert seen == ["old", "new"]
 
 
@@ -99,22 +87,16 @@ def test_a_played_back_body_cannot_use_up_the_id_of_another_event(store: Path) -
         ({**BODY, "data": "x"}, {}, "`data`"),
     ],
 )
-def test_what_is_signed_and_no_event_is_refused(
+async def test_what_is_signed_and_no_event_is_refused(
     store: Path, body: Any, headers: dict[str, str], named: str
 ) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            reply = await _tell(stage, body, **headers)
-        assert reply.status == 422, reply.body
-        assert named in told(reply)
-
-    run(main)
+    async with staged(store, Counting()) as stage:
+        reply = await _tell(stage, body, **headers)
+    assert reply.status == 422, reply.body
+    assert named in told(reply)
 
 
-def test_an_event_that_nobody_signed_is_refused(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            raw = json.dumps(BODY).encode()
-            assert (await stage.raw("POST", "/extensions/events", list(HEADERS.items()), raw)).status == 401
-
-    run(main)
+async def test_an_event_that_nobody_signed_is_refused(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        raw = json.dumps(BODY).encode()
+        assert (await stage.raw("POST", "/extensions/events", list(HEADERS.items()), raw)).status == 401

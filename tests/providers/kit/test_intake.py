@@ -12,13 +12,10 @@ from structlog.testing import capture_logs
 from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit import ProviderSettings, create_app, intake
 from reconciler.services import signing
-from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, StageClock, run, staged, told
+from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, staged, told
 from tests.providers.serve import Reply, order
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "provider.db"
+pytestmark = pytest.mark.anyio
 
 
 def _refusal(reply: Reply) -> tuple[int, bytes, dict[str, str]]:
@@ -56,84 +53,54 @@ async def _bad_calls(stage: Stage) -> dict[str, Reply]:
     }
 
 
-def test_every_refusal_is_the_same(store: Path) -> None:
-    async def main() -> None:
-        functions = Counting()
-        async with staged(store, functions) as stage:
-            replies = await _bad_calls(stage)
-        assert {name: reply.status for name, reply in replies.items() if reply.status != 401} == {}
-        first, *others = (_refusal(reply) for reply in replies.values())
-        assert all(other == first for other in others)
-        assert functions.calls == []
-
-    run(main)
+async def test_every_refusal_is_the_same(store: Path) -> None:
+    functions = Counting()
+    async with staged(store, functions) as stage:
+        replies = await _bad_calls(stage)
+    assert {name: reply.status for name, reply in replies.items() if reply.status != 401} == {}
+    first, *others = (_refusal(reply) for reply in replies.values())
+    assert all(other == first for other in others)
+    assert functions.calls == []
 
 
-def test_the_host_header_is_not_asked(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            request = stage.sign("POST", "/extensions", order("a"))
-            assert (await stage.send(request, host="evil.example.com")).status == 201
-
-    run(main)
+async def test_the_host_header_is_not_asked(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        request = stage.sign("POST", "/extensions", order("a"))
+        assert (await stage.send(request, host="evil.example.com")).status == 201
 
 
-def test_a_call_for_another_provider_is_refused_whatever_host_it_names(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            elsewhere = replace(stage.platform, public_url="https://other.example.com")
-            now = int(stage.clock.now().timestamp())
-            request = elsewhere.sign("POST", "/extensions", order("a"), timestamp=now)
-            request = replace(request, url=f"{PUBLIC_URL}/extensions")
-            assert (await stage.send(request, host="other.example.com")).status == 401
-
-    run(main)
+async def test_a_call_for_another_provider_is_refused_whatever_host_it_names(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        elsewhere = replace(stage.platform, public_url="https://other.example.com")
+        now = int(stage.clock.now().timestamp())
+        request = elsewhere.sign("POST", "/extensions", order("a"), timestamp=now)
+        request = replace(request, url=f"{PUBLIC_URL}/extensions")
+        assert (await stage.send(request, host="other.example.com")).status == 401
 
 
-def test_while_rotating_both_secrets_are_taken(store: Path) -> None:
-    async def main() -> None:
-        secrets = [b"the new one", SECRET.encode()]
-        async with staged(store, Counting(), signing_secrets=secrets) as stage:
-            assert (await stage.provision("a")).status == 201
-            stage.platform = replace(stage.platform, secret="the new one")
-            assert (await stage.provision("a")).status == 201
-
-    run(main)
+async def test_while_rotating_both_secrets_are_taken(store: Path) -> None:
+    secrets = [b"the new one", SECRET.encode()]
+    async with staged(store, Counting(), signing_secrets=secrets) as stage:
+        assert (await stage.provision("a")).status == 201
+        stage.platform = replace(stage.platform, secret="the new one")
+        assert (await stage.provision("a")).status == 201
 
 
-def test_a_nonce_counts_once_in_all_workers_and_after_a_restart(store: Path) -> None:
-    async def main() -> None:
-        clock = StageClock()
-        async with staged(store, Counting(), clock) as one, staged(store, Counting(), clock) as other:
-            await one.provision("a")
-            request = one.sign("GET", "/extensions/a")
-            assert (await one.send(request)).status == 200
-            assert (await other.send(request)).status == 401
-        clock.elapsed_s += signing.TOLERANCE_S
-        async with staged(store, Counting(), clock) as restarted:
-            assert (await restarted.send(request)).status == 401
-
-    run(main)
-
-
-def test_old_nonces_are_forgotten_and_not_before_their_time(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
+async def test_old_nonces_are_forgotten_and_not_before_their_time(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        await stage.call("GET", "/extensions/a")
+        stage.clock.elapsed_s += signing.KEEP_S
+        for _ in range(300):
             await stage.call("GET", "/extensions/a")
-            stage.clock.elapsed_s += signing.KEEP_S
-            for _ in range(300):
-                await stage.call("GET", "/extensions/a")
-            count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
-            assert count is not None
-            assert count["n"] == 301
-            stage.clock.elapsed_s += signing.KEEP_S + 61
-            for _ in range(300):
-                await stage.call("GET", "/extensions/a")
-            count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
-            assert count is not None
-            assert count["n"] == 300
-
-    run(main)
+        count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
+        assert count is not None
+        assert count["n"] == 301
+        stage.clock.elapsed_s += signing.KEEP_S + 61
+        for _ in range(300):
+            await stage.call("GET", "/extensions/a")
+        count = stage.kit.store.row("SELECT count(*) AS n FROM nonces")
+        assert count is not None
+        assert count["n"] == 300
 
 
 @pytest.mark.parametrize(
@@ -146,48 +113,36 @@ def test_old_nonces_are_forgotten_and_not_before_their_time(store: Path) -> None
         ({"id": "../a"}, "id"),
     ],
 )
-def test_what_is_authentic_and_wrong_is_refused_by_the_fields_name(
+async def test_what_is_authentic_and_wrong_is_refused_by_the_fields_name(
     store: Path, changes: dict[str, Any], named: str
 ) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            reply = await stage.call("POST", "/extensions", {**order("a"), **changes})
-        assert reply.status == 422
-        assert told(reply).startswith(f"`{named}`: ")
-
-    run(main)
+    async with staged(store, Counting()) as stage:
+        reply = await stage.call("POST", "/extensions", {**order("a"), **changes})
+    assert reply.status == 422
+    assert told(reply).startswith(f"`{named}`: ")
 
 
-def test_a_missing_field_is_named(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            body = {name: value for name, value in order("a").items() if name != "user_email"}
-            assert told(await stage.call("POST", "/extensions", body)) == "`user_email`: field required"
-
-    run(main)
+async def test_a_missing_field_is_named(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        body = {name: value for name, value in order("a").items() if name != "user_email"}
+        assert told(await stage.call("POST", "/extensions", body)) == "`user_email`: field required"
 
 
-def test_who_calls_too_often_is_told_to_wait(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting(), rate=1.0) as stage:
-            statuses = [(await stage.call("GET", "/extensions/a")).status for _ in range(3)]
-            assert statuses == [404, 404, 429]
-            stage.clock.elapsed_s += 1
-            assert (await stage.call("GET", "/extensions/a")).status == 404
-
-    run(main)
+async def test_who_calls_too_often_is_told_to_wait(store: Path) -> None:
+    async with staged(store, Counting(), rate=1.0) as stage:
+        statuses = [(await stage.call("GET", "/extensions/a")).status for _ in range(3)]
+        assert statuses == [404, 404, 429]
+        stage.clock.elapsed_s += 1
+        assert (await stage.call("GET", "/extensions/a")).status == 404
 
 
-def test_strangers_do_not_use_up_what_the_platform_needs(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting(), rate=1.0) as stage:
-            unsigned = [(await stage.raw("GET", "/extensions/a")).status for _ in range(20)]
-            assert unsigned == [401, 401, *[429] * 18]
-            assert (await stage.call("GET", "/extensions/a")).status == 404
-            large = await stage.raw("POST", "/extensions", body=b"x" * 20_000)
-            assert large.status == 429
-
-    run(main)
+async def test_strangers_do_not_use_up_what_the_platform_needs(store: Path) -> None:
+    async with staged(store, Counting(), rate=1.0) as stage:
+        unsigned = [(await stage.raw("GET", "/extensions/a")).status for _ in range(20)]
+        assert unsigned == [401, 401, *[429] * 18]
+        assert (await stage.call("GET", "/extensions/a")).status == 404
+        large = await stage.raw("POST", "/extensions", body=b"x" * 20_000)
+        assert large.status == 429
 
 
 @pytest.mark.parametrize(
@@ -213,19 +168,15 @@ def test_a_provider_without_one_of_its_functions_is_refused(store: Path) -> None
         create_app(settings, object())  # type: ignore[arg-type]  # that is the point
 
 
-def test_a_body_that_does_not_end_is_not_waited_for(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_without_an_end_is_not_waited_for(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "BODY_S", 0.01)
-
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            reply = await stage.raw("POST", "/extensions", receive=anyio.sleep_forever)
-        assert reply.status == 401
-
-    run(main)
+    async with staged(store, Counting()) as stage:
+        reply = await stage.raw("POST", "/extensions", receive=anyio.sleep_forever)
+    assert reply.status == 401
 
 
-def test_nothing_secret_is_logged(store: Path) -> None:
-    async def main() -> None:
+async def test_nothing_secret_is_logged(store: Path) -> None:
+    with capture_logs() as logs:
         functions = Counting()
         async with staged(store, functions) as stage:
             password = (await stage.provision("a")).json["config"]["PASSWORD"]
@@ -237,9 +188,6 @@ def test_nothing_secret_is_logged(store: Path) -> None:
         assert "resource.made" in written
         for secret in (password, SECRET, "another"):
             assert secret not in written.replace("signed for another address", "")
-
-    with capture_logs() as logs:
-        run(main)
 
 
 def test_settings_that_would_weaken_signatures_are_refused(store: Path) -> None:

@@ -14,6 +14,8 @@ from uvicorn.server import ServerState
 
 from reconciler.providers.kit import server
 
+pytestmark = pytest.mark.anyio
+
 
 async def _who(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope, receive)
@@ -45,42 +47,31 @@ async def _connected(
 
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost:"])
-def test_a_connection_without_a_whole_head_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_a_head_is_ended(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_S", 0.05)
-
-    async def main() -> None:
-        async with _connected() as (reader, writer):
-            writer.write(first)
-            with anyio.fail_after(5):
-                assert await reader.read() == b""
-
-    anyio.run(main)
+    async with _connected() as (reader, writer):
+        writer.write(first)
+        with anyio.fail_after(5):
+            assert await reader.read() == b""
 
 
-def test_half_a_head_after_an_answer_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_half_a_head_after_an_answer_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_S", 0.05)
-
-    async def main() -> None:
-        async with _connected() as (reader, writer):
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            with anyio.fail_after(5):
-                await reader.readuntil(b"127.0.0.1")
-                writer.write(b"GET / HTTP/1.1\r\n")
-                assert await reader.read() == b""
-
-    anyio.run(main)
+    async with _connected() as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        with anyio.fail_after(5):
+            await reader.readuntil(b"127.0.0.1")
+            writer.write(b"GET / HTTP/1.1\r\n")
+            assert await reader.read() == b""
 
 
 @pytest.mark.parametrize(("proxies", "seen"), [((), b"127.0.0.1"), (("127.0.0.0/8",), b"203.0.113.9")])
-def test_forwarded_addresses_are_believed_from_named_proxies_only(
+async def test_forwarded_addresses_are_believed_from_named_proxies_only(
     proxies: tuple[str, ...], seen: bytes
 ) -> None:
-    async def main() -> None:
-        async with _connected(proxies) as (reader, writer):
-            writer.write(
-                b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n"
-            )
-            with anyio.fail_after(5):
-                assert (await reader.read()).endswith(b"\r\n\r\n" + seen)
-
-    anyio.run(main)
+    async with _connected(proxies) as (reader, writer):
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.9\r\nConnection: close\r\n\r\n"
+        )
+        with anyio.fail_after(5):
+            assert (await reader.read()).endswith(b"\r\n\r\n" + seen)

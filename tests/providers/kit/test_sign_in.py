@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -15,8 +16,10 @@ from structlog.testing import capture_logs
 
 from reconciler.providers.kit import SignInSettings
 from reconciler.services.transport import Answer
-from tests.providers.kit.stage import PUBLIC_URL, Counting, Stage, StageClock, run, staged
+from tests.providers.kit.stage import PUBLIC_URL, Counting, Stage, StageClock, staged
 from tests.providers.serve import Reply
+
+pytestmark = pytest.mark.anyio
 
 AUTH_URL = "https://auth.example.com"
 CLIENT = SignInSettings(AUTH_URL, "client-1", "the client's secret")
@@ -108,133 +111,107 @@ class Browser:
         return await self.open(auth.authorize(started.headers["location"]))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "provider.db"
+@asynccontextmanager
+async def visiting(
+    store: Path, auth: AuthServer, functions: Counting | None = None
+) -> AsyncIterator[Browser]:
+    """A browser before a provider that has the resource `a`."""
+    functions = functions or Counting()
+    async with staged(store, functions, StageClock(), transport=auth, sign_in=CLIENT) as stage:
+        await stage.provision("a")
+        yield Browser(stage)
 
 
-def _staged(store: Path, auth: AuthServer, functions: Counting | None = None) -> Any:
-    return staged(store, functions or Counting(), StageClock(), transport=auth, sign_in=CLIENT)
+async def test_a_member_of_the_organization_gets_to_the_resource(store: Path) -> None:
+    auth, functions = AuthServer(), Counting()
+    async with visiting(store, auth, functions) as browser:
+        arrived = await browser.sign_in(auth)
+        assert (arrived.status, arrived.headers["location"]) == (302, f"{PUBLIC_URL}/resources/a")
+        page = await browser.open("/resources/a")
+        assert page.status == 200
+        assert b"shop-a" in page.body
+        assert b"<strong>admin</strong>" in page.body
+        visitor = functions.visitors[-1]
+        assert visitor is not None
+        assert (visitor.role, visitor.organization_id) == ("admin", "org-1")
+        again = await browser.open("/extensions/a/sso")  # signed in: no second way round
+        assert again.headers["location"] == f"{PUBLIC_URL}/resources/a"
+        for line in browser.lines:
+            assert line.startswith("__Host-")
+            assert "HttpOnly" in line
+            assert "SameSite=lax" in line
+            assert "Secure" in line
+            assert "Path=/" in line
+            assert "the-access-token" not in line
 
 
-def test_a_member_of_the_organization_gets_to_the_resource(store: Path) -> None:
-    async def main() -> None:
-        auth, functions = AuthServer(), Counting()
-        async with _staged(store, auth, functions) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
-            arrived = await browser.sign_in(auth)
-            assert (arrived.status, arrived.headers["location"]) == (302, f"{PUBLIC_URL}/resources/a")
-            page = await browser.open("/resources/a")
-            assert page.status == 200
-            assert b"shop-a" in page.body
-            assert b"<strong>admin</strong>" in page.body
-            visitor = functions.visitors[-1]
-            assert visitor is not None
-            assert (visitor.role, visitor.organization_id) == ("admin", "org-1")
-            again = await browser.open("/extensions/a/sso")  # signed in: no second way round
-            assert again.headers["location"] == f"{PUBLIC_URL}/resources/a"
-            for line in browser.lines:
-                assert line.startswith("__Host-")
-                assert "HttpOnly" in line
-                assert "SameSite=lax" in line
-                assert "Secure" in line
-                assert "Path=/" in line
-                assert "the-access-token" not in line
-
-    run(main)
+async def test_a_session_ends_with_the_token_and_with_signing_out(store: Path) -> None:
+    auth = AuthServer()
+    auth.info["expires_in"] = 60
+    async with visiting(store, auth) as browser:
+        await browser.sign_in(auth)
+        browser.stage.clock.elapsed_s += 59
+        assert (await browser.open("/resources/a")).status == 200
+        browser.stage.clock.elapsed_s += 1
+        assert (await browser.open("/resources/a")).status == 303
+        await browser.sign_in(auth)
+        kept = dict(browser.cookies)
+        assert (await browser.open("/sign-in/end", "POST")).status == 200
+        browser.cookies = kept
+        assert (await browser.open("/resources/a")).status == 303
 
 
-def test_a_session_ends_with_the_token_and_with_signing_out(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        auth.info["expires_in"] = 60
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
-            await browser.sign_in(auth)
-            stage.clock.elapsed_s += 59
-            assert (await browser.open("/resources/a")).status == 200
-            stage.clock.elapsed_s += 1
-            assert (await browser.open("/resources/a")).status == 303
-            await browser.sign_in(auth)
-            kept = dict(browser.cookies)
-            assert (await browser.open("/sign-in/end", "POST")).status == 200
-            browser.cookies = kept
-            assert (await browser.open("/resources/a")).status == 303
-
-    run(main)
+async def test_somebody_of_another_organization_is_refused_also_later(store: Path) -> None:
+    auth = AuthServer()
+    auth.info["organizations"] = [{"id": "org-2", "role": "admin"}]
+    async with visiting(store, auth) as browser:
+        refused = await browser.sign_in(auth)
+        assert refused.status == 403
+        assert b"an organization that the account is not in" in refused.body
+        assert (await browser.open("/resources/a")).status == 303
+        auth.info["organizations"] = [{"id": "org-1", "role": "member"}]
+        assert (await browser.sign_in(auth)).status == 302
+        # A session is for one organization: another one's resource asks the platform again.
+        await browser.stage.provision("b", organization_id="org-3")
+        assert (await browser.open("/resources/b")).headers["location"].endswith("/extensions/b/sso")
+        assert (await browser.open("/extensions/b/sso")).headers["location"].startswith(AUTH_URL)
 
 
-def test_somebody_of_another_organization_is_refused_also_later(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        auth.info["organizations"] = [{"id": "org-2", "role": "admin"}]
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
-            refused = await browser.sign_in(auth)
-            assert refused.status == 403
-            assert b"an organization that the account is not in" in refused.body
-            assert (await browser.open("/resources/a")).status == 303
-            auth.info["organizations"] = [{"id": "org-1", "role": "member"}]
-            assert (await browser.sign_in(auth)).status == 302
-            # A session is for one organization: another one's resource asks the platform again.
-            await stage.provision("b", organization_id="org-3")
-            assert (await browser.open("/resources/b")).headers["location"].endswith("/extensions/b/sso")
-            assert (await browser.open("/extensions/b/sso")).headers["location"].startswith(AUTH_URL)
-
-    run(main)
+async def test_a_state_is_used_once_by_its_own_browser_and_in_time(store: Path) -> None:
+    auth = AuthServer()
+    async with visiting(store, auth) as browser:
+        other = Browser(browser.stage)
+        callback = auth.authorize((await browser.open("/extensions/a/sso")).headers["location"])
+        assert (await other.open(callback)).status == 400
+        kept = dict(browser.cookies)
+        assert (await browser.open(callback)).status == 302
+        browser.cookies |= kept
+        assert (await browser.open(callback)).status == 400
+        late = Browser(browser.stage)
+        callback = auth.authorize((await late.open("/extensions/a/sso")).headers["location"])
+        browser.stage.clock.elapsed_s += 601
+        expired = await late.open(callback)
+        assert expired.status == 400
+        assert b"no longer valid" in expired.body
+        assert auth.tokens == 1
 
 
-def test_a_state_is_used_once_by_its_own_browser_and_in_time(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser, other = Browser(stage), Browser(stage)
-            callback = auth.authorize((await browser.open("/extensions/a/sso")).headers["location"])
-            assert (await other.open(callback)).status == 400
-            kept = dict(browser.cookies)
-            assert (await browser.open(callback)).status == 302
-            browser.cookies |= kept
-            assert (await browser.open(callback)).status == 400
-            late = Browser(stage)
-            callback = auth.authorize((await late.open("/extensions/a/sso")).headers["location"])
-            stage.clock.elapsed_s += 601
-            expired = await late.open(callback)
-            assert expired.status == 400
-            assert b"no longer valid" in expired.body
-            assert auth.tokens == 1
-
-    run(main)
+async def test_a_session_that_was_planted_is_not_taken_over(store: Path) -> None:
+    auth = AuthServer()
+    async with visiting(store, auth) as browser:
+        browser = Browser(browser.stage, {"__Host-session": "planted"})
+        await browser.sign_in(auth)
+        assert browser.cookies["__Host-session"] != "planted"
 
 
-def test_a_session_that_was_planted_is_not_taken_over(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage, {"__Host-session": "planted"})
-            await browser.sign_in(auth)
-            assert browser.cookies["__Host-session"] != "planted"
-
-    run(main)
-
-
-def test_who_says_no_at_the_platform_sees_so(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
-            callback = auth.authorize((await browser.open("/extensions/a/sso")).headers["location"])
-            state = callback.partition("&state=")[2]
-            denied = await browser.open(f"/sign-in/callback?error=access_denied&state={state}")
-            assert denied.status == 403
-            assert b"did not sign you in" in denied.body
-
-    run(main)
+async def test_who_says_no_at_the_platform_sees_so(store: Path) -> None:
+    auth = AuthServer()
+    async with visiting(store, auth) as browser:
+        callback = auth.authorize((await browser.open("/extensions/a/sso")).headers["location"])
+        state = callback.partition("&state=")[2]
+        denied = await browser.open(f"/sign-in/callback?error=access_denied&state={state}")
+        assert denied.status == 403
+        assert b"did not sign you in" in denied.body
 
 
 @pytest.mark.parametrize(
@@ -249,83 +226,63 @@ def test_who_says_no_at_the_platform_sees_so(store: Path) -> None:
         ({"expires_in": 0}, 502),
     ],
 )
-def test_what_the_platform_says_of_the_person_is_believed_only_whole(
+async def test_what_the_platform_says_of_the_person_is_believed_only_whole(
     store: Path, change: dict[str, Any], status: int
 ) -> None:
-    async def main() -> None:
+    auth = AuthServer()
+    auth.info |= change
+    async with visiting(store, auth) as browser:
+        assert (await browser.sign_in(auth)).status == status
+        assert ("__Host-session" in browser.cookies) == (status == 302)
+
+
+async def test_tokens_and_codes_are_neither_logged_nor_stored(store: Path) -> None:
+    secrets = ["the-access-token", "the client's secret", "code-0"]
+    with capture_logs() as logs:
         auth = AuthServer()
-        auth.info |= change
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
-            assert (await browser.sign_in(auth)).status == status
-            assert ("__Host-session" in browser.cookies) == (status == 302)
-
-    run(main)
-
-
-def test_tokens_and_codes_are_neither_logged_nor_stored(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            browser = Browser(stage)
+        async with visiting(store, auth) as browser:
             await browser.sign_in(auth)
             auth.token_status = 400
-            await Browser(stage).sign_in(auth)
+            await Browser(browser.stage).sign_in(auth)
             secrets.append(browser.cookies["__Host-session"])
             secrets.extend(auth.codes)
         stored = b"".join(file.read_bytes() for file in store.parent.glob("provider.db*") if file.is_file())
         for secret in secrets:
             assert secret.encode() not in stored
-
-    secrets = ["the-access-token", "the client's secret", "code-0"]
-    with capture_logs() as logs:
-        run(main)
     written = json.dumps(logs)
     assert "invalid_grant" in written
     assert not [secret for secret in secrets if secret in written]
 
 
-def test_without_a_sign_in_the_page_says_so(store: Path) -> None:
-    async def main() -> None:
-        async with staged(store, Counting()) as stage:
-            await stage.provision("a")
-            assert (await stage.raw("GET", "/extensions/a/sso")).status == 501
-            assert (await stage.raw("GET", "/extensions/none/sso")).status == 501
-
-    run(main)
+async def test_without_a_sign_in_the_page_says_so(store: Path) -> None:
+    async with staged(store, Counting()) as stage:
+        await stage.provision("a")
+        assert (await stage.raw("GET", "/extensions/a/sso")).status == 501
+        assert (await stage.raw("GET", "/extensions/none/sso")).status == 501
 
 
-def test_a_stranger_does_not_learn_which_resources_there_are(store: Path) -> None:
-    async def main() -> None:
-        auth = AuthServer()
-        async with _staged(store, auth) as stage:
-            await stage.provision("a")
-            await stage.provision("b", organization_id="org-3")
-            pages = []
-            for id in ("b", "none"):
-                browser = Browser(stage)
-                begun = await browser.open(f"/extensions/{id}/sso")
-                assert begun.headers["location"].startswith(AUTH_URL)
-                assert "organization_id=" in begun.headers["location"]
-                ended = await browser.open(auth.authorize(begun.headers["location"], any_organization=True))
-                pages.append((ended.status, ended.body))
-            assert pages[0] == pages[1]
-            assert pages[0][0] == 403
-
-    run(main)
+async def test_a_stranger_does_not_learn_which_resources_there_are(store: Path) -> None:
+    auth = AuthServer()
+    async with visiting(store, auth) as first:
+        await first.stage.provision("b", organization_id="org-3")
+        pages = []
+        for id in ("b", "none"):
+            browser = Browser(first.stage)
+            begun = await browser.open(f"/extensions/{id}/sso")
+            assert begun.headers["location"].startswith(AUTH_URL)
+            assert "organization_id=" in begun.headers["location"]
+            ended = await browser.open(auth.authorize(begun.headers["location"], any_organization=True))
+            pages.append((ended.status, ended.body))
+        assert pages[0] == pages[1]
+        assert pages[0][0] == 403
 
 
-def test_sign_ins_of_one_address_are_limited(store: Path) -> None:
-    async def main() -> None:
-        async with staged(
-            store, Counting(), StageClock(), transport=AuthServer(), sign_in=CLIENT, rate=200.0
-        ) as stage:
-            statuses = [(await stage.raw("GET", "/extensions/a/sso")).status for _ in range(20)]
-            assert statuses == [302] * 10 + [429] * 10
-            refused = await stage.raw("GET", "/extensions/a/sso")
-            stage.clock.elapsed_s += int(refused.headers["retry-after"])
-            assert (await stage.raw("GET", "/extensions/a/sso")).status == 302
-
-    run(main)
+async def test_sign_ins_of_one_address_are_limited(store: Path) -> None:
+    async with staged(
+        store, Counting(), StageClock(), transport=AuthServer(), sign_in=CLIENT, rate=200.0
+    ) as stage:
+        statuses = [(await stage.raw("GET", "/extensions/a/sso")).status for _ in range(20)]
+        assert statuses == [302] * 10 + [429] * 10
+        refused = await stage.raw("GET", "/extensions/a/sso")
+        stage.clock.elapsed_s += int(refused.headers["retry-after"])
+        assert (await stage.raw("GET", "/extensions/a/sso")).status == 302

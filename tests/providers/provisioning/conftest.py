@@ -122,3 +122,11 @@ def scene(_sandbox: Sandbox, provider: FakeProvider, tmp_path: Path) -> Iterator
     _sandbox.clear_faults()
     assert scene.leaks() == []
     assert not [each for each in provider.headers if "Authorization" in each]
+
+
+@pytest.fixture
+def applied(scene: Scene) -> Scene:
+    """A scene in which an extension was declared and provisioned."""
+    scene.declare(scene.extension())
+    scene.apply()
+    return scene

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.steps import Plan, Read
 from reconciler.core.wire import one
-from reconciler.services.providers.wire import Extension
+from reconciler.services.machines.wire.extension import Extension
 from reconciler.services.registry import providers_of
 from tests.contexts import context
 from tests.providers.provisioning.conftest import Scene
@@ -80,17 +80,15 @@ def test_it_runs_once_the_address_is_the_planned_one_again(scene: Scene, elsewhe
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
 
 
-def test_a_saved_update_sends_nothing_to_the_other_server(scene: Scene, elsewhere: FakeProvider) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    before = scene.sets()
-    scene.declare(scene.extension(", primary_region: ams"))
-    saved(scene)
+def test_a_saved_update_sends_nothing_to_the_other_server(applied: Scene, elsewhere: FakeProvider) -> None:
+    before = applied.sets()
+    applied.declare(applied.extension(", primary_region: ams"))
+    saved(applied)
     # It has the same resource: nothing but its address tells it from the first one.
-    elsewhere.resources |= scene.provider.resources
-    planned = move(scene, elsewhere)
+    elsewhere.resources |= applied.provider.resources
+    planned = move(applied, elsewhere)
     sent = list(planned.requests)
-    (problem,) = scene.apply("--plan", "saved.plan", code=1).json["diagnostics"]
+    (problem,) = applied.apply("--plan", "saved.plan", code=1).json["diagnostics"]
     assert problem["code"] == "plan-moved"
     then, now = problem["message"].split(", but this run plans ")
     assert f"PATCH /extensions/res_1 of {planned.url} {{" in then
@@ -98,7 +96,7 @@ def test_a_saved_update_sends_nothing_to_the_other_server(scene: Scene, elsewher
     # Apply's own plan looks at what the manifests name, as every plan does; more it does not do.
     assert {method for method, *_ in elsewhere.requests} == {"GET"}
     assert planned.requests == sent
-    assert scene.sets() == before
+    assert applied.sets() == before
 
 
 def test_a_saved_value_is_not_made_of_what_the_other_server_answers(

@@ -20,68 +20,56 @@ def test_a_changed_field_is_patched_with_all_parameters(scene: Scene) -> None:
     assert scene.sets() == ["API_KEY", "DATABASE_URL"]
 
 
-def test_what_a_patch_brings_is_set_where_it_differs(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.provider.update_config = {"API_KEY": KEY, "DATABASE_URL": OTHER, "REPLICA_URL": URL}
-    scene.declare(scene.extension(", read_regions: [fra]"))
-    scene.apply()
-    assert scene.sets() == ["API_KEY", "DATABASE_URL", "DATABASE_URL", "REPLICA_URL"]
-    assert scene.apply().json["steps"] == []
+def test_what_a_patch_brings_is_set_where_it_differs(applied: Scene) -> None:
+    applied.provider.update_config = {"API_KEY": KEY, "DATABASE_URL": OTHER, "REPLICA_URL": URL}
+    applied.declare(applied.extension(", read_regions: [fra]"))
+    applied.apply()
+    assert applied.sets() == ["API_KEY", "DATABASE_URL", "DATABASE_URL", "REPLICA_URL"]
+    assert applied.apply().json["steps"] == []
 
 
-def test_what_a_patch_brought_and_could_not_be_set_is_set_by_the_next_run(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.provider.config = scene.provider.update_config = {"API_KEY": OTHER, "DATABASE_URL": URL}
-    scene.sandbox.fault("POST", f"/v1/apps/{scene.app}/secrets/API_KEY", "status", status=422)
-    scene.declare(scene.extension(", read_regions: [fra]"))
-    scene.apply(code=1)
-    scene.apply()
-    assert scene.sets() == ["API_KEY", "DATABASE_URL", "API_KEY", "API_KEY"]
-    assert scene.apply().json["steps"] == []
+def test_what_a_patch_brought_and_could_not_be_set_is_set_by_the_next_run(applied: Scene) -> None:
+    applied.provider.config = applied.provider.update_config = {"API_KEY": OTHER, "DATABASE_URL": URL}
+    applied.sandbox.fault("POST", f"/v1/apps/{applied.app}/secrets/API_KEY", "status", status=422)
+    applied.declare(applied.extension(", read_regions: [fra]"))
+    applied.apply(code=1)
+    applied.apply()
+    assert applied.sets() == ["API_KEY", "DATABASE_URL", "API_KEY", "API_KEY"]
+    assert applied.apply().json["steps"] == []
 
 
-def test_a_lost_patch_is_repeated(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.provider.lose += ["PATCH", "PATCH"]
-    scene.declare(scene.extension(", primary_region: fra"))
-    assert scene.apply(code=4).outcomes()[f"{scene.address}#update"] == "pending"
-    scene.apply()
-    assert len(scene.provider.bodies("PATCH")) == 3
-    assert len(scene.provider.resources) == 1
-    assert scene.apply().json["steps"] == []
+def test_a_lost_patch_is_repeated(applied: Scene) -> None:
+    applied.provider.lose += ["PATCH", "PATCH"]
+    applied.declare(applied.extension(", primary_region: fra"))
+    assert applied.apply(code=4).outcomes()[f"{applied.address}#update"] == "pending"
+    applied.apply()
+    assert len(applied.provider.bodies("PATCH")) == 3
+    assert len(applied.provider.resources) == 1
+    assert applied.apply().json["steps"] == []
 
 
-def test_a_name_that_somebody_changed_is_drift_and_sleeping_is_not(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.provider.resources["res_1"]["status"] = "sleeping"
-    assert scene.run("drift").code == 0
-    assert scene.plan().json["changes"] == []
-    scene.provider.resources["res_1"]["name"] = "theirs"
-    assert 'name: "db" -> "theirs"' in scene.run("drift", code=2).out
-    scene.apply()
-    assert scene.provider.resources["res_1"]["name"] == "db"
-    assert scene.run("drift").code == 0
+def test_a_name_that_somebody_changed_is_drift_and_sleeping_is_not(applied: Scene) -> None:
+    applied.provider.resources["res_1"]["status"] = "sleeping"
+    assert applied.run("drift").code == 0
+    assert applied.plan().json["changes"] == []
+    applied.provider.resources["res_1"]["name"] = "theirs"
+    assert 'name: "db" -> "theirs"' in applied.run("drift", code=2).out
+    applied.apply()
+    assert applied.provider.resources["res_1"]["name"] == "db"
+    assert applied.run("drift").code == 0
 
 
-def test_one_that_is_gone_is_never_made_again_by_itself(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.provider.resources.clear()
-    refused = scene.apply(code=1)
+def test_one_that_is_gone_is_never_made_again_by_itself(applied: Scene) -> None:
+    applied.provider.resources.clear()
+    refused = applied.apply(code=1)
     assert [each["code"] for each in refused.json["diagnostics"]] == ["object-missing"]
-    assert scene.provider.sent("POST") == [("POST", "/extensions")]
+    assert applied.provider.sent("POST") == [("POST", "/extensions")]
 
 
-def test_a_removed_manifest_keeps_the_extension(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.project.remove()
-    assert scene.apply().json["steps"] == []
-    assert len(scene.provider.resources) == 1
+def test_a_removed_manifest_keeps_the_extension(applied: Scene) -> None:
+    applied.project.remove()
+    assert applied.apply().json["steps"] == []
+    assert len(applied.provider.resources) == 1
 
 
 def test_an_approved_deletion_deprovisions_and_says_which_secrets_stay(scene: Scene) -> None:
@@ -150,16 +138,14 @@ def test_a_key_of_a_record_whose_manifest_was_not_given_is_not_overwritten(scene
     assert scene.sets() == ["DATABASE_URL"]
 
 
-def test_a_secret_manifest_of_a_key_that_an_extension_set_is_refused(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    scene.project.env["OWN_URL"] = OTHER
-    scene.declare(scene.extension(), secret(scene.app, "DATABASE_URL", "env: OWN_URL"))
-    refused = scene.apply(code=1)
+def test_a_secret_manifest_of_a_key_that_an_extension_set_is_refused(applied: Scene) -> None:
+    applied.project.env["OWN_URL"] = OTHER
+    applied.declare(applied.extension(), secret(applied.app, "DATABASE_URL", "env: OWN_URL"))
+    refused = applied.apply(code=1)
     (problem,) = refused.json["diagnostics"]
     assert problem["code"] == "secret-taken"
-    assert scene.address in problem["message"]
-    assert scene.sets() == ["API_KEY", "DATABASE_URL"]
+    assert applied.address in problem["message"]
+    assert applied.sets() == ["API_KEY", "DATABASE_URL"]
 
 
 def declare_two(scene: Scene, other: FakeProvider) -> None:

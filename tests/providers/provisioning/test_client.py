@@ -24,9 +24,9 @@ from reconciler.core.steps import PLATFORM, Call, Method, Read
 from reconciler.core.wire import one
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.client import Client
+from reconciler.services.machines.wire.extension import Extension, ExtensionCosts
 from reconciler.services.outcome import Verdict
-from reconciler.services.providers.service import provider_client
-from reconciler.services.providers.wire import Extension, ExtensionCosts
+from reconciler.services.provider import provider_client
 from reconciler.services.registry import Services
 from reconciler.services.signing import Signed, verify
 from reconciler.services.transport import Answer

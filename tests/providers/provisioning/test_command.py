@@ -1,20 +1,16 @@
 """`reconcile extension`, and what other verbs tell of an extension."""
 
-import json
-
 from tests.providers.provisioning.conftest import Scene
 
 
-def test_show_tells_costs_as_far_as_the_provider_does(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    assert "costs" not in scene.run("show", scene.address, "--output", "json").json
-    scene.provide(costs=", costs_path: /costs")
-    shown = scene.run("show", scene.address, "--output", "json").json
+def test_show_tells_costs_as_far_as_the_provider_does(applied: Scene) -> None:
+    assert "costs" not in applied.run("show", applied.address, "--output", "json").json
+    applied.provide(costs=", costs_path: /costs")
+    shown = applied.run("show", applied.address, "--output", "json").json
     assert shown["costs"] == [{"total": "12.50", "currency": "EUR", "token": "(sensitive)"}]
-    assert ("GET", "/costs") in scene.provider.sent("GET")
-    scene.provide(costs=", costs_path: /nothing-here")
-    assert "not_known" in scene.run("show", scene.address).out
+    assert ("GET", "/costs") in applied.provider.sent("GET")
+    applied.provide(costs=", costs_path: /nothing-here")
+    assert "not_known" in applied.run("show", applied.address).out
 
 
 def test_the_old_word_says_the_new_one(scene: Scene) -> None:
@@ -22,12 +18,10 @@ def test_the_old_word_says_the_new_one(scene: Scene) -> None:
     assert refused.err == "Error: `extension show` is `show ADDRESS` now\n"
 
 
-def test_sso_prints_the_address_without_a_terminal(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    expected = f"{scene.provider.url}/extensions/res_1/sso\n"
-    assert scene.run("extension", "sso", scene.address).out == expected
-    assert scene.run("extension", "sso", scene.address, "--print").out == expected
+def test_sso_prints_the_address_without_a_terminal(applied: Scene) -> None:
+    expected = f"{applied.provider.url}/extensions/res_1/sso\n"
+    assert applied.run("extension", "sso", applied.address).out == expected
+    assert applied.run("extension", "sso", applied.address, "--print").out == expected
 
 
 def test_sso_of_something_else_is_refused(scene: Scene) -> None:
@@ -35,25 +29,20 @@ def test_sso_of_something_else_is_refused(scene: Scene) -> None:
     assert "is not recorded" in scene.run("extension", "sso", scene.address, code=1).err
 
 
-def test_the_generic_show_lists_the_secrets_by_name(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    assert "sets secrets: API_KEY, DATABASE_URL" in scene.run("show", scene.address).out
-    document = scene.run("show", scene.address, "--output", "json").json
+def test_the_generic_show_lists_the_secrets_by_name(applied: Scene) -> None:
+    assert "sets secrets: API_KEY, DATABASE_URL" in applied.run("show", applied.address).out
+    document = applied.run("show", applied.address, "--output", "json").json
     assert document["sets"] == ["API_KEY", "DATABASE_URL"]
     assert document["live"]["status"] == "ready"
     assert "config" not in document["live"]
 
 
-def test_state_show_lists_them_as_keyed_fingerprints(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    applied = json.loads(scene.run("state", "show", scene.address, "--output", "json").out)["record"][
-        "applied"
-    ]
-    assert len(applied["config.API_KEY"]) == 64
-    assert applied["config.API_KEY"] != applied["config.DATABASE_URL"]
-    assert applied["secrets"] == "set"
+def test_state_show_lists_them_as_keyed_fingerprints(applied: Scene) -> None:
+    fields = applied.record()["applied"]
+    assert isinstance(fields, dict)
+    assert len(fields["config.API_KEY"]) == 64
+    assert fields["config.API_KEY"] != fields["config.DATABASE_URL"]
+    assert fields["secrets"] == "set"
 
 
 def test_the_schema_knows_the_kinds(scene: Scene) -> None:

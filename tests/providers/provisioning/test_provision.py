@@ -33,13 +33,11 @@ def test_an_extension_is_provisioned_and_its_config_becomes_secrets(scene: Scene
     assert scene.provider.refused == []
 
 
-def test_a_second_apply_sends_nothing(scene: Scene) -> None:
-    scene.declare(scene.extension())
-    scene.apply()
-    before = len(scene.sets())
-    assert scene.apply().json["steps"] == []
-    assert scene.provider.sent("POST", "PATCH", "DELETE") == [("POST", "/extensions")]
-    assert len(scene.sets()) == before
+def test_a_second_apply_sends_nothing(applied: Scene) -> None:
+    before = len(applied.sets())
+    assert applied.apply().json["steps"] == []
+    assert applied.provider.sent("POST", "PATCH", "DELETE") == [("POST", "/extensions")]
+    assert len(applied.sets()) == before
 
 
 def test_the_plan_shows_the_secrets_as_one_template_and_the_id_that_is_sent(scene: Scene) -> None:
@@ -200,13 +198,6 @@ def test_a_config_sets_only_keys_that_the_manifest_allows(scene: Scene) -> None:
     assert scene.secrets() == {"API_KEY", "DATABASE_URL"}
     assert "set API_KEY, DATABASE_URL" in applied.json["results"][-1]["note"]
     assert "config_keys" not in str(scene.provider.bodies("POST"))
-    assert scene.apply().json["steps"] == []
-
-
-def test_an_empty_config_sets_nothing_and_is_complete(scene: Scene) -> None:
-    scene.provider.config = {}
-    scene.declare(scene.extension())
-    scene.apply()
     assert scene.apply().json["steps"] == []
 
 

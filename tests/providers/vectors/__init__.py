@@ -24,6 +24,6 @@ def vectors(seed: int, count: int) -> list[Vector]:
             if name in COSTLY and rounds >= COSTLY_ROUNDS:
                 continue
             # A random of its own for each: a new case changes none of the others.
-            made.append(play(draw_scene(Random(f"{seed} {name} {rounds}"))).named(name))
+            made.append(play(draw_scene(Random(f"{seed} {name} {rounds}"))))
         rounds += 1
     return made

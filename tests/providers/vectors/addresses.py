@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from tests.providers.vectors.scene import CASES, Scene, case
-from tests.providers.vectors.vector import Delivery, Vector, Verdict
+from tests.providers.vectors.scene import Scene, accepted, case, refused
+from tests.providers.vectors.vector import Delivery, Verdict
 
 MATCH = "5.2 rule 2: the signed URL matches the request URL"
 GENERIC = f"{MATCH}; the documents are silent on spelling, RFC 3986, 6.2.2 and 6.2.3 are not"
+
+ANOTHER = "signed for another address"
 
 Change = Callable[[str], str]
 
@@ -106,111 +108,94 @@ def _place(scene: Scene, method: str) -> str:
     return scene.url() if method == "POST" else scene.resource()
 
 
-def _elsewhere(change: Change, method: str) -> Callable[[Scene], Vector]:
-    def play(scene: Scene) -> Vector:
-        received = _place(scene, method)
-        signed = change(received)
-        assert signed != received, (signed, method)
-        sent = _signed_for(scene, signed, received, method)
-        return scene.one(sent, "refused", "signed for another address", MATCH)
-
-    return play
-
-
-def _respelt(change: Change, method: str) -> Callable[[Scene], Vector]:
-    def play(scene: Scene) -> Vector:
-        place = replace(scene, base=scene.random.choice(("https://ext.example.com", "http://localhost/v2")))
-        received = _place(place, method)
-        signed, arrived = scene.random.choice(((change(received), received), (received, change(received))))
-        sent = _signed_for(place, signed, arrived, method)
-        return scene.one(sent, "accepted", "scheme, host and port are the same, however spelt", GENERIC)
-
-    return play
-
-
 for _method in ("POST", "PATCH", "GET", "DELETE"):
     for _name, _change in ELSEWHERE.items():
-        CASES[f"address: {_name}, {_method}"] = _elsewhere(_change, _method)
+
+        @refused(f"address: {_name}, {_method}", ANOTHER, MATCH)
+        def elsewhere(scene: Scene, change: Change = _change, method: str = _method) -> Delivery:
+            received = _place(scene, method)
+            signed = change(received)
+            assert signed != received, (signed, method)
+            return _signed_for(scene, signed, received, method)
+
     for _name, _change in RESPELT.items():
-        CASES[f"address: {_name}, {_method}"] = _respelt(_change, _method)
 
-
-def _moved(scene: Scene, change: Change) -> Delivery:
-    """A good request that arrives somewhere else, as whoever stands between could send it."""
-    sent = scene.any()
-    address, mark, query = sent.url.partition("?")
-    return replace(sent, url=change(address) + mark + query)
+        @accepted(
+            f"address: {_name}, {_method}", "scheme, host and port are the same, however spelt", GENERIC
+        )
+        def respelt(scene: Scene, change: Change = _change, method: str = _method) -> Delivery:
+            base = scene.random.choice(("https://ext.example.com", "http://localhost/v2"))
+            place = replace(scene, base=base)
+            received = _place(place, method)
+            pairs = ((change(received), received), (received, change(received)))
+            return _signed_for(place, *scene.random.choice(pairs), method)
 
 
 for _name in ("other scheme", "other host", "other port", "other path", "trailing slash", "dot segments"):
 
-    def moved(scene: Scene, change: Change = ELSEWHERE[_name]) -> Vector:
-        return scene.one(_moved(scene, change), "refused", "signed for another address", MATCH)
+    @refused(f"address: moved to {_name}", ANOTHER, MATCH)
+    def moved(scene: Scene, change: Change = ELSEWHERE[_name]) -> Delivery:
+        """A good request that arrives somewhere else, as whoever stands between could send it."""
+        sent = scene.any()
+        address, mark, query = sent.url.partition("?")
+        return replace(sent, url=change(address) + mark + query)
 
-    CASES[f"address: moved to {_name}"] = moved
 
-
-@case("address: another resource")
-def another_resource(scene: Scene) -> Vector:
+@refused(
+    "address: another resource",
+    "the signature covers the query alone: only `url` says which resource was meant",
+    MATCH,
+)
+def another_resource(scene: Scene) -> Delivery:
     sent = scene.get(scene.random.choice(("GET", "DELETE")))
-    query = sent.url.partition("?")[2]
-    reason = "the signature covers the query alone: only `url` says which resource was meant"
-    return scene.one(replace(sent, url=f"{scene.resource()}?{query}"), "refused", reason, MATCH)
+    return replace(sent, url=f"{scene.resource()}?{sent.url.partition('?')[2]}")
 
 
-def _varied(name: str, signed: str, received: str, expected: Verdict, reason: str, source: str) -> None:
-    """A signed body; `signed` and `received` follow the address of the request."""
+SAME, OTHER_PATH = "byte by byte the same", "another path"
+BY_BYTE = "the query counts byte by byte"
+NO_QUERY = "an empty query is no query: servers do not tell them apart"
+# What follows the address as signed, and as received, of a signed body.
+ENDS: dict[str, tuple[str, str, Verdict, str, str]] = {
+    "query as signed": ("?b=2&a=1", "?b=2&a=1", "accepted", SAME, MATCH),
+    "query in another order": ("?a=1&b=2", "?b=2&a=1", "refused", "another order is another query", MATCH),
+    "query missing": ("?a=1", "", "refused", "a part of the address is missing", MATCH),
+    "query with a value escaped": ("?a=x", "?a=%78", "refused", BY_BYTE, MATCH),
+    "query with plus for a space": ("?a=x+y", "?a=x%20y", "refused", BY_BYTE, MATCH),
+    "query parameter twice": ("?a=1&a=2", "?a=1&a=2", "accepted", SAME, MATCH),
+    "query parameter once of twice": ("?a=1&a=2", "?a=2", "refused", "a part is missing", MATCH),
+    "question mark alone": ("", "?", "accepted", NO_QUERY, GENERIC),
+    "escapes as signed": ("/a%2Fb", "/a%2Fb", "accepted", SAME, MATCH),
+    "escaped slash for a slash": ("/a%2Fb", "/a/b", "refused", OTHER_PATH, MATCH),
+    "slash for an escaped slash": ("/a/b", "/a%2Fb", "refused", OTHER_PATH, MATCH),
+    "escape in small letters": ("/a%2Fb", "/a%2fb", "refused", "the path counts byte by byte", MATCH),
+    "escape twice": ("/a%2Fb", "/a%252Fb", "refused", OTHER_PATH, MATCH),
+}
 
-    def play(scene: Scene) -> Vector:
+for _name, (_end, _other, _verdict, _reason, _source) in ENDS.items():
+
+    @case(f"address: {_name}", _verdict, _reason, _source)
+    def varied(scene: Scene, signed: str = _end, received: str = _other) -> Delivery:
         method = scene.random.choice(("POST", "PATCH"))
         place = _place(scene, method)
-        sent = _signed_for(scene, place + signed, place + received, method)
-        return scene.one(sent, expected, reason, source)
-
-    CASES[f"address: {name}"] = play
+        return _signed_for(scene, place + signed, place + received, method)
 
 
-_varied("query as signed", "?b=2&a=1", "?b=2&a=1", "accepted", "byte by byte the same", MATCH)
-_varied("query in another order", "?a=1&b=2", "?b=2&a=1", "refused", "another order is another query", MATCH)
-_varied("query missing", "?a=1", "", "refused", "a part of the address is missing", MATCH)
-_varied("query with a value escaped", "?a=x", "?a=%78", "refused", "the query counts byte by byte", MATCH)
-_varied(
-    "query with plus for a space", "?a=x+y", "?a=x%20y", "refused", "the query counts byte by byte", MATCH
-)
-_varied("query parameter twice", "?a=1&a=2", "?a=1&a=2", "accepted", "byte by byte the same", MATCH)
-_varied("query parameter once of twice", "?a=1&a=2", "?a=2", "refused", "a part is missing", MATCH)
-_varied(
-    "question mark alone",
-    "",
-    "?",
-    "accepted",
-    "an empty query is no query: servers do not tell them apart",
-    GENERIC,
-)
-_varied("escapes as signed", "/a%2Fb", "/a%2Fb", "accepted", "byte by byte the same", MATCH)
-_varied("escaped slash for a slash", "/a%2Fb", "/a/b", "refused", "another path", MATCH)
-_varied("slash for an escaped slash", "/a/b", "/a%2Fb", "refused", "another path", MATCH)
-_varied("escape in small letters", "/a%2Fb", "/a%2fb", "refused", "the path counts byte by byte", MATCH)
-_varied("escape twice", "/a%2Fb", "/a%252Fb", "refused", "another path", MATCH)
-
-
-@case("address: of another type")
-def not_text(scene: Scene) -> Vector:
+@refused("address: of another type", "not text", MATCH)
+def not_text(scene: Scene) -> Delivery:
     value = scene.random.choice((None, 5, True, [scene.url()], {"url": scene.url()}))
-    fields = scene.fields(scene.url()) | {"url": value}
-    return scene.one(scene.with_body(scene.text(fields), scene.url()), "refused", "not text", MATCH)
+    return scene.with_body(scene.text(scene.fields(scene.url()) | {"url": value}), scene.url())
 
 
-@case("address: IPv6 written out")
-def written_out(scene: Scene) -> Vector:
+def _ipv6(scene: Scene, signed: str) -> Delivery:
     place = replace(scene, base="http://[::1]:9000")
-    sent = _signed_for(place, "http://[0:0:0:0:0:0:0:1]:9000/extensions", place.url(), "POST")
-    reason = "another spelling of the host than the request's; none of the documents makes them equal"
-    return scene.one(sent, "refused", reason, MATCH)
+    return _signed_for(place, signed, place.url(), "POST")
 
 
-@case("address: bracket not closed")
-def not_closed(scene: Scene) -> Vector:
-    place = replace(scene, base="http://[::1]:9000")
-    sent = _signed_for(place, "http://[::1/extensions", place.url(), "POST")
-    return scene.one(sent, "refused", "no address; refused, never an error of the server", MATCH)
+refused(
+    "address: IPv6 written out",
+    "another spelling of the host than the request's; none of the documents makes them equal",
+    MATCH,
+)(lambda scene: _ipv6(scene, "http://[0:0:0:0:0:0:0:1]:9000/extensions"))
+refused("address: bracket not closed", "no address; refused, never an error of the server", MATCH)(
+    lambda scene: _ipv6(scene, "http://[::1/extensions")
+)

@@ -1,12 +1,17 @@
 """Signed queries: GET and DELETE."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import quote
 
-from tests.providers.vectors.scene import CASES, Scene, case
-from tests.providers.vectors.vector import Vector, mac
+from tests.providers.vectors.scene import Scene, accepted, refused
+from tests.providers.vectors.vector import Delivery, mac
 
 RAW = "5.2 rule 1; notes, Extension providers: the raw query string, which holds timestamp, nonce, url"
+URL = "5.2 rule 2"
+GOOD = "signed, for this address, now, once"
+OTHER_BYTES = "the same parameters in other bytes"
+CAPS = "the issue: caps (1 MiB)"
 MEBIBYTE = 1024 * 1024
 
 
@@ -14,143 +19,120 @@ def _method(scene: Scene) -> str:
     return scene.random.choice(("GET", "DELETE"))
 
 
-@case("query: as documented, GET")
-def good_get(scene: Scene) -> Vector:
-    return scene.one(scene.get(), "accepted", "signed, for this address, now, once", "5.2")
+def _changed(change: Callable[[Scene, str], str]) -> Callable[[Scene], Delivery]:
+    """A good request whose query is changed after it was signed."""
+
+    def sent(scene: Scene) -> Delivery:
+        good = scene.get(_method(scene))
+        address, _, query = good.url.partition("?")
+        return replace(good, url=f"{address}?{change(scene, query)}")
+
+    return sent
 
 
-@case("query: as documented, DELETE")
-def good_delete(scene: Scene) -> Vector:
-    return scene.one(scene.get("DELETE"), "accepted", "signed, for this address, now, once", "5.2")
+def _signed(make: Callable[[Scene, str], str]) -> Callable[[Scene], Delivery]:
+    """A request under the query that `make` gives for an address."""
+
+    def sent(scene: Scene) -> Delivery:
+        place = scene.resource()
+        return scene.with_query(make(scene, place), place, _method(scene))
+
+    return sent
 
 
-@case("query: one byte tampered")
-def tampered(scene: Scene) -> Vector:
-    sent = scene.get(_method(scene))
-    address, _, query = sent.url.partition("?")
+accepted("query: as documented, GET", GOOD, "5.2")(lambda scene: scene.get())
+accepted("query: as documented, DELETE", GOOD, "5.2")(lambda scene: scene.get("DELETE"))
+
+
+@refused("query: one byte tampered", "a byte differs from what was signed", RAW)
+@_changed
+def tampered(scene: Scene, query: str) -> str:
     at = scene.random.randrange(len(query))
     other = scene.random.choice([letter for letter in "abcXYZ019&=%" if letter != query[at]])
-    url = f"{address}?{query[:at]}{other}{query[at + 1 :]}"
-    return scene.one(replace(sent, url=url), "refused", "a byte differs from what was signed", RAW)
+    return f"{query[:at]}{other}{query[at + 1 :]}"
 
 
-@case("query: parameters in another order than signed")
-def reordered(scene: Scene) -> Vector:
-    sent = scene.get(_method(scene))
-    address, _, query = sent.url.partition("?")
+@refused("query: parameters in another order than signed", OTHER_BYTES, RAW)
+@_changed
+def reordered(scene: Scene, query: str) -> str:
     parts = query.split("&")
-    url = f"{address}?{'&'.join([*parts[1:], parts[0]])}"
-    return scene.one(replace(sent, url=url), "refused", "the same parameters in other bytes", RAW)
+    return "&".join([*parts[1:], parts[0]])
 
 
-@case("query: parameter added after signing")
-def added(scene: Scene) -> Vector:
-    sent = scene.get(_method(scene))
-    tail = scene.random.choice(("&all=1", "&", "#x", "&nonce=n", ";a=1", "%20"))
-    return scene.one(replace(sent, url=sent.url + tail), "refused", "more than what was signed", RAW)
+@refused("query: parameter added after signing", "more than what was signed", RAW)
+@_changed
+def added(scene: Scene, query: str) -> str:
+    return query + scene.random.choice(("&all=1", "&", "#x", "&nonce=n", ";a=1", "%20"))
 
 
-@case("query: escaped otherwise after signing")
-def escaped_otherwise(scene: Scene) -> Vector:
-    place = scene.resource()
-    query = f"url={quote(place, safe='')}&nonce={scene.nonce()}&timestamp={scene.now}"
-    sent = scene.with_query(query, place, _method(scene))
-    url = (
-        sent.url.replace("%3A", ":", 1) if scene.random.random() < 0.5 else sent.url.replace("%2F", "%2f", 1)
-    )
-    return scene.one(replace(sent, url=url), "refused", "the same parameters in other bytes", RAW)
+def _escaped(scene: Scene, place: str) -> str:
+    return f"url={quote(place, safe='')}&nonce={scene.nonce()}&timestamp={scene.now}"
 
 
-@case("query: escapes in small letters, as signed")
-def small_escapes(scene: Scene) -> Vector:
-    place = scene.resource()
-    url = quote(place, safe="").replace("%3A", "%3a").replace("%2F", "%2f")
-    query = f"url={url}&nonce={scene.nonce()}&timestamp={scene.now}"
-    return scene.one(scene.with_query(query, place), "accepted", "read after decoding, signed before", RAW)
+@refused("query: escaped otherwise after signing", OTHER_BYTES, RAW)
+def escaped_otherwise(scene: Scene) -> Delivery:
+    sent = _signed(_escaped)(scene)
+    before, after = scene.random.choice((("%3A", ":"), ("%2F", "%2f")))
+    return replace(sent, url=sent.url.replace(before, after, 1))
 
 
-@case("query: other parameters beside the signing ones")
-def beside(scene: Scene) -> Vector:
-    place = scene.resource()
+@accepted("query: escapes in small letters, as signed", "read after decoding, signed before", RAW)
+@_signed
+def small_escapes(scene: Scene, place: str) -> str:
+    return _escaped(scene, place).replace("%3A", "%3a").replace("%2F", "%2f")
+
+
+@accepted(
+    "query: other parameters beside the signing ones",
+    "`url` is the address without the signing parameters, which cannot hold itself",
+    RAW,
+)
+@_signed
+def beside(scene: Scene, place: str) -> str:
     own = scene.query(f"{place}?page=2&of=a%2Fb")
-    query = scene.random.choice(
-        (f"page=2&of=a%2Fb&{own}", f"{own}&page=2&of=a%2Fb", f"page=2&{own}&of=a%2Fb")
-    )
-    reason = "`url` is the address without the signing parameters, which cannot hold itself"
-    return scene.one(scene.with_query(query, place, _method(scene)), "accepted", reason, RAW)
+    return scene.random.choice((f"page=2&of=a%2Fb&{own}", f"{own}&page=2&of=a%2Fb", f"page=2&{own}&of=a%2Fb"))
 
 
-@case("query: other parameters that `url` does not name")
-def not_named(scene: Scene) -> Vector:
-    place = scene.resource()
-    sent = scene.with_query(f"page=2&{scene.query(place)}", place, _method(scene))
-    return scene.one(sent, "refused", "`url` is the full request target", "5.2 rule 2; 2.7")
-
-
-@case("query: other parameters in another order in `url`")
-def otherwise_named(scene: Scene) -> Vector:
-    place = scene.resource()
-    sent = scene.with_query(f"a=1&b=2&{scene.query(f'{place}?b=2&a=1')}", place, _method(scene))
-    return scene.one(sent, "refused", "`url` counts byte by byte", "5.2 rule 2; the issue: exactly")
-
-
-@case("query: other parameter twice")
-def other_twice(scene: Scene) -> Vector:
-    place = scene.resource()
-    sent = scene.with_query(f"a=1&a=2&{scene.query(f'{place}?a=1&a=2')}", place, _method(scene))
-    return scene.one(sent, "accepted", "signed, and `url` says the same", RAW)
-
+refused(
+    "query: other parameters that `url` does not name", "`url` is the full request target", f"{URL}; 2.7"
+)(_signed(lambda scene, place: f"page=2&{scene.query(place)}"))
+refused(
+    "query: other parameters in another order in `url`",
+    "`url` counts byte by byte",
+    f"{URL}; the issue: exactly",
+)(_signed(lambda scene, place: f"a=1&b=2&{scene.query(f'{place}?b=2&a=1')}"))
+accepted("query: other parameter twice", "signed, and `url` says the same", RAW)(
+    _signed(lambda scene, place: f"a=1&a=2&{scene.query(f'{place}?a=1&a=2')}")
+)
 
 for _name in ("url", "timestamp", "nonce"):
 
-    def twice(scene: Scene, name: str = _name) -> Vector:
-        place = scene.resource()
+    @refused(f"query: `{_name}` twice", "which of two counts is nobody's rule; the documents are silent", URL)
+    @_signed
+    def twice(scene: Scene, place: str, name: str = _name) -> str:
         second = {"url": quote(place, safe=""), "timestamp": str(scene.now), "nonce": scene.nonce()}[name]
         own = scene.query(place)
-        query = scene.random.choice((f"{name}={second}&{own}", f"{own}&{name}={second}", f"{own}&{name}="))
-        reason = "which of two counts is nobody's rule; the documents are silent"
-        return scene.one(scene.with_query(query, place, _method(scene)), "refused", reason, "5.2 rule 2")
+        return scene.random.choice((f"{name}={second}&{own}", f"{own}&{name}={second}", f"{own}&{name}="))
 
-    CASES[f"query: `{_name}` twice"] = twice
+    @refused(f"query: without `{_name}`", f"`{_name}` must be signed with it", URL)
+    @_signed
+    def missing(scene: Scene, place: str, name: str = _name) -> str:
+        return scene.query(place, **{name: ...})
 
-    def missing(scene: Scene, name: str = _name) -> Vector:
-        sent = scene.get(_method(scene), **{name: ...})
-        return scene.one(sent, "refused", f"`{name}` must be signed with it", "5.2 rule 2")
-
-    CASES[f"query: without `{_name}`"] = missing
-
-    def blank(scene: Scene, name: str = _name) -> Vector:
-        place = scene.resource()
-        query = f"{scene.query(place, **{name: ...})}&{name}" + scene.random.choice(("", "="))
-        sent = scene.with_query(query, place, _method(scene))
-        return scene.one(sent, "refused", f"`{name}` says nothing", "5.2 rule 2")
-
-    CASES[f"query: `{_name}` without a value"] = blank
+    @refused(f"query: `{_name}` without a value", f"`{_name}` says nothing", URL)
+    @_signed
+    def blank(scene: Scene, place: str, name: str = _name) -> str:
+        return f"{scene.query(place, **{name: ...})}&{name}" + scene.random.choice(("", "="))
 
 
-@case("query: none, empty text signed")
-def none(scene: Scene) -> Vector:
+@refused("query: none, empty text signed", "no url, time or nonce was signed", URL)
+def none(scene: Scene) -> Delivery:
     sent = scene.with_query("", scene.resource(), _method(scene))
-    url = scene.random.choice((sent.url, sent.url.rstrip("?")))
-    return scene.one(replace(sent, url=url), "refused", "no url, time or nonce was signed", "5.2 rule 2")
+    return replace(sent, url=scene.random.choice((sent.url, sent.url.rstrip("?"))))
 
 
-@case("query: exactly 1 MiB", costly=True)
-def a_mebibyte(scene: Scene) -> Vector:
-    reason = "at most 1 MiB is taken; the documents name no limit, the project's is 1 MiB"
-    return scene.one(
-        scene.with_query(*_of_size(scene, MEBIBYTE)), "accepted", reason, "the issue: caps (1 MiB)"
-    )
-
-
-@case("query: 1 MiB + 1", costly=True)
-def more_than_a_mebibyte(scene: Scene) -> Vector:
-    sent = scene.with_query(*_of_size(scene, MEBIBYTE + 1))
-    return scene.one(sent, "refused", "one byte over the limit, although signed", "the issue: caps (1 MiB)")
-
-
-def _of_size(scene: Scene, size: int) -> tuple[str, str]:
-    """Query and address: what fills it stands in both, so it counts twice."""
+def _of_size(scene: Scene, size: int) -> Delivery:
+    """What fills the query stands in its `url`, too, so it counts twice."""
     place, nonce = scene.resource(), scene.nonce()
 
     def query(filler: str) -> str:
@@ -161,57 +143,59 @@ def _of_size(scene: Scene, size: int) -> tuple[str, str]:
         nonce += "0"
     filled = query("f" * ((size - len(query(""))) // 2))
     assert len(filled) == size
-    return filled, place
+    return scene.with_query(filled, place)
 
 
-@case("query: signed as a whole address")
-def whole_address(scene: Scene) -> Vector:
-    sent = scene.get(_method(scene))
-    signature = mac(scene.secret, sent.url.encode(), scene.encoding)
-    reason = "the query string is signed, not the address before it"
-    return scene.one(replace(sent, signatures=(signature,)), "refused", reason, RAW)
+accepted(
+    "query: exactly 1 MiB",
+    "at most 1 MiB is taken; the documents name no limit, the project's is 1 MiB",
+    CAPS,
+    costly=True,
+)(lambda scene: _of_size(scene, MEBIBYTE))
+refused("query: 1 MiB + 1", "one byte over the limit, although signed", CAPS, costly=True)(
+    lambda scene: _of_size(scene, MEBIBYTE + 1)
+)
 
 
-@case("query: signed with its question mark")
-def with_mark(scene: Scene) -> Vector:
-    sent = scene.get(_method(scene))
-    signature = mac(scene.secret, b"?" + sent.url.partition("?")[2].encode(), scene.encoding)
-    return scene.one(
-        replace(sent, signatures=(signature,)), "refused", "the query begins after the mark", RAW
-    )
+def _signing(message: Callable[[str], str]) -> Callable[[Scene], Delivery]:
+    """A good request under the signature of what `message` makes of its address."""
+
+    def sent(scene: Scene) -> Delivery:
+        good = scene.get(_method(scene))
+        return replace(good, signatures=(mac(scene.secret, message(good.url).encode(), scene.encoding),))
+
+    return sent
 
 
-@case("query: a body beside it")
-def body_beside(scene: Scene) -> Vector:
-    sent = replace(scene.get(_method(scene)), body=b'{"id": "other"}')
-    reason = "the body of a GET or DELETE is no part of the request's contents: it is not read"
-    return scene.one(sent, "accepted", reason, RAW)
+refused("query: signed as a whole address", "the query string is signed, not the address before it", RAW)(
+    _signing(lambda url: url)
+)
+refused("query: signed with its question mark", "the query begins after the mark", RAW)(
+    _signing(lambda url: "?" + url.partition("?")[2])
+)
+accepted(
+    "query: a body beside it",
+    "the body of a GET or DELETE is no part of the request's contents: it is not read",
+    RAW,
+)(lambda scene: replace(scene.get(_method(scene)), body=b'{"id": "other"}'))
 
 
-@case("query: body signed instead")
-def body_signed(scene: Scene) -> Vector:
+@refused("query: body signed instead", "of a GET or DELETE the query is signed", RAW)
+def body_signed(scene: Scene) -> Delivery:
     body = scene.text(scene.fields(scene.resource()))
-    sent = replace(scene.with_body(body, scene.resource()), method=_method(scene))
-    return scene.one(sent, "refused", "of a GET or DELETE the query is signed", RAW)
+    return replace(scene.with_body(body, scene.resource()), method=_method(scene))
 
 
-@case("query: characters beyond ASCII, unescaped")
-def beyond_ascii(scene: Scene) -> Vector:
-    sent = scene.with_query(f"{scene.query(scene.resource())}&name=Zoë", scene.resource(), _method(scene))
-    reason = "`url` does not name them, and no address holds them"
-    return scene.one(sent, "refused", reason, "5.2 rule 2")
-
-
-@case("query: bytes that are no text")
-def not_text(scene: Scene) -> Vector:
-    place = scene.resource()
-    raw = f"{scene.query(place)}&name=\udce9"  # as a server hands over the byte 0xE9
-    sent = scene.with_query(raw, place, _method(scene))
-    return scene.one(sent, "refused", "no address holds them; never an error of the server", "5.2 rule 2")
-
-
-@case("query: plus and escapes in the nonce")
-def odd_nonce(scene: Scene) -> Vector:
-    place = scene.resource()
-    query = f"timestamp={scene.now}&nonce={scene.nonce()}%2B/+%3D=&url={quote(place, safe='')}"
-    return scene.one(scene.with_query(query, place), "accepted", "any text may be a nonce", "2.7")
+refused(
+    "query: characters beyond ASCII, unescaped", "`url` does not name them, and no address holds them", URL
+)(_signed(lambda scene, place: f"{scene.query(place)}&name=Zoë"))
+refused("query: bytes that are no text", "no address holds them; never an error of the server", URL)(
+    _signed(lambda scene, place: f"{scene.query(place)}&name=\udce9")  # as a server hands over the byte 0xE9
+)
+accepted("query: plus and escapes in the nonce", "any text may be a nonce", "2.7")(
+    _signed(
+        lambda scene, place: (
+            f"timestamp={scene.now}&nonce={scene.nonce()}%2B/+%3D=&url={quote(place, safe='')}"
+        )
+    )
+)

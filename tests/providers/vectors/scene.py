@@ -1,8 +1,8 @@
 """A sender, a receiver and their secrets, drawn at random; and the table of cases that play in it."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -23,6 +23,8 @@ ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
+    """`base`: the receiver's address before its paths. `now`: UNIX seconds, of both."""
+
     random: Random
     secret: bytes
     old_secret: bytes
@@ -119,47 +121,54 @@ class Scene:
         url = "https://platform.example/hooks/provider"
         return Delivery("POST", url, (signature,), body, float(self.now), "webhook")
 
-    def one(self, delivery: Delivery, expected: Verdict, reason: str, source: str, **settings: Any) -> Vector:
-        return self.several((delivery,), (expected,), reason, source, **settings)
-
-    def several(
-        self,
-        deliveries: tuple[Delivery, ...],
-        expected: tuple[Verdict, ...],
-        reason: str,
-        source: str,
-        *,
-        secrets: tuple[bytes, ...] | None = None,
-        encoding: Encoding | None = None,
-        how: How = "in one process",
-    ) -> Vector:
-        own = self.webhook_secret if deliveries[0].kind == "webhook" else self.secret
-        return Vector(
-            "",  # its name, which the table of cases knows
-            secrets if secrets is not None else (own,),
-            encoding or self.encoding,
-            deliveries,
-            expected,
-            reason,
-            source,
-            how,
-        )
-
 
 Play = Callable[[Scene], Vector]
+Sent = Callable[[Scene], Delivery | tuple[Delivery, ...]]
 CASES: dict[str, Play] = {}
 COSTLY: set[str] = set()  # a megabyte each: made in the first rounds only
 
 
-def case(name: str, *, costly: bool = False) -> Callable[[Play], Play]:
-    def register(play: Play) -> Play:
+def case(
+    name: str,
+    expected: Verdict | tuple[Verdict, ...],
+    reason: str,
+    source: str,
+    *,
+    secrets: Callable[[Scene], tuple[bytes, ...]] | None = None,
+    encoding: Encoding | None = None,
+    how: How = "in one process",
+    costly: bool = False,
+) -> Callable[[Sent], Sent]:
+    """Add a case to the table; the decorated function gives what is sent, one delivery or several.
+
+    `expected`: the verdict of each. `secrets` are those that the receiver knows, else the sender's one.
+    """
+
+    def register(sent: Sent) -> Sent:
+        def play(scene: Scene) -> Vector:
+            scene = replace(scene, encoding=encoding or scene.encoding)
+            made = sent(scene)
+            deliveries = made if isinstance(made, tuple) else (made,)
+            own = scene.webhook_secret if deliveries[0].kind == "webhook" else scene.secret
+            known = (own,) if secrets is None else secrets(scene)
+            verdicts = expected if isinstance(expected, tuple) else (expected,)
+            return Vector(name, known, scene.encoding, deliveries, verdicts, reason, source, how)
+
         assert name not in CASES, name
         CASES[name] = play
         if costly:
             COSTLY.add(name)
-        return play
+        return sent
 
     return register
+
+
+def accepted(name: str, reason: str, source: str, **settings: Any) -> Callable[[Sent], Sent]:
+    return case(name, "accepted", reason, source, **settings)
+
+
+def refused(name: str, reason: str, source: str, **settings: Any) -> Callable[[Sent], Sent]:
+    return case(name, "refused", reason, source, **settings)
 
 
 def draw_scene(random: Random) -> Scene:
@@ -176,9 +185,3 @@ def draw_scene(random: Random) -> Scene:
         base=random.choice(HOSTS) + random.choice(PREFIXES),
         now=random.randint(1_700_000_000, 1_900_000_000),
     )
-
-
-def other_than(text: Mapping[str, Any]) -> dict[str, Any]:
-    """The same pairs in another order of keys."""
-    names = list(text)
-    return {name: text[name] for name in [*names[1:], names[0]]}

@@ -3,29 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.providers.vectors.scene import CASES, Scene
-from tests.providers.vectors.vector import Delivery, Vector, Verdict
+from tests.providers.vectors.scene import Scene, accepted, case, refused
+from tests.providers.vectors.vector import Delivery, Verdict
 
 WITHIN = "the issue: within 300 s; notes, Extension providers: the tolerance (300 s)"
 INTEGER = "2.7: `timestamp` is an integer, UNIX epoch"
 AS_TEXT = "2.9: UNIX timestamp, a string in the shown bodies"
 
 # Seconds that the receiver's clock is ahead of the timestamp.
-AHEAD: dict[float, Verdict] = {
-    -86_400: "refused",
-    -301: "refused",
-    -300.5: "refused",
-    -300: "accepted",
-    -299: "accepted",
-    -1: "accepted",
-    1: "accepted",
-    299: "accepted",
-    299.9: "accepted",
-    300: "accepted",
-    300.5: "refused",
-    301: "refused",
-    3_600: "refused",
+AHEAD: dict[Verdict, tuple[float, ...]] = {
+    "accepted": (-300, -299, -1, 1, 299, 299.9, 300),
+    "refused": (-86_400, -301, -300.5, 300.5, 301, 3_600),
 }
+REASONS = {"accepted": "300 s themselves are within", "refused": "more than 300 s away"}
 
 
 def _sent(scene: Scene, way: str) -> Delivery:
@@ -34,17 +24,13 @@ def _sent(scene: Scene, way: str) -> Delivery:
     return scene.post(way) if way in ("POST", "PATCH") else scene.get(way)
 
 
-for _ahead, _verdict in AHEAD.items():
-    for _way in ("POST", "PATCH", "GET", "DELETE", "webhook"):
+for _verdict, _seconds in AHEAD.items():
+    for _ahead in _seconds:
+        for _way in ("POST", "PATCH", "GET", "DELETE", "webhook"):
 
-        def away(
-            scene: Scene, ahead: float = _ahead, expected: Verdict = _verdict, way: str = _way
-        ) -> Vector:
-            sent = replace(_sent(scene, way), at=scene.now + ahead)
-            reason = "300 s themselves are within" if expected == "accepted" else "more than 300 s away"
-            return scene.one(sent, expected, reason, WITHIN)
-
-        CASES[f"time: clock {_ahead:+g} s, {_way}"] = away
+            @case(f"time: clock {_ahead:+g} s, {_way}", _verdict, REASONS[_verdict], WITHIN)
+            def away(scene: Scene, ahead: float = _ahead, way: str = _way) -> Delivery:
+                return replace(_sent(scene, way), at=scene.now + ahead)
 
 
 def _forms(now: int) -> dict[str, Any]:
@@ -69,14 +55,16 @@ def _forms(now: int) -> dict[str, Any]:
 
 for _form in _forms(1):
 
-    def in_body(scene: Scene, form: str = _form) -> Vector:
-        way = scene.random.choice(("POST", "PATCH"))
-        value = _forms(scene.now)[form]
-        return scene.one(
-            scene.post(way, timestamp=value), "refused", f"{form}: no integer, or far away", INTEGER
-        )
+    @refused(f"time: {_form} in a body", f"{_form}: no integer, or far away", INTEGER)
+    def in_body(scene: Scene, form: str = _form) -> Delivery:
+        return scene.post(scene.random.choice(("POST", "PATCH")), timestamp=_forms(scene.now)[form])
 
-    CASES[f"time: {_form} in a body"] = in_body
+    if _form != "text":  # text is what the document shows
+
+        @refused(f"time: {_form} in a webhook", f"{_form}: no whole seconds, or far away", AS_TEXT)
+        def webhook_value(scene: Scene, form: str = _form) -> Delivery:
+            return scene.webhook(timestamp=_forms(scene.now)[form])
+
 
 IN_QUERY = {
     "fraction": "{now}.5",
@@ -99,51 +87,28 @@ IN_QUERY = {
 }
 
 for _form, _pattern in IN_QUERY.items():
+    _reason = f"{_form}: no whole seconds, or far away"
 
-    def in_query(scene: Scene, form: str = _form, pattern: str = _pattern) -> Vector:
-        way = scene.random.choice(("GET", "DELETE"))
-        sent = scene.get(way, timestamp=pattern.format(now=scene.now))
-        return scene.one(sent, "refused", f"{form}: no whole seconds, or far away", INTEGER)
+    @refused(f"time: {_form} in a query", _reason, INTEGER)
+    def in_query(scene: Scene, pattern: str = _pattern) -> Delivery:
+        return scene.get(scene.random.choice(("GET", "DELETE")), timestamp=pattern.format(now=scene.now))
 
-    CASES[f"time: {_form} in a query"] = in_query
-
-
-def webhook_number(scene: Scene) -> Vector:
-    reason = "the shown bodies hold a string, 2.7 an integer: both are taken"
-    return scene.one(scene.webhook(timestamp=scene.now), "accepted", reason, f"{AS_TEXT}; 2.7")
+    @refused(f"time: {_form} as text in a webhook", _reason, AS_TEXT)
+    def webhook_text(scene: Scene, pattern: str = _pattern) -> Delivery:
+        return scene.webhook(timestamp=pattern.format(now=scene.now))
 
 
-CASES["time: number in a webhook"] = webhook_number
-
-for _form in _forms(1):
-    if _form == "text":
-        continue  # as the document shows it
-
-    def webhook_value(scene: Scene, form: str = _form) -> Vector:
-        sent = scene.webhook(timestamp=_forms(scene.now)[form])
-        return scene.one(sent, "refused", f"{form}: no whole seconds, or far away", AS_TEXT)
-
-    CASES[f"time: {_form} in a webhook"] = webhook_value
-
-for _form, _pattern in IN_QUERY.items():
-
-    def webhook_text(scene: Scene, form: str = _form, pattern: str = _pattern) -> Vector:
-        sent = scene.webhook(timestamp=pattern.format(now=scene.now))
-        return scene.one(sent, "refused", f"{form}: no whole seconds, or far away", AS_TEXT)
-
-    CASES[f"time: {_form} as text in a webhook"] = webhook_text
+accepted(
+    "time: number in a webhook",
+    "the shown bodies hold a string, 2.7 an integer: both are taken",
+    f"{AS_TEXT}; 2.7",
+)(lambda scene: scene.webhook(timestamp=scene.now))
+refused("time: missing in a webhook", "a webhook carries its time", "2.9")(
+    lambda scene: scene.webhook(timestamp=...)
+)
 
 
-def infinite(scene: Scene) -> Vector:
-    text = scene.text(scene.fields(scene.url(), timestamp="here")).replace(b'"here"', b"1e400")
-    return scene.one(scene.with_body(text, scene.url()), "refused", "no integer, and far away", INTEGER)
-
-
-CASES["time: beyond a float in a body"] = infinite
-
-
-def webhook_without(scene: Scene) -> Vector:
-    return scene.one(scene.webhook(timestamp=...), "refused", "a webhook carries its time", "2.9")
-
-
-CASES["time: missing in a webhook"] = webhook_without
+@refused("time: beyond a float in a body", "no integer, and far away", INTEGER)
+def infinite(scene: Scene) -> Delivery:
+    text = scene.text(scene.fields(scene.url(), timestamp="here"))
+    return scene.with_body(text.replace(b'"here"', b"1e400"), scene.url())

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Encoding = Literal["hex", "base64"]
@@ -39,9 +39,6 @@ class Vector:
     reason: str
     source: str
     how: How = "in one process"
-
-    def named(self, case: str) -> "Vector":
-        return replace(self, case=case)
 
     def as_json(self) -> str:
         """One line; bytes in base64."""

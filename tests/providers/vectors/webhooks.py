@@ -3,81 +3,17 @@
 import json
 from dataclasses import replace
 
-from tests.providers.vectors.scene import Scene, case
-from tests.providers.vectors.vector import Delivery, Vector, mac
+from tests.providers.vectors.scene import Scene, accepted, case, refused
+from tests.providers.vectors.vector import Delivery, mac
 
 RAW = "5.2 rule 3: signed the same way, with a different secret"
 EVENT = "2.11, 6.2; notes, Extension providers: headers lie outside the signature"
+CAPS = "the issue: caps (1 MiB)"
+ONE_EVENT = "notes, Extension providers: deduplicate on the body hash"
 
 
-@case("webhook: as documented")
-def good(scene: Scene) -> Vector:
-    return scene.one(scene.webhook(), "accepted", "signed, now, new", RAW)
-
-
-@case("webhook: one byte tampered")
-def tampered(scene: Scene) -> Vector:
-    sent = scene.webhook()
-    at = scene.random.randrange(len(sent.body))
-    body = sent.body[:at] + bytes([sent.body[at] ^ 1]) + sent.body[at + 1 :]
-    return scene.one(replace(sent, body=body), "refused", "a byte differs from what was signed", RAW)
-
-
-@case("webhook: serialised again")
-def serialised_again(scene: Scene) -> Vector:
-    sent = scene.webhook()
-    body = json.dumps(json.loads(sent.body), indent=1).encode()
-    return scene.one(replace(sent, body=body), "refused", "the same JSON in other bytes", RAW)
-
-
-@case("webhook: sent to another address")
-def elsewhere(scene: Scene) -> Vector:
-    sent = replace(scene.webhook(), url="https://platform.example/hooks/other")
-    reason = "a webhook names no url: the address and its own secret tell providers apart"
-    return scene.one(sent, "accepted", reason, "2.9: no url among the fields; 6.1 rule 1")
-
-
-@case("webhook: the next one of the same resource")
-def next_one(scene: Scene) -> Vector:
-    resource = {"id": scene.word(), "status": "ready"}
-    first = scene.webhook(resource=resource)
-    second = scene.webhook(resource=resource | {"status": "sleeping"})
-    return scene.several((first, second), ("accepted", "accepted"), "other bodies are other events", RAW)
-
-
-@case("webhook: header missing")
-def no_header(scene: Scene) -> Vector:
-    return scene.one(replace(scene.webhook(), signatures=()), "refused", "every webhook is signed", RAW)
-
-
-@case("webhook: header twice")
-def two_headers(scene: Scene) -> Vector:
-    sent = scene.webhook()
-    reason = "which one counts is nobody's rule; the documents are silent"
-    return scene.one(replace(sent, signatures=sent.signatures * 2), "refused", reason, RAW)
-
-
-@case("webhook: empty")
-def empty(scene: Scene) -> Vector:
-    return scene.one(scene.webhook_of(b""), "refused", "signed, but no JSON object", "2.9")
-
-
-@case("webhook: not an object")
-def not_an_object(scene: Scene) -> Vector:
-    text = scene.random.choice((b"[]", b"null", b'"resource.deleted"', b"1"))
-    return scene.one(scene.webhook_of(text), "refused", "signed, but no JSON object", "2.9")
-
-
-@case("webhook: exactly 1 MiB", costly=True)
-def a_mebibyte(scene: Scene) -> Vector:
-    sent = _of_size(scene, 1024 * 1024)
-    return scene.one(sent, "accepted", "at most 1 MiB is taken", "the issue: caps (1 MiB)")
-
-
-@case("webhook: 1 MiB + 1", costly=True)
-def more_than_a_mebibyte(scene: Scene) -> Vector:
-    sent = _of_size(scene, 1024 * 1024 + 1)
-    return scene.one(sent, "refused", "one byte over the limit, although signed", "the issue: caps (1 MiB)")
+def _flipped(body: bytes, at: int) -> bytes:
+    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
 
 
 def _of_size(scene: Scene, size: int) -> Delivery:
@@ -85,29 +21,95 @@ def _of_size(scene: Scene, size: int) -> Delivery:
     return scene.webhook_of(body.replace('""', f'"{"f" * (size - len(body))}"').encode())
 
 
-@case("webhook: the old secret while rotating")
-def old_secret(scene: Scene) -> Vector:
-    sent = scene.webhook_of(scene.webhook().body, scene.old_secret)
-    secrets = (scene.webhook_secret, scene.old_secret)
-    return scene.one(sent, "accepted", "both count while rotating", "the issue: two secrets", secrets=secrets)
+accepted("webhook: as documented", "signed, now, new", RAW)(lambda scene: scene.webhook())
+refused("webhook: header missing", "every webhook is signed", RAW)(
+    lambda scene: replace(scene.webhook(), signatures=())
+)
+refused("webhook: empty", "signed, but no JSON object", "2.9")(lambda scene: scene.webhook_of(b""))
+refused("webhook: not an object", "signed, but no JSON object", "2.9")(
+    lambda scene: scene.webhook_of(scene.random.choice((b"[]", b"null", b'"resource.deleted"', b"1")))
+)
+accepted("webhook: exactly 1 MiB", "at most 1 MiB is taken", CAPS, costly=True)(
+    lambda scene: _of_size(scene, 1024 * 1024)
+)
+refused("webhook: 1 MiB + 1", "one byte over the limit, although signed", CAPS, costly=True)(
+    lambda scene: _of_size(scene, 1024 * 1024 + 1)
+)
 
 
-@case("webhook: signed again under the other secret while rotating")
-def under_both(scene: Scene) -> Vector:
-    first = scene.webhook()
-    second = scene.webhook_of(first.body, scene.old_secret)
-    secrets = (scene.webhook_secret, scene.old_secret)
-    reason = "the same body is one event, whichever secret signed it"
-    source = "notes, Extension providers: deduplicate on the body hash"
-    return scene.several((first, second), ("accepted", "duplicate"), reason, source, secrets=secrets)
-
-
-@case("webhook: a forged one does not use the body up")
-def forged_first(scene: Scene) -> Vector:
+@refused("webhook: one byte tampered", "a byte differs from what was signed", RAW)
+def tampered(scene: Scene) -> Delivery:
     sent = scene.webhook()
-    forged = replace(sent, signatures=(mac(b"guess", sent.body, scene.encoding),))
-    reason = "otherwise whoever sees a webhook could stop the real one"
-    return scene.several((forged, sent), ("refused", "accepted"), reason, RAW)
+    return replace(sent, body=_flipped(sent.body, scene.random.randrange(len(sent.body))))
+
+
+@refused("webhook: serialised again", "the same JSON in other bytes", RAW)
+def serialised_again(scene: Scene) -> Delivery:
+    sent = scene.webhook()
+    return replace(sent, body=json.dumps(json.loads(sent.body), indent=1).encode())
+
+
+@accepted(
+    "webhook: sent to another address",
+    "a webhook names no url: the address and its own secret tell providers apart",
+    "2.9: no url among the fields; 6.1 rule 1",
+)
+def elsewhere(scene: Scene) -> Delivery:
+    return replace(scene.webhook(), url="https://platform.example/hooks/other")
+
+
+@case(
+    "webhook: the next one of the same resource",
+    ("accepted", "accepted"),
+    "other bodies are other events",
+    RAW,
+)
+def next_one(scene: Scene) -> tuple[Delivery, ...]:
+    resource = {"id": scene.word(), "status": "ready"}
+    return scene.webhook(resource=resource), scene.webhook(resource=resource | {"status": "sleeping"})
+
+
+@refused("webhook: header twice", "which one counts is nobody's rule; the documents are silent", RAW)
+def two_headers(scene: Scene) -> Delivery:
+    sent = scene.webhook()
+    return replace(sent, signatures=sent.signatures * 2)
+
+
+def _rotating(scene: Scene) -> tuple[bytes, ...]:
+    return scene.webhook_secret, scene.old_secret
+
+
+@accepted(
+    "webhook: the old secret while rotating",
+    "both count while rotating",
+    "the issue: two secrets",
+    secrets=_rotating,
+)
+def old_secret(scene: Scene) -> Delivery:
+    return scene.webhook_of(scene.webhook().body, scene.old_secret)
+
+
+@case(
+    "webhook: signed again under the other secret while rotating",
+    ("accepted", "duplicate"),
+    "the same body is one event, whichever secret signed it",
+    ONE_EVENT,
+    secrets=_rotating,
+)
+def under_both(scene: Scene) -> tuple[Delivery, ...]:
+    first = scene.webhook()
+    return first, scene.webhook_of(first.body, scene.old_secret)
+
+
+@case(
+    "webhook: a forged one does not use the body up",
+    ("refused", "accepted"),
+    "otherwise whoever sees a webhook could stop the real one",
+    RAW,
+)
+def forged_first(scene: Scene) -> tuple[Delivery, ...]:
+    sent = scene.webhook()
+    return replace(sent, signatures=(mac(b"guess", sent.body, scene.encoding),)), sent
 
 
 def _event(scene: Scene) -> Delivery:
@@ -116,27 +118,23 @@ def _event(scene: Scene) -> Delivery:
     return replace(sent, kind="event")
 
 
-@case("event: as documented")
-def good_event(scene: Scene) -> Vector:
-    return scene.one(_event(scene), "accepted", "signed; its body carries neither time nor nonce", EVENT)
+accepted("event: as documented", "signed; its body carries neither time nor nonce", EVENT)(_event)
+refused("event: unsigned", "every request from the platform is signed", "5.2 rule 1")(
+    lambda scene: replace(_event(scene), signatures=())
+)
 
 
-@case("event: tampered")
-def tampered_event(scene: Scene) -> Vector:
+@refused("event: tampered", "a byte differs from what was signed", EVENT)
+def tampered_event(scene: Scene) -> Delivery:
     sent = _event(scene)
-    body = sent.body.replace(b"starting", b"stopping", 1)
-    return scene.one(replace(sent, body=body), "refused", "a byte differs from what was signed", EVENT)
+    return replace(sent, body=sent.body.replace(b"starting", b"stopping", 1))
 
 
-@case("event: unsigned")
-def unsigned_event(scene: Scene) -> Vector:
-    sent = replace(_event(scene), signatures=())
-    return scene.one(sent, "refused", "every request from the platform is signed", "5.2 rule 1")
-
-
-@case("event: under the webhooks' secret")
-def event_under_webhooks(scene: Scene) -> Vector:
+@refused(
+    "event: under the webhooks' secret",
+    "the platform signs with the provisioning secret",
+    "5.2 rules 1 and 3",
+)
+def event_under_webhooks(scene: Scene) -> Delivery:
     sent = _event(scene)
-    text = mac(scene.webhook_secret, sent.body, scene.encoding)
-    reason = "the platform signs with the provisioning secret"
-    return scene.one(replace(sent, signatures=(text,)), "refused", reason, "5.2 rules 1 and 3")
+    return replace(sent, signatures=(mac(scene.webhook_secret, sent.body, scene.encoding),))

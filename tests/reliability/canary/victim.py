@@ -31,7 +31,7 @@ BUGS = {
     "fingerprint": ("reconciler.execution.run", None, "fingerprint"),
     "body": ("reconciler.execution.sending", None, "fill_body"),
     "send": ("reconciler.services.client", "Client", "_request"),
-    "transport": ("reconciler.services.wire", "Wire", "_exchange"),
+    "transport": ("reconciler.services.http1", "Http1Transport", "_exchange"),
     "classify": ("reconciler.services.client", None, "classify"),
     "record": ("reconciler.execution.recorder", "Recorder", "done"),
     "report": ("reconciler.reports.documents", None, "document_of"),

@@ -20,7 +20,7 @@ from reconciler.project.settings import find_settings
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_plan
 from reconciler.secrets.sources import Sources
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import HttpTransport
 from reconciler.state import open_store
 from tests.documents import diagnostic_documents, plan_document

@@ -215,7 +215,7 @@ def _wrap_connections(boundaries: Boundaries, effects: Effects) -> None:
     from httpx import Response
 
     from reconciler.core.errors import TransportError
-    from reconciler.services.wire import Http1Connection
+    from reconciler.services.http1 import Http1Connection
 
     connecting, connected = asyncio.BaseEventLoop.create_connection, Http1Connection.connection_made
     asking, heading, completing = (

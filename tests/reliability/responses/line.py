@@ -11,8 +11,8 @@ import httpx
 from reconciler.core.errors import Lost, NotSent
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
+from reconciler.services.http1 import CookielessClient, Http1Response
 from reconciler.services.transport import HttpTransport
-from reconciler.services.wire import Client, WireResponse
 from tests.reliability.responses.mutation import Given, Kind, mutated
 
 PIECE = 1 << 20
@@ -74,7 +74,7 @@ class MutatingTransport(HttpTransport):
         self._answering = _Answering(sandbox, mutations, self.exchanges)
 
     def _open(self) -> httpx.AsyncClient:
-        return Client(self._answering)
+        return CookielessClient(self._answering)
 
 
 class _Answering(httpx.AsyncBaseTransport):
@@ -105,7 +105,7 @@ class _Answering(httpx.AsyncBaseTransport):
         self._exchanges.append(Exchange(request.method, path, number, body, given, kind, carried_out))
         if given.failure:
             raise NotSent("refused") if given.failure == "connect" else Lost(given.failure)
-        return WireResponse(given.status, headers=list(given.headers), stream=_Stream(given.body))
+        return Http1Response(given.status, headers=list(given.headers), stream=_Stream(given.body))
 
     def _given(
         self, method: str, path: str, number: int, right: Callable[[], Given]

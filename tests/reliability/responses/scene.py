@@ -16,14 +16,15 @@ from reconciler.core.reporter import Reporter
 from reconciler.execution.limits import Limits
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
-from reconciler.project.apply import Applied, apply
+from reconciler.project.apply import apply
 from reconciler.project.identity import create_state
 from reconciler.project.project import Project
+from reconciler.project.run import Applied
 from reconciler.project.sections import known_capabilities
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request
 from reconciler.secrets.sources import Sources
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from tests.execution.stage import BASE_URL, START, TOKEN, Permitted, Time

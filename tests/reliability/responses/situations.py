@@ -17,9 +17,9 @@ from reconciler.core.model import Address, owed_work
 from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.planning.saved import dump_plan
-from reconciler.project.apply import Applied
 from reconciler.project.plan import make_plan
 from reconciler.project.resolve import resolve_unknown
+from reconciler.project.run import Applied
 from reconciler.project.show import look_at
 from reconciler.reports.diagnostics import render
 from reconciler.reports.formats.text import render_drift, render_plan, render_results

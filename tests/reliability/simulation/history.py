@@ -27,12 +27,12 @@ from reconciler.execution.decisions import Actor
 from reconciler.moves.compare import only_left
 from reconciler.planning.declared import Desired
 from reconciler.planning.saved import dump_plan, load_saved
-from reconciler.project.apply import Applied, apply
+from reconciler.project.apply import apply, run_saved
 from reconciler.project.identity import create_state
 from reconciler.project.plan import make_plan
 from reconciler.project.records import claim, forget
 from reconciler.project.resolve import resolve_unknown, settle_restarts
-from reconciler.project.saved import run_saved
+from reconciler.project.run import Applied
 from reconciler.rehearsal.timeline import START, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.state import batching, spooling

@@ -19,7 +19,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.project import Project
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.secrets.sources import Sources
-from reconciler.services.machines.service import platform_client
+from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.places.sqlite.files import spool_path
 from tests.reliability.simulation.bucket import Shared

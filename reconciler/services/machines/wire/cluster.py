@@ -119,3 +119,18 @@ class ClusterRestore(Wire):
     backup_id: str | None = None
     pitr_time: str | None = Field(None, json_schema_extra={"format": "date-time"})
     name: str | None = Field(None, pattern=NAME)
+
+
+class App(Wire):
+    """Source: what clients written by others read of an app."""
+
+    id: str
+    name: str
+    organization: Organization
+    status: str | None = None
+    machine_count: int | None = None
+
+
+class AppList(Wire):
+    total_apps: int
+    apps: list[App]

@@ -9,9 +9,10 @@ from reconciler.core.wire import Wire
 RUNNING = ("started", "running")  # two words for one state: answers hold either
 GONE_STATES = frozenset({"destroying", "destroyed"})
 
-_LARGEST = 2**53 - 1  # what numbers of every client hold
+_LARGEST = 2**53 - 1  # the largest integer that numbers of all clients can hold
 
-# Where a machine is, or is heading by itself. Of other states (`updating`, unknown words) nobody can tell.
+# The state that a machine is in, or will reach by itself. Other states (`updating`, unknown words) tell
+# neither.
 _POWER = {
     **dict.fromkeys((*RUNNING, "starting", "restarting"), "started"),
     **dict.fromkeys(("suspended", "suspending"), "suspended"),
@@ -66,12 +67,12 @@ class Machine(Wire):
 
     @property
     def power(self) -> str | None:
-        """`started`, `suspended`, `stopped` or another state at rest; None while nobody can tell."""
+        """`started`, `suspended`, `stopped` or another final state; None while it cannot be known."""
         return _POWER.get(self.state or "")
 
 
 class MachineAccepted(Wire):
-    """The answer to suspend, stop and restart: begun, not done."""
+    """The answer to suspend, stop and restart: the operation has started, and is not done."""
 
     ok: bool | None = None
 

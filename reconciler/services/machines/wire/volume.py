@@ -52,7 +52,7 @@ class VolumeExtended(Wire):
     needs_restart: bool | None = None
 
 
-LARGEST_GB = 1_000_000  # no documented limit; one that numbers of every client hold
+LARGEST_GB = 1_000_000  # the platform documents no limit; numbers of all clients can hold this one
 
 
 class Compute(Wire):
@@ -102,9 +102,9 @@ class Snapshot(Wire):
 
     @property
     def usable(self) -> bool:
-        """Whether a volume can be created from it: unfinished ones are listed with year 1 or another status.
+        """Whether a volume can be created from it. Source: platform notes, "Snapshots".
 
-        A missing status or time means usable. Source: platform notes, "Snapshots".
+        Unfinished snapshots are listed with year 1 or another status. A missing status or time means usable.
         """
         finished = self.created_at is None or parse_time(self.created_at) is not None
         return finished and self.status in (None, "", "created")

@@ -19,7 +19,7 @@ ACTIONS = ("resource.created", "resource.updated", "resource.deleted")
 
 
 class Extension(Wire):
-    """The answer to GET, whose body is not shown: all but the id may be missing. It holds no `config`."""
+    """The answer to GET, without `config`. Its body is not documented: all but the id may be missing."""
 
     shape: ClassVar = "extension"
 
@@ -40,7 +40,7 @@ class Extension(Wire):
 
 
 class ExtensionCosts(Wire):
-    """The answer of the billing API, whose path and payload are not shown: whatever it says."""
+    """The answer of the billing API, whose path and payload are not documented: any fields."""
 
     shape: ClassVar = "extension_costs"
 

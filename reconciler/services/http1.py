@@ -1,7 +1,7 @@
-"""The wire below httpx: HTTP/1.1 by httptools, over connections of asyncio.
+"""The transport below httpx: HTTP/1.1, parsed by httptools, over connections of asyncio.
 
-Instead of httpx's own connection pool, which costs ten times as much CPU per request, and takes bytes that a
-server sends behind an answer for the answer to the next request.
+It replaces httpx's own connection pool, which costs several times as much CPU per request. And that pool
+takes bytes that a server sends behind one answer for the answer to the next request.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from reconciler.core.errors import Lost, NotSent, ReconcilerError, TooLarge, Tra
 # makes the outcome of a mutation unknown, so an idle connection is dropped well before that.
 IDLE_S = 2.0
 
-_MAX_HEAD = 100 * 1024  # bytes; also of whatever stands between two pieces of a body
-_AT_ONCE = 32 * 1024
+_MAX_HEAD = 100 * 1024  # bytes of a head; also of all that comes between two pieces of a body
+_READ_SIZE = 32 * 1024  # bytes
 _NEXT_ADDRESS_S = 0.25  # then the host's next address is tried as well (RFC 8305)
 
 _HEAD = re.compile(
@@ -34,12 +34,12 @@ _PROXY_ANSWER = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")
 _CUT = "the connection failed before the answer was complete"
 
 
-class Wire(httpx.AsyncBaseTransport):
-    """Connections to `origin`. Raises NotSent until a request is written, and Lost from then on.
+class Http1Transport(httpx.AsyncBaseTransport):
+    """Connections to `origin`. A request raises NotSent until it is written, and Lost from then on.
 
-    A request has one deadline for everything: its timeout `read`. A connection is used again after a complete
-    answer with nothing behind it. `proxy`: of an origin with https, whose tunnel (CONNECT) leads there.
-    `connections`: the most at a time. `max_body`: bytes of a body as it comes (TooLarge beyond).
+    Its timeout `read` is the one deadline for everything. A connection is used again after a complete answer
+    with nothing behind it. `proxy`: leads to an https origin through a tunnel (CONNECT). `connections`: the
+    most at a time. `max_body`: bytes of an encoded body; a longer one raises TooLarge.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Wire(httpx.AsyncBaseTransport):
             except TimeoutError:
                 raise NotSent(late) from None
         try:
-            connection = self._kept() or await self._connected(2 / 3 * (ends_s - monotonic()))
+            connection = self._reused() or await self._connected(2 / 3 * (ends_s - monotonic()))
             return await self._exchange(connection, written, ends_s - monotonic(), Lost(late))
         finally:
             self._slots.release()
@@ -80,15 +80,15 @@ class Wire(httpx.AsyncBaseTransport):
     async def _exchange(
         self, connection: "Http1Connection", written: bytes, left_s: float, late: Lost
     ) -> httpx.Response:
-        """The answer to `written`. Whatever goes wrong, a cancellation included, closes the connection: the
-        rest of this answer would be taken for the next one."""
+        """The answer to `written`. Any failure closes the connection, and so does a cancellation: otherwise
+        the rest of this answer would be taken for the next one."""
         is_kept = False
         timer = asyncio.get_running_loop().call_later(left_s, connection.end, late)
         try:
             answer = await connection.ask(written)
             if isinstance(answer, TransportError):
                 raise answer
-            is_kept = connection.may_go_on
+            is_kept = connection.is_reusable
             return answer
         finally:
             timer.cancel()
@@ -97,8 +97,8 @@ class Wire(httpx.AsyncBaseTransport):
             else:
                 connection.close()
 
-    def _kept(self) -> "Http1Connection | None":
-        """Last in, first out: few connections are kept busy, so few become stale."""
+    def _reused(self) -> "Http1Connection | None":
+        """The idle connection that was used last: with few of them busy, few become stale."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable():
@@ -107,12 +107,13 @@ class Wire(httpx.AsyncBaseTransport):
         return None
 
     async def _connected(self, within_s: float) -> "Http1Connection":
+        """A new connection, or NotSent with the reason."""
         try:
             with anyio.fail_after(within_s):
                 return await (self._direct() if self._proxy is None else self._tunnel(self._proxy))
         except TimeoutError:
             raise NotSent(f"cannot connect{self._through}: no connection within {within_s:g} s") from None
-        except (OSError, UnicodeError) as error:  # UnicodeError: of the host's name
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host's name is not valid
             raise NotSent(f"cannot connect{self._through}: {_words(error)}") from None
 
     async def _direct(self) -> "Http1Connection":
@@ -126,7 +127,7 @@ class Wire(httpx.AsyncBaseTransport):
         return connection
 
     async def _tunnel(self, proxy: SplitResult) -> "Http1Connection":
-        """A connection through `proxy`, encrypted up to the service. Raises OSError."""
+        """A connection through `proxy`, encrypted from here to the service. Raises OSError."""
         assert self._tls is not None
         assert proxy.hostname is not None
         loop = asyncio.get_running_loop()
@@ -154,11 +155,11 @@ class Wire(httpx.AsyncBaseTransport):
         return f"{fields}\r\n".encode("ascii")
 
 
-class Client(httpx.AsyncClient):
-    """A client over `wire` that takes nothing from the environment, and keeps no cookies."""
+class CookielessClient(httpx.AsyncClient):
+    """A client that takes nothing from the environment, and keeps no cookies."""
 
-    def __init__(self, wire: httpx.AsyncBaseTransport) -> None:
-        super().__init__(transport=wire, trust_env=False)
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        super().__init__(transport=transport, trust_env=False)
 
     @property  # type: ignore[misc]  # httpx's can be set
     def cookies(self) -> httpx.Cookies:
@@ -167,16 +168,16 @@ class Client(httpx.AsyncClient):
 
 class _NoCookies(httpx.Cookies):
     def extract_cookies(self, response: httpx.Response) -> None:
-        """Keep none. To look for some takes a quarter of a request's CPU."""
+        """Keeps none. Looking for some would take a quarter of a request's CPU."""
 
 
 _NO_COOKIES = _NoCookies()
 
 
 class Http1Connection(asyncio.BufferedProtocol):
-    """One connection, and the answer that comes over it.
+    """One connection, and the answer that it is receiving.
 
-    `may_go_on`: the newest answer is complete, and leaves the connection open for another one.
+    `is_reusable`: the newest answer is complete, and leaves the connection open for another request.
     """
 
     _transport: asyncio.Transport
@@ -189,19 +190,23 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._max_body = max_body
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
-        # One buffer: asyncio would allocate one for each read. A view of it, as TLS writes into slices.
-        self._buffer = memoryview(bytearray(_AT_ONCE))
+        # One buffer for all reads: asyncio would allocate one for each. A view, because TLS writes into
+        # slices.
+        self._buffer = memoryview(bytearray(_READ_SIZE))
         self._is_whole = True
         self._whole_s = 0.0
-        self.may_go_on = False
+        self.is_reusable = False
 
     def ask(self, request: bytes) -> "asyncio.Future[httpx.Response | TransportError]":
-        """Send `request`. Errors are results: after a cancellation nobody would retrieve an exception."""
+        """Send `request`; the future gets its answer.
+
+        Errors are results, too: after a cancellation nobody would retrieve an exception.
+        """
         self._answer = asyncio.get_running_loop().create_future()
         self._raw, self._headers, self._pieces = [], None, []
         self._size = 0
-        self._is_whole = self.may_go_on = False
-        self._bare = 0  # bytes since the request, or the newest piece of the body
+        self._is_whole = self.is_reusable = False
+        self._since_body = 0  # bytes received since the request, or since the newest piece of the body
         if self._transport.is_closing():
             self.connection_lost(None)
         else:
@@ -209,12 +214,12 @@ class Http1Connection(asyncio.BufferedProtocol):
         return self._answer
 
     def is_usable(self) -> bool:
-        """Whether it is fresh, and the server has neither closed it nor sent bytes that nobody asked for."""
+        """Whether it is fresh, and the server has neither closed it nor sent unrequested bytes."""
         is_fresh = monotonic() - self._whole_s < IDLE_S
         return is_fresh and not self._transport.is_closing() and not self._poll.poll(0)
 
     def end(self, outcome: httpx.Response | TransportError) -> None:
-        """Give `outcome` to who asked; only the first one counts."""
+        """Set the result of the request; only the first outcome counts."""
         if not self._answer.done():
             self._answer.set_result(outcome)
 
@@ -232,23 +237,23 @@ class Http1Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._is_whole:  # nobody asked for it
+        if self._is_whole:  # unrequested bytes
             self.close()
             return
-        if self._bare == 0 and self._headers is None and self._buffer[0] != ord("H"):
+        if self._since_body == 0 and self._headers is None and self._buffer[0] != ord("H"):
             self.end(Lost(f"{_CUT}: this is not HTTP"))  # the parser also knows RTSP
             return
-        self._bare += nbytes
+        self._since_body += nbytes
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except HttpParserError as error:
-            self.may_go_on = False
+            self.is_reusable = False
             if not self._is_whole:
                 cause = error.__context__
                 self.end(cause if isinstance(cause, Lost) else Lost(f"{_CUT}: {_words(error)}"))
         if self._is_whole:
             self._finish()
-        elif self._bare > _MAX_HEAD:
+        elif self._since_body > _MAX_HEAD:
             self.end(Lost(f"{_CUT}: its head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -280,7 +285,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise Lost(f"{_CUT}: it has an unknown transfer encoding")
 
     def on_body(self, piece: bytes) -> None:
-        self._bare = 0
+        self._since_body = 0
         self._size += len(piece)
         if self._size > self._max_body:
             raise TooLarge(f"the answer is larger than {self._max_body} bytes")
@@ -291,9 +296,10 @@ class Http1Connection(asyncio.BufferedProtocol):
             self._is_whole = True
             # The rest of a request that was answered before its end would be taken for the next one.
             is_sent = not self._transport.get_write_buffer_size()
-            self.may_go_on = is_sent and self._parser.should_keep_alive()
+            self.is_reusable = is_sent and self._parser.should_keep_alive()
 
     def _lasts_until_closed(self) -> bool:
+        """Whether the head gives the body no length, so that the end of the connection ends it."""
         headers = self._headers
         return headers is not None and not ("content-length" in headers or "transfer-encoding" in headers)
 
@@ -301,18 +307,20 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._is_whole = True
         self._whole_s = monotonic()
         body = httpx.ByteStream(b"".join(self._pieces))
-        self.end(WireResponse(self._status, headers=self._headers, stream=body))
+        self.end(Http1Response(self._status, headers=self._headers, stream=body))
 
 
-class WireResponse(httpx.Response):
+class Http1Response(httpx.Response):
+    """A response that httpx never takes for a redirect."""
+
     @property
     def has_redirect_location(self) -> bool:
-        """Never: httpx would parse it although it follows none, and fail where it is not valid."""
+        """False: httpx would parse the location although it follows none, and fail if it is not valid."""
         return False
 
 
 class _ProxyAnswer(asyncio.Protocol):
-    """The answer to CONNECT. `is_open`: fails with ConnectionError unless the proxy has opened the tunnel."""
+    """The answer to CONNECT. `is_open` fails with ConnectionError unless the proxy opens the tunnel."""
 
     def __init__(self) -> None:
         self.is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -340,20 +348,20 @@ class _ProxyAnswer(asyncio.Protocol):
 
 
 async def _written(request: httpx.Request) -> bytes:
-    """`request` as it goes over the wire. Raises NotSent where it would be no request, or two."""
+    """The bytes of `request`. Raises NotSent unless they are exactly one valid request."""
     fields = b"".join([b"%b: %b\r\n" % field for field in request.headers.raw])
     head = b"%b %b HTTP/1.1\r\n%b\r\n" % (request.method.encode(), request.url.raw_path, fields)
     if not _HEAD.fullmatch(head) or fields.count(b"\n") != len(request.headers.raw):
-        # Not shown: one of the fields may be the token.
+        # The request is not shown: one of its fields may be the token.
         raise NotSent("the request is not valid")
     return head + await request.aread()
 
 
 def _tls_context() -> ssl.SSLContext:
-    """Raises ReconcilerError that names the variable of the environment that is wrong."""
+    """A context for HTTP/1.1. Raises ReconcilerError that names the wrong variable of the environment."""
     try:
         context = httpx.create_ssl_context()  # takes 20 ms
-    except OSError as failure:  # only that of the log has a file name
+    except OSError as failure:  # an error of the key log has a file name, others have none
         variable = "SSLKEYLOGFILE" if failure.filename else "SSL_CERT_FILE"
         reason = "it holds no certificate" if isinstance(failure, ssl.SSLError) else failure.strerror
     else:
@@ -367,4 +375,5 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _words(error: Exception) -> str:
+    """The error's message, or its class if it has none."""
     return str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""Extension providers as services: what their provisioning API is like, and a client of one.
+"""Extension providers as services: the kept part of their answers, and the client of one.
 
-Here this program plays the platform's role: it holds the provider's signing secret. What is kept of an answer
-is chosen field by field: the answers to POST and PATCH bring the values that become an app's secrets, and the
-values of `config` are kept as `Sensitive` only.
+Here this program plays the platform's role: it holds the provider's signing secret. Only known fields of an
+answer are kept. The answers to POST and PATCH bring the values that become an app's secrets: the values of
+`config` are kept as `Sensitive` only.
 
 Source: platform API, 2.7, 2.8, 4.5 and 5.2; platform notes, "Extension providers".
 """
@@ -21,12 +21,11 @@ from reconciler.core.wire import one
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned, parsed
-from reconciler.services.auth import Signature
 from reconciler.services.client import Client
-from reconciler.services.machines.service import POLICY
+from reconciler.services.machines.wire.extension import SETTLED_STATUSES, Extension
 from reconciler.services.outcome import Outcome, Verdict
-from reconciler.services.providers.wire import SETTLED_STATUSES, Extension
-from reconciler.services.service import Service
+from reconciler.services.platform import POLICY
+from reconciler.services.service import Service, Signature
 from reconciler.services.signing import Encoding
 from reconciler.services.transport import Transport
 
@@ -36,7 +35,7 @@ _COST_FIELDS = SECRET_FIELDS - {"value"}  # of an amount
 
 
 def kept_content(read: Read, body: bytes) -> bytes:
-    """The body of the answer to `read`, as JSON: of a resource only the fields of `wire.Extension`."""
+    """The part of the answer to `read` that is kept, as JSON: of a resource, the fields of `Extension`."""
     reply = parsed(body)
     if not isinstance(reply, dict):
         return b"null"
@@ -45,23 +44,23 @@ def kept_content(read: Read, body: bytes) -> bytes:
 
 
 def kept_outcome(outcome: Outcome, call: Call) -> Outcome:
-    """`outcome` of `call`, fit to be recorded and shown.
+    """`outcome` of `call` without values of secrets, so that it may be recorded and shown.
 
-    The reply to a POST or PATCH holds `id`, `name`, `platform_app_name`, and `config` with each value as a
-    `Sensitive` (None where it is not text). An empty `config` is left out beside a status that is not
-    settled: the values are not there yet.
+    The reply to a POST or PATCH keeps `id`, `name`, `platform_app_name`, and `config` with each value as a
+    `Sensitive` (None if it is not text). An empty `config` is left out while the status is not settled: the
+    values do not exist yet.
     """
     return _without_values(outcome) if call.method in _WITH_VALUES else replace(outcome, reply=None)
 
 
 def _resource(reply: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The known fields. The id is the one that was asked for: no document says that the answer repeats it."""
+    """The known fields, with the id from the path: no document says that the answer repeats it."""
     kept = {name: reply[name] for name in Extension.model_fields if name in reply}
     return {**kept, "id": unquote(path.rpartition("/")[2])}
 
 
 def _without_values(outcome: Outcome) -> Outcome:
-    """`outcome` with what is known of its reply, and without the provider's words about a refused call."""
+    """`outcome` with the known fields of its reply, and without the provider's words about a refused call."""
     if outcome.kind is Verdict.YES and isinstance(outcome.reply, dict):
         return replace(outcome, reply=_provisioned(outcome.reply, outcome.id))
     if outcome.status < 300:  # its message is ours
@@ -72,6 +71,7 @@ def _without_values(outcome: Outcome) -> Outcome:
 
 
 def _provisioned(reply: Mapping[str, Any], id: str | None) -> dict[str, Any]:
+    """The known fields of the answer to a POST or PATCH."""
     kept: dict[str, Any] = {"id": id} if id is not None else {}
     kept |= {name: cleaned(reply[name]) for name in _TEXTS if isinstance(reply.get(name), str)}
     config: Any = reply.get("config")
@@ -84,7 +84,7 @@ def _provisioned(reply: Mapping[str, Any], id: str | None) -> dict[str, Any]:
 
 
 def provider_service(name: str) -> Service:
-    """`name`: of its ExtensionProvider. Providers answer as the platform does, and document no rate limit."""
+    """The service of ExtensionProvider `name`. It answers as the platform does, and has no rate limit."""
     manifest = f"ExtensionProvider/{name}"
     return Service(
         name=name,

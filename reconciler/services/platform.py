@@ -1,8 +1,8 @@
-"""The platform as a service: its refusals and rate actions, what is kept of its answers, and a client of it.
+"""The platform as a service: its refusals, its rate actions, the kept part of its answers, and its client.
 
-All of an answer is kept, but for requests that may bring a secret's value: of those, fields that are known
-to be harmless. A value can be echoed in any form, which no search would find. Of the fields that are kept,
-one is unknown where it repeats the value that was sent as it is.
+An answer is kept whole, unless its request may bring a secret's value. Then only fields that are known to be
+harmless are kept: a value can be echoed in any form, which no search would find. A kept field that repeats
+the sent value unchanged is dropped, too.
 """
 
 import random
@@ -17,19 +17,17 @@ from reconciler.core.clock import Clock
 from reconciler.core.steps import PLATFORM, Call, Read
 from reconciler.kinds import find_kinds
 from reconciler.services.answers import parsed
-from reconciler.services.auth import BearerToken
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, row
 from reconciler.services.rate import Waiting, quiet
-from reconciler.services.service import Service
+from reconciler.services.service import BearerToken, Service
 from reconciler.services.transport import Transport
 
 _KEPT = ("name", "digest", "version", "Version", "created_at", "updated_at")
-_SHORTEST = 6  # characters: what is shorter may stand in a digest by chance
+_SHORTEST = 6  # characters; a shorter value may occur in a digest by chance
 
-# Which statuses prove that nothing happened, and which texts are told apart. The platform is not known to
-# answer with other 4xx, so a proxy may have sent them: those prove nothing, and a needless question costs
-# less than a second create. Source: design, section 5; platform notes.
+# The platform is not known to answer with any other 4xx, so a proxy may have sent it. Such a status proves
+# nothing, and a needless question costs less than a second create. Source: design, section 5; platform notes.
 POLICY = Policy(
     by_anyone=frozenset({401, 403, 413, 415, 429}),
     by_itself=frozenset({400, 404, 409, 410, 412, 422}),
@@ -49,18 +47,20 @@ POLICY = Policy(
 
 
 def kept_content(read: Read, body: bytes) -> bytes:
-    """The body of the answer to `read`, as JSON."""
+    """The part of the answer to `read` that is kept, as JSON."""
     return to_json(_harmless(parsed(body))) if read.sensitive else body
 
 
 def kept_outcome(outcome: Outcome, call: Call) -> Outcome:
-    """`outcome` of `call`, fit to be recorded and shown."""
+    """`outcome` of `call` without values of secrets, so that it may be recorded and shown."""
     return _without_values(outcome, call.body) if call.sensitive else outcome
 
 
 def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome:
-    """`outcome` with the known harmless fields of its reply, and without the platform's words
-    about a request that carried a value. `sent`: the request's body."""
+    """`outcome` with the harmless fields of its reply, and without the platform's words about a value.
+
+    `sent`: the body of the request.
+    """
     if outcome.kind is Verdict.YES and not outcome.message:
         reply = _harmless(outcome.reply)
         value = (sent or {}).get("value")
@@ -75,7 +75,7 @@ def _without_values(outcome: Outcome, sent: Mapping[str, Any] | None) -> Outcome
 
 
 def _repeats(found: Any, value: str) -> bool:
-    """Whether `found` is the value, holds it or is a part of it. A list or mapping is not looked through."""
+    """Whether `found` is the value, contains it or is a part of it, as any list or mapping may do."""
     if isinstance(found, dict | list):
         return True
     part, whole = sorted((str(found), value), key=len)
@@ -83,7 +83,7 @@ def _repeats(found: Any, value: str) -> bool:
 
 
 def _harmless(reply: Any) -> Any:
-    """The fields that are known not to hold a value, of one secret or of a list of them."""
+    """The fields that are known not to contain a value, of one secret or of a list of them."""
     if not isinstance(reply, dict):
         return None
     if isinstance(reply.get("secrets"), list):
@@ -92,10 +92,10 @@ def _harmless(reply: Any) -> Any:
 
 
 def action(method: str, path: str) -> str:
-    """What the platform counts as one action: method and path, where all objects of one app count as one.
+    """The action that the platform counts a request as: method and path, such as `GET apps/shop/volumes/*`.
 
-    `GET apps/shop/volumes/*`. A kind says when each of its objects counts alone: `Kind.counted_alone`.
-    Source: platform notes, "Errors, limits, headers".
+    All objects of one app are one action, unless `Kind.counted_alone` says that every object of a kind is
+    counted alone. Source: platform notes, "Errors, limits, headers".
     """
     parts = path.partition("?")[0][1:].split("/")[1:]  # `/v1/apps/shop/volumes?x=y`: apps, shop, volumes
     if parts[:1] == ["apps"] and len(parts) > 3 and parts[2] not in _counted_alone():
@@ -104,7 +104,7 @@ def action(method: str, path: str) -> str:
 
 
 def scope(path: str) -> str:
-    """What a token must have access to for a request to `path`, in words."""
+    """The thing that a token must have access to for a request to `path`, in words."""
     parts = path.partition("?")[0].split("/")  # `/v1/apps/shop/volumes`: "", v1, apps, shop, volumes
     words = {"apps": "app", "postgres": "cluster"}
     if len(parts) > 3 and parts[2] in words:

@@ -1,1 +1,0 @@
-"""Extension providers, as the platform calls them."""
