@@ -10,7 +10,7 @@ from reconciler.evidence.verify import PLAN, REHEARSAL
 from reconciler.planning.digest import plan_text
 from reconciler.planning.saved import SavedPlan
 from reconciler.state.codec import decode_entry
-from reconciler.state.contents import Contents, verify
+from reconciler.state.contents import StateDump, verify
 from reconciler.state.store import Event, JournalEntry
 
 _MOST_APPROVALS = 99
@@ -24,7 +24,7 @@ class NotBundled(ReconcilerError):
 
 
 def bundle(
-    contents: Contents,
+    contents: StateDump,
     run: str,
     *,
     head: str = "",
@@ -61,12 +61,12 @@ def bundle(
     return data
 
 
-def _started(contents: Contents, index: int) -> JournalEntry:
+def _started(contents: StateDump, index: int) -> JournalEntry:
     run, event, at, address, step, attempt, data = contents.rows[index].columns
     return decode_entry(run, event, at, address, step, attempt, data.encode())
 
 
-def _count(contents: Contents, own: list[int], head: str) -> int:
+def _count(contents: StateDump, own: list[int], head: str) -> int:
     """After how many rows the state had that head: from the end of the run on, where another run may have
     been at work in another app."""
     ended = [index for index in own if contents.rows[index].columns[1] == Event.RUN_FINISHED]

@@ -22,7 +22,7 @@ from reconciler.execution.decisions import Actor
 from reconciler.execution.leasing import leased
 from reconciler.state import movable_of, prove, sealing_of
 from reconciler.state.chain import state_head
-from reconciler.state.contents import Contents, Movable, same, verify, with_entry
+from reconciler.state.contents import Movable, StateDump, same, verify, with_entry
 from reconciler.state.encryption import older
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Store
@@ -44,7 +44,7 @@ def side(store: Store, url: str) -> Side:
 class Migrated(Struct, frozen=True):
     """What stands at the new place. `before`: it stood there already; at most the last step was due."""
 
-    contents: Contents
+    contents: StateDump
     before: bool = False
 
 
@@ -80,7 +80,7 @@ async def migrate(
     return Migrated(contents)
 
 
-async def end_move(source: Side, target: Side) -> Contents:
+async def end_move(source: Side, target: Side) -> StateDump:
     """Make the copy at `target` the state, once `source` has moved there; returns what it holds.
 
     Raises StateMoved where it has not, or where something else than a copy is at `target`.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.core.model import Address
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.contents import Body, Contents, Row, chained
+from reconciler.state.contents import Body, Row, StateDump, chained
 from reconciler.state.encryption import problems
 from reconciler.state.encryption.cipher import Cipher, NotOurs
 
@@ -26,7 +26,7 @@ def is_older(key: bytes) -> bool:
     return key.startswith(MAGIC)
 
 
-def opened(contents: Contents, unwrap: Callable[[bytes], bytes]) -> Contents:
+def opened(contents: StateDump, unwrap: Callable[[bytes], bytes]) -> StateDump:
     """`contents` without its encryption; any other state as it is.
 
     Raises what `unwrap` raises, and StoreError for what does not open where it stands.
@@ -45,7 +45,7 @@ def opened(contents: Contents, unwrap: Callable[[bytes], bytes]) -> Contents:
         raise problems.damaged("a journal entry or a record") from None
 
 
-def _opened(contents: Contents, cipher: Cipher, key: bytes) -> Contents:
+def _opened(contents: StateDump, cipher: Cipher, key: bytes) -> StateDump:
     name = _names(cipher)
     rows = chained(contents.lineage, ((name(row.scope), _entry(cipher, name, row)) for row in contents.rows))
     ends = {row.scope: row.hash for row in rows}

@@ -7,14 +7,14 @@ from typing import Any
 from msgspec.json import encode as encode_json
 
 from reconciler.state.codec import decode_entry, decode_record, encode_entry
-from reconciler.state.log.changes import Stored, decode_stored, sum_of
+from reconciler.state.log.changes import StoredRecord, decode_stored, sum_of
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.folded import Departures, Folded, Marks
+from reconciler.state.log.scope_state import PendingMoves, ScopeState, ScopeSummary
 from reconciler.state.rules import View
 from reconciler.state.store import JournalEntry
 
 
-def encode(folded: Folded) -> str:
+def encode(folded: ScopeState) -> str:
     """Two lines: the marks, the records. The same scope always gives the same text."""
     marks, view, departures = folded.marks, folded.marks.view, folded.marks.departures
     first = {
@@ -37,13 +37,13 @@ def encode(folded: Folded) -> str:
     return f"{json.dumps(first)}\n{encode_json(records).decode()}\n"
 
 
-def decode(text: str, scope: str) -> Folded:
+def decode(text: str, scope: str) -> ScopeState:
     """Raises Damaged for another text."""
     try:
         first, second, _ = text.split("\n")
         fields, records = json.loads(first), decode_stored(second)
-        stored = [Stored.from_json(values) for values in records]
-        marks = Marks(
+        stored = [StoredRecord.from_json(values) for values in records]
+        marks = ScopeSummary(
             fields["hash"],
             fields["changes"],
             fields["seq"],
@@ -52,7 +52,7 @@ def decode(text: str, scope: str) -> Folded:
             # The head authenticates the file. One that version 0.2.0 wrote does not hold the sum.
             int(fields["sum"], 16) if "sum" in fields else sum_of(stored),
             _view(fields),
-            Departures(
+            PendingMoves(
                 {source: (times, _entry(row)) for source, (times, row) in fields["arrived"].items()},
                 fields["left"],
             ),
@@ -64,7 +64,7 @@ def decode(text: str, scope: str) -> Folded:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the records of `{scope}` are not what was written") from error
-    return Folded(marks, {each.address: each for each in stored}, decoded)
+    return ScopeState(marks, {each.address: each for each in stored}, decoded)
 
 
 def _view(fields: dict[str, Any]) -> View[JournalEntry]:

@@ -23,14 +23,14 @@ class Found(Struct, frozen=True):
     tag: str
 
 
-class Taken(Exception):
+class PreconditionFailed(Exception):
     """A conditional write was answered with no: there is an object already, or another one than was named.
 
     An answer to `create` only: some stores say so, too, where two wrote at once and neither landed.
     """
 
 
-class Unanswered(Exception):
+class NoAnswer(Exception):
     """A write got no answer that says what became of it. `cause`: for people, without any credential."""
 
     def __init__(self, cause: str) -> None:
@@ -86,11 +86,11 @@ class Bucket(Protocol):
             return list(threads.map(work, values))
 
     def create(self, key: str, body: bytes) -> str:
-        """Write an object that must not exist, once; its tag. Raises Taken or Unanswered."""
+        """Write an object that must not exist, once; its tag. Raises PreconditionFailed or NoAnswer."""
         ...
 
     def replace(self, key: str, body: bytes, tag: str) -> str:
-        """Write over the object with this tag, once; its new tag. Raises Taken or Unanswered."""
+        """Write over the object with this tag, once; its new tag. Raises PreconditionFailed or NoAnswer."""
         ...
 
     def delete(self, key: str) -> None:

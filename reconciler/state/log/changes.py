@@ -21,7 +21,7 @@ class Row(Struct, frozen=True):
     hash: str
 
 
-class Stored(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """A record as it is kept. `body`: what `codec.encode_record` makes of it."""
 
     address: Address
@@ -39,12 +39,12 @@ class Stored(Struct, frozen=True):
         return (*self.address, self.serial, self.body)
 
     @classmethod
-    def from_json(cls, values: _StoredJson) -> "Stored":
+    def from_json(cls, values: _StoredJson) -> "StoredRecord":
         kind, name, app, ordinal, serial, body = values
         return cls(Address(kind, name, app, ordinal), serial, body)
 
 
-def sum_of(stored: Iterable[Stored]) -> int:
+def sum_of(stored: Iterable[StoredRecord]) -> int:
     """The sum of the digests, as a scope's head has it."""
     return sum(each.digest for each in stored) % (1 << SUM_BITS)
 
@@ -69,7 +69,7 @@ class Change(Struct, frozen=True):
     number: int
     id: str
     rows: Sequence[Row] = ()
-    put: Sequence[Stored] = ()
+    put: Sequence[StoredRecord] = ()
     remove: Sequence[Address] = ()
 
     def to_line(self) -> str:
@@ -90,6 +90,6 @@ class Change(Struct, frozen=True):
             fields.number,
             fields.id,
             [Row(row[:-1], row[-1]) for row in fields.rows],
-            [Stored.from_json(values) for values in fields.put],
+            [StoredRecord.from_json(values) for values in fields.put],
             fields.remove,
         )

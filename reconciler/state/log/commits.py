@@ -9,11 +9,11 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.log import segments
 from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.changes import Change, Stored
+from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.damage import explained
-from reconciler.state.log.folded import Folded, Marks, Wanted, judged
 from reconciler.state.log.head_writing import Heads, Seen
 from reconciler.state.log.lease_keeping import Keeping
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, Wanted, validate
 from reconciler.state.log.scopes import Scopes
 from reconciler.state.log.segments import Files
 from reconciler.state.store import Event, Lease, no_longer_ours
@@ -58,34 +58,34 @@ class Committing:
         """Write what of `batch` may be written; where another head is there, keep up with that one."""
         before = self._heads.seen(name)
         seen = self._with_room(before, self._scopes.of(name).folded)
-        judged = self._judged(name, seen, batch)
-        if not judged:
+        valid = self._validated(name, seen, batch)
+        if not valid:
             return
         asked_s = self._keeping.now_s()
         if self._heads.advance(
-            seen, [change for _, change in judged], base=seen.head.base, segments=seen.head.segments
+            seen, [change for _, change in valid], base=seen.head.base, segments=seen.head.segments
         ):
-            for request, (change, _) in judged:
+            for request, (change, _) in valid:
                 request.stored(change)
                 # Where it is near, a look takes less time than who takes the scope away needs.
                 if self._bucket.at_once > 1 and any(row.columns[1] == Event.INTENT for row in change.rows):
-                    self._keeping.prove(request.lease, asked_s)
+                    self._keeping.note_commit(request.lease, asked_s)
             if seen is not before:
                 self._files.delete_unnamed(before.head, seen.head)
             return
         found = {change.id: change for change in self._scopes.refresh([name])[name]}
-        for request, _ in judged:
+        for request, _ in valid:
             if request.id in found:  # the answer was lost, and its write was not
                 request.stored(found[request.id])
 
-    def _judged(
+    def _validated(
         self, name: str, seen: Seen, batch: Sequence[Request]
-    ) -> list[tuple[Request, tuple[Change, Marks]]]:
+    ) -> list[tuple[Request, tuple[Change, ScopeSummary]]]:
         """The changes that may be made, one after another. A request that may not be has its outcome."""
-        overlay: dict[Address, Stored | None] = {}
+        overlay: dict[Address, StoredRecord | None] = {}
         known = self._scopes.of(name).folded.stored
 
-        def lookup(address: Address) -> Stored | None:
+        def lookup(address: Address) -> StoredRecord | None:
             return overlay[address] if address in overlay else known.get(address)
 
         def elsewhere(address: Address) -> str | None:
@@ -95,7 +95,7 @@ class Committing:
         for request in batch:
             try:
                 self._require(request.lease, seen)
-                change, marks = judged(marks, lookup, elsewhere, request.wanted, request.id)
+                change, marks = validate(marks, lookup, elsewhere, request.wanted, request.id)
             except StoreError as error:
                 request.outcome = error
                 continue
@@ -107,10 +107,10 @@ class Committing:
     def _require(self, lease: Lease, seen: Seen) -> None:
         self._keeping.require(lease)
         if lease.epochs[lease.scope] != seen.head.epoch:
-            self._keeping.lose(lease.scope, lease.epochs[lease.scope])
+            self._keeping.mark_lost(lease.scope, lease.epochs[lease.scope])
             raise no_longer_ours(lease.scope)
 
-    def _with_room(self, seen: Seen, folded: Folded) -> Seen:
+    def _with_room(self, seen: Seen, folded: ScopeState) -> Seen:
         """`seen`, its tail in a segment where it has become long."""
         if sum(map(len, seen.tail)) <= segments.TAIL_BYTES:
             return seen

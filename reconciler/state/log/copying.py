@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from reconciler.state.codec import decode_record
-from reconciler.state.contents import Contents, Row
+from reconciler.state.contents import Row, StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.changes import Change, Stored
+from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.changes import Row as Hashed
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.folded import Folded, Marks, read
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import PROBE, UNFINISHED
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files
 
 _ROWS = 500  # how many rows stand in one change
 
 
-def write(bucket: Bucket, layout: Layout, contents: Contents, nonce: Callable[[], str]) -> None:
+def write(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Callable[[], str]) -> None:
     """All of `contents` but the root, for a `layout` that nobody else uses."""
     writes.create(bucket, f"{layout.folder}{UNFINISHED}", nonce().encode())
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in contents.rows:
         rows[row.scope].append(row)
-    stored: dict[str, list[Stored]] = defaultdict(list)
+    stored: dict[str, list[StoredRecord]] = defaultdict(list)
     for address, body in contents.records.items():
         scope = decode_record(address, body.serial, body.text.encode()).scope
-        stored[scope].append(Stored(address, body.serial, body.text))
+        stored[scope].append(StoredRecord(address, body.serial, body.text))
 
     def write_scope(name: str) -> None:
         _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
@@ -53,7 +53,7 @@ def delete_others(bucket: Bucket, layout: Layout) -> None:
     bucket.in_parallel(bucket.delete, others)
 
 
-def scopes_of(contents: Contents) -> list[str]:
+def scopes_of(contents: StateDump) -> list[str]:
     return sorted({*contents.heads, *(row.scope for row in contents.rows)})
 
 
@@ -71,15 +71,15 @@ def rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
 def _write_scope(
     bucket: Bucket,
     layout: Layout,
-    contents: Contents,
+    contents: StateDump,
     name: str,
     rows: Sequence[Row],
-    stored: Sequence[Stored],
+    stored: Sequence[StoredRecord],
     nonce: Callable[[], str],
 ) -> None:
     """Its rows, then all its records with the last of them; the base has them, too: readers begin there."""
     chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)] or [()]
-    folded, lines = Folded(Marks(contents.lineage)), []
+    folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
     for number, chunk in enumerate(chunks, 1):
         put = stored if number == len(chunks) else ()
         change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)

@@ -11,7 +11,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from reconciler.state.log.damage import Damaged, Newer, sealed_line, unsealed
-from reconciler.state.log.folded import Marks
+from reconciler.state.log.scope_state import ScopeSummary
 
 FORMAT = 2  # 1 did not say how far the root had come
 
@@ -31,7 +31,7 @@ class Head(Struct, frozen=True):
 
     `epoch`: of the newest lease; `lease`: its id, "" once it is taken away. `holder` took it at `since`.
     `root`: the serial that the root had at least: one with a lower serial is older than this head.
-    `changes`, `seq`, `hash`, `record_serial`, `records`, `sum`: see `Marks`.
+    `changes`, `seq`, `hash`, `record_serial`, `records`, `sum`: see `ScopeSummary`.
     """
 
     scope: str
@@ -53,7 +53,7 @@ class Head(Struct, frozen=True):
     root: int = 0
     format: int = FORMAT
 
-    def of(self, marks: Marks) -> "Head":
+    def of(self, marks: ScopeSummary) -> "Head":
         """This head, once the scope is as `marks` say."""
         return replace(
             self,
@@ -70,7 +70,7 @@ class Head(Struct, frozen=True):
         """Whether not all of the scope stands in this object."""
         return self.base is not None or bool(self.segments)
 
-    def fits(self, marks: Marks) -> bool:
+    def fits(self, marks: ScopeSummary) -> bool:
         return self == self.of(marks)
 
 

@@ -10,9 +10,9 @@ from reconciler.state.log import head as heads
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.changes import Change
-from reconciler.state.log.folded import Marks
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
+from reconciler.state.log.scope_state import ScopeSummary
 from reconciler.state.log.scopes import Scopes
 
 
@@ -22,7 +22,7 @@ class Seen(Struct, frozen=True):
     head: Head
     tag: str
     tail: Sequence[str]
-    marks: Marks
+    marks: ScopeSummary
 
 
 class Heads:
@@ -40,7 +40,7 @@ class Heads:
         with scope.lock:
             return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
 
-    def advance(self, seen: Seen, changes: Sequence[tuple[Change, Marks]] = (), **fields: Any) -> bool:
+    def advance(self, seen: Seen, changes: Sequence[tuple[Change, ScopeSummary]] = (), **fields: Any) -> bool:
         """Write what follows from `seen`; False: there is another head.
 
         `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
@@ -55,7 +55,7 @@ class Heads:
             outcome = writes.replace(self._bucket, key, body, seen.tag)
         else:
             outcome = writes.create(self._bucket, key, body)
-        if isinstance(outcome, writes.Beaten):
+        if isinstance(outcome, writes.Conflict):
             return False
         self._scopes.wrote(head.scope, head, outcome.tag, tail, changes)
         return True

@@ -140,7 +140,7 @@ def decoded(body: bytes) -> Beat:
 def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:
     """Write the first one; its tag."""
     outcome = writes.create(bucket, layout.lease(beat.id), beat.encode())
-    if isinstance(outcome, writes.Beaten):
+    if isinstance(outcome, writes.Conflict):
         raise Damaged(f"the lease {beat.id} exists already")
     return outcome.tag
 
@@ -148,7 +148,7 @@ def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:
 def replaced(bucket: Bucket, layout: Layout, beat: Beat, tag: str) -> str | None:
     """Write `beat` over the one with this tag; its own tag, or None where another came first."""
     outcome = writes.replace(bucket, layout.lease(beat.id), beat.encode(), tag)
-    return outcome.tag if isinstance(outcome, writes.Landed) else None
+    return outcome.tag if isinstance(outcome, writes.Stored) else None
 
 
 def end(bucket: Bucket, layout: Layout, id: str) -> None:

@@ -52,7 +52,7 @@ class Keeping:
         self._nonce = nonce
         self._exclusion = exclusion
         self._held: dict[tuple[str, int], Held] = {}  # by scope and epoch
-        self._proofs: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
+        self._fresh: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
 
     def keep(self, held: Held, holder: str, epochs: dict[str, int]) -> Lease:
         self._held.update(dict.fromkeys(epochs.items(), held))
@@ -78,24 +78,24 @@ class Keeping:
     def now_s(self) -> float:
         return self._clock.monotonic()
 
-    def prove(self, lease: Lease, asked_s: float) -> None:
+    def note_commit(self, lease: Lease, asked_s: float) -> None:
         """The store took an intent under `lease`, which was sent at `asked_s`."""
         now_s = self._clock.monotonic()
         for key in lease.epochs.items():
-            self._proofs.setdefault(key, []).append(now_s + min(now_s - asked_s, _FRESH_S))
+            self._fresh.setdefault(key, []).append(now_s + min(now_s - asked_s, _FRESH_S))
 
-    def take_proof(self, lease: Lease) -> bool:
+    def use_fresh_check(self, lease: Lease) -> bool:
         """Whether the next check needs no look of its own."""
         now_s = self._clock.monotonic()
-        return all(self._take_proof(key, now_s) for key in lease.epochs.items())
+        return all(self._use_fresh_check(key, now_s) for key in lease.epochs.items())
 
-    def _take_proof(self, key: tuple[str, int], now_s: float) -> bool:
-        proofs = [until_s for until_s in self._proofs.pop(key, ()) if until_s >= now_s]
+    def _use_fresh_check(self, key: tuple[str, int], now_s: float) -> bool:
+        proofs = [until_s for until_s in self._fresh.pop(key, ()) if until_s >= now_s]
         if len(proofs) > 1:
-            self._proofs[key] = proofs[1:]
+            self._fresh[key] = proofs[1:]
         return bool(proofs)
 
-    def look(self, leases: Iterable[Lease]) -> None:
+    def refresh(self, leases: Iterable[Lease]) -> None:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""
         for held in self._all(leases):
             with held.lock:
@@ -122,7 +122,7 @@ class Keeping:
             for scope in ours:
                 del self._held[scope, lease.epochs[scope]]
 
-    def lose(self, scope: str, epoch: int) -> None:
+    def mark_lost(self, scope: str, epoch: int) -> None:
         """The head says that another one has it."""
         held = self._held.get((scope, epoch))
         if held is not None:

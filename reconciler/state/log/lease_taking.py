@@ -13,7 +13,6 @@ from reconciler.state.codec import encode_entry
 from reconciler.state.log import lease_beats, root
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.folded import Wanted, judged
 from reconciler.state.log.head import Head
 from reconciler.state.log.head_writing import Heads, Seen
 from reconciler.state.log.keys import Layout
@@ -21,6 +20,7 @@ from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.lease_keeping import Held
 from reconciler.state.log.reading import require_fitting
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import Wanted, validate
 from reconciler.state.log.scopes import Scopes
 from reconciler.state.store import Event, JournalEntry
 
@@ -125,7 +125,7 @@ class Taking:
             self._note_taken([name])
             entry = self._unlocked(seen.head, obstacle is not None and obstacle.rest_s is None, by)
             wanted = Wanted(name, [encode_entry(entry)], (), ())
-            change = judged(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
+            change = validate(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
             if self._heads.advance(seen, [change], epoch=seen.head.epoch + 1, lease=""):
                 return obstacle
 

@@ -1,4 +1,4 @@
-"""A whole state as `Contents`, and back; and the mark of one that has moved away. All of it blocks."""
+"""A whole state as `StateDump`, and back; and the mark of one that has moved away. All of it blocks."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import contents as wholes
-from reconciler.state.contents import Body, Contents, Row, has_changed, is_there, same
+from reconciler.state.contents import Body, Row, StateDump, has_changed, is_there, same
 from reconciler.state.log import copying, reading, root, writes
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.damage import Contradiction, Gone
@@ -38,7 +38,7 @@ class Moving:
         self._opened = opened
         self._nonce = nonce
 
-    def export(self) -> Contents:
+    def export(self) -> StateDump:
         return self._exported(self._root()[0])
 
     def verify(self) -> None:
@@ -47,7 +47,7 @@ class Moving:
         root.require_here(self._bucket, known)
         wholes.verify(self._exported(known))
 
-    def import_(self, contents: Contents) -> None:
+    def import_(self, contents: StateDump) -> None:
         wholes.verify(contents)
         if contents.environment != self._environment:
             raise StoreError(
@@ -78,13 +78,13 @@ class Moving:
             outcome = writes.create(bucket, layout.root, new.encode())
         else:
             outcome = writes.replace(bucket, layout.root, new.encode(), before[1])
-        if isinstance(outcome, writes.Beaten):
+        if isinstance(outcome, writes.Conflict):
             raise is_there(self._bucket.place)
         copying.finish(self._bucket, layout)
         if before is not None:
             copying.delete_others(self._bucket.raw, layout)
 
-    def retire(self, to: str, contents: Contents) -> None:
+    def retire(self, to: str, contents: StateDump) -> None:
         """First the root says that the state moves: a lease that is taken from then on takes that back.
 
         Then every lease from before is ended, and what stands there now is compared once more.
@@ -102,7 +102,7 @@ class Moving:
         known, tag = self._root()
         self._replaced(tag, replace(known.next(self._nonce()), moved_to=""))
 
-    def _refuse_other(self, known: Root, to: str, contents: Contents) -> None:
+    def _refuse_other(self, known: Root, to: str, contents: StateDump) -> None:
         if known.moved_to not in ("", to) or not same(self._exported(known), contents):
             raise has_changed(self._bucket.place)
 
@@ -121,11 +121,11 @@ class Moving:
     def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
         """Write `after` over the root with this tag; returns it with its own tag."""
         outcome = writes.replace(self._bucket, self._layout.root, after.encode(), tag)
-        if isinstance(outcome, writes.Beaten):
+        if isinstance(outcome, writes.Conflict):
             raise has_changed(self._bucket.place)
         return after, outcome.tag
 
-    def _exported(self, known: Root) -> Contents:
+    def _exported(self, known: Root) -> StateDump:
         for _ in range(_TIMES):
             try:
                 return self._read(known)
@@ -133,7 +133,7 @@ class Moving:
                 known = self._root()[0]
         return self._read(known)
 
-    def _read(self, known: Root) -> Contents:
+    def _read(self, known: Root) -> StateDump:
         opened = self._opened(known)
         reading.keep_up(self._bucket, opened.layout, opened.scopes, known)
         records: dict[Address, Body] = {}
@@ -148,7 +148,7 @@ class Moving:
                 }
             chains[name] = copying.rows_of(opened.files.all_changes(head, tail), head)
             heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)
-        return Contents(
+        return StateDump(
             known.lineage,
             known.key,
             known.environment,

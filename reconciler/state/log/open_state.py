@@ -11,13 +11,13 @@ from reconciler.state.batching import Batching, in_thread
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.commits import Committing, Request
 from reconciler.state.log.damage import explained
-from reconciler.state.log.folded import Marks
 from reconciler.state.log.head_writing import Heads
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Exclusion
 from reconciler.state.log.lease_keeping import Keeping
 from reconciler.state.log.lease_taking import Taking
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import ScopeSummary
 from reconciler.state.log.scopes import Scopes
 from reconciler.state.log.segments import Files
 from reconciler.state.store import Lease
@@ -48,7 +48,7 @@ class Opened:
         self._bucket = bucket
         self.layout = layout
         files = self.files = Files(bucket, layout)
-        self.scopes = Scopes(bucket, layout, files, Marks(root.lineage, serial=root.least_serial))
+        self.scopes = Scopes(bucket, layout, files, ScopeSummary(root.lineage, serial=root.least_serial))
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
         self.taking = Taking(
@@ -91,7 +91,7 @@ class Opened:
     def _check(self, batch: Sequence[Check]) -> None:
         try:
             with explained(self._bucket):
-                self.keeping.look([check.lease for check in batch])
+                self.keeping.refresh([check.lease for check in batch])
         except StoreError as failure:
             for check in batch:
                 check.failure = failure

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from reconciler.core.errors import StoreError
 from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
 
 _WRITERS = 4
 _TIMES = 20
@@ -34,23 +34,23 @@ def probe(bucket: Bucket, folder: str, nonce: Callable[[], str]) -> None:
 
 def _write_once(bucket: Bucket, key: str, nonce: Callable[[], str]) -> None:
     first = writes.create(bucket, key, nonce().encode())
-    if isinstance(first, writes.Beaten):
+    if isinstance(first, writes.Conflict):
         raise _refused(bucket, "it holds what was never written")
     stale = first.tag
     second = writes.replace(bucket, key, nonce().encode(), stale)
-    if isinstance(second, writes.Beaten):
+    if isinstance(second, writes.Conflict):
         raise _refused(bucket, "it refuses to replace an object by its tag")
-    with suppress(Taken, Unanswered):
+    with suppress(PreconditionFailed, NoAnswer):
         bucket.create(key, nonce().encode())
         raise _refused(bucket, "it writes over an object that should not be there")
-    with suppress(Taken, Unanswered):
+    with suppress(PreconditionFailed, NoAnswer):
         bucket.replace(key, nonce().encode(), stale)
         raise _refused(bucket, "it writes over an object that has changed")
 
 
 def _count(bucket: Bucket, key: str, nonce: Callable[[], str]) -> None:
     """Several writers count together, and each counts how often it was told that it did."""
-    if isinstance(writes.create(bucket, key, _body([0] * _WRITERS, nonce)), writes.Beaten):
+    if isinstance(writes.create(bucket, key, _body([0] * _WRITERS, nonce)), writes.Conflict):
         raise _refused(bucket, "it holds what was never written")
     with ThreadPoolExecutor(_WRITERS) as threads:
         told = sum(threads.map(lambda writer: _increments(bucket, key, writer, nonce), range(_WRITERS)))
@@ -76,7 +76,7 @@ def _increment(bucket: Bucket, key: str, writer: int, nonce: Callable[[], str]) 
     before = counts[writer]
     counts[writer] += 1
     outcome = writes.replace(bucket, key, _body(counts, nonce), found.tag if found else "")
-    return isinstance(outcome, writes.Landed) or _counts(bucket, outcome.found)[writer] > before
+    return isinstance(outcome, writes.Stored) or _counts(bucket, outcome.found)[writer] > before
 
 
 def _counts(bucket: Bucket, found: Found | None) -> list[int]:

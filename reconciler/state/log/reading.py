@@ -13,10 +13,10 @@ from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Contradiction, Damaged, Gone
-from reconciler.state.log.folded import Marks
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import ScopeSummary
 from reconciler.state.log.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
@@ -113,7 +113,7 @@ def _read_one_by_one(
 def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
     """All that is known of these scopes."""
     records: dict[Address, StateRecord] = {}
-    marks: dict[str, Marks] = {}
+    marks: dict[str, ScopeSummary] = {}
     for name in sorted(names):
         scope = scopes.of(name)
         with scope.lock:
@@ -160,7 +160,7 @@ def _crosses(change: Change) -> bool:
     return any(effect.moved_from or effect.moved_away for effect in effects)
 
 
-def _half_moved(marks: Collection[Marks]) -> tuple[JournalEntry, ...]:
+def _half_moved(marks: Collection[ScopeSummary]) -> tuple[JournalEntry, ...]:
     arrived: dict[str, tuple[int, JournalEntry]] = {}
     for source, (times, entry) in chain(*(each.departures.arrived.items() for each in marks)):
         before, newest = arrived.get(source, (0, entry))
@@ -172,7 +172,7 @@ def _half_moved(marks: Collection[Marks]) -> tuple[JournalEntry, ...]:
     )
 
 
-def _platform(marks: Mapping[str, Marks]) -> str:
+def _platform(marks: Mapping[str, ScopeSummary]) -> str:
     """It is recorded in the scope of the whole state."""
     named = [each.view.platform for each in (marks.get(WHOLE_STATE), *marks.values()) if each is not None]
     return next(filter(None, named), "")
@@ -182,6 +182,6 @@ def _oldest_first(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.at))
 
 
-def _version(lineage: str, marks: Mapping[str, Marks]) -> str:
+def _version(lineage: str, marks: Mapping[str, ScopeSummary]) -> str:
     known = [(name, each.changes, each.hash, f"{each.sum:x}") for name, each in sorted(marks.items())]
     return hashlib.sha256(json.dumps([lineage, known]).encode()).hexdigest()

@@ -29,7 +29,7 @@ class Root(Struct, frozen=True):
     `scopes`: each that was ever leased, with the serial that its head had at the begin or end of a lease; the
     head may have a higher one. A program before this one wrote the names only.
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
-    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `Contents`.
+    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `StateDump`.
     `serial` and `nonce`: see `head.Head`.
     """
 
@@ -112,7 +112,7 @@ def _written(
     """Whether the root says so now; False: another one came first."""
     scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
     new = replace(root.next(nonce), scopes=scopes)
-    return isinstance(writes.replace(bucket, layout.root, new.encode(), tag), writes.Landed)
+    return isinstance(writes.replace(bucket, layout.root, new.encode(), tag), writes.Stored)
 
 
 def traces_of(bucket: Bucket, layout: Layout) -> Sequence[str]:

@@ -11,9 +11,9 @@ from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Gone
-from reconciler.state.log.folded import Folded, Marks, read
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files, decoded
 
 
@@ -22,7 +22,7 @@ class Scope:
     """`tag`: of the head. `tail`: its changes, as lines. `lock`: for reading or changing the rest."""
 
     head: Head
-    folded: Folded
+    folded: ScopeState
     tag: str = ""
     tail: list[str] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
@@ -39,7 +39,7 @@ class _Read(Struct, frozen=True):
 class Scopes:
     """Keeps up with heads as they are read and written. For any thread."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: Marks) -> None:
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: ScopeSummary) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
@@ -49,7 +49,7 @@ class Scopes:
     def of(self, name: str) -> Scope:
         if name not in self._known:
             new = Head(name, self._begin.hash).of(self._begin)
-            self._known.setdefault(name, Scope(new, Folded(self._begin)))
+            self._known.setdefault(name, Scope(new, ScopeState(self._begin)))
         return self._known[name]
 
     @property
@@ -88,7 +88,7 @@ class Scopes:
         return self._keep_up(self._decoded(name, found))
 
     def wrote(
-        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, Marks]]
+        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, ScopeSummary]]
     ) -> None:
         """Keep up with a head that was written, unless it was read meanwhile."""
         scope = self.of(name)
@@ -125,7 +125,7 @@ class Scopes:
             scope.head, scope.tag, scope.tail = head, read.tag, read.tail
         return changes
 
-    def _fold(self, folded: Folded, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
+    def _fold(self, folded: ScopeState, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
         """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
         before = folded.marks.changes
         try:

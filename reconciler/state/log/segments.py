@@ -16,9 +16,9 @@ from reconciler.state.log import bases, writes
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Gone
-from reconciler.state.log.folded import Folded
 from reconciler.state.log.head import Head, Segment
 from reconciler.state.log.keys import Layout
+from reconciler.state.log.scope_state import ScopeState
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
@@ -42,7 +42,7 @@ class Files:
         found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
         return [change for change in found if change.number > after]
 
-    def since(self, head: Head, known: int, until: int) -> tuple[Folded | None, list[Change]]:
+    def since(self, head: Head, known: int, until: int) -> tuple[ScopeState | None, list[Change]]:
         """The base of `head`, for who knows no change yet, and the changes in segments after what is known.
 
         Both are asked for at once. `until`: the last change in any segment. Raises Gone, or Damaged.
@@ -55,14 +55,14 @@ class Files:
         found = self._bucket.in_parallel(lambda ask: ask(), asked)
         return (found.pop() if base is not None else None), (found[0] if found else [])
 
-    def _base(self, scope: str, base: Segment) -> Folded:
+    def _base(self, scope: str, base: Segment) -> ScopeState:
         return bases.decode(self._read(self._layout.base(scope, base.name), base), scope)
 
     def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
         """From the first on. Raises Gone, or Damaged."""
         return [*self.changes(head, 0), *(decoded(line, head.scope) for line in tail)]
 
-    def moved_out(self, head: Head, tail: Sequence[str], folded: Folded) -> Head:
+    def moved_out(self, head: Head, tail: Sequence[str], folded: ScopeState) -> Head:
         """`head` with its tail in a segment. `folded`: the scope as the head has it.
 
         Writes files that no head names yet; the caller does that. Done again, it writes the same ones.
@@ -78,7 +78,7 @@ class Files:
         kept = [self._as_one(head, group, text) for group in _groups(segments, since)]
         return replace(head, base=base, segments=tuple(kept))
 
-    def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
+    def copied(self, head: Head, lines: Sequence[str], folded: ScopeState) -> Head:
         """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
         text = "".join(f"{line}\n" for line in lines)
         segment = self._write_segment(head, 1, head.changes, text)
@@ -113,7 +113,7 @@ class Files:
         name = f"{head.epoch}-{first}-{last}"
         return self._write(self._layout.segment(head.scope, name), name, first, last, text)
 
-    def _write_base(self, head: Head, folded: Folded) -> Segment:
+    def _write_base(self, head: Head, folded: ScopeState) -> Segment:
         name = f"{head.epoch}-{head.changes}"
         return self._write(
             self._layout.base(head.scope, name), name, head.changes, head.changes, bases.encode(folded)
@@ -121,7 +121,7 @@ class Files:
 
     def _write(self, key: str, name: str, first: int, last: int, text: str) -> Segment:
         body = gzip.compress(text.encode(), compresslevel=3, mtime=0)
-        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):
+        if isinstance(writes.create(self._bucket, key, body), writes.Conflict):
             raise Damaged(f"{key} was written by somebody else")
         return Segment(name, first, last, len(text), hashlib.sha256(body).hexdigest())
 

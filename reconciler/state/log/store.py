@@ -21,18 +21,18 @@ from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.log import probing, reading, root, writes
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.commits import Request
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
-from reconciler.state.log.folded import Wanted
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Exclusion, Watched
 from reconciler.state.log.lease_taking import Obstacle, Raced
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Check, Opened
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import Wanted
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
 _KEY_BYTES = 32
@@ -112,7 +112,7 @@ class LogStore:
             raise no_longer_ours(lease.scopes[0])
         opened = self._opened
         opened.keeping.require(lease)
-        if not opened.keeping.take_proof(lease):
+        if not opened.keeping.use_fresh_check(lease):
             check = Check(lease)
             await opened.checks.ask(check)
             if check.failure is not None:
@@ -176,14 +176,14 @@ class LogStore:
             advice=(migrate,),
         )
 
-    async def export(self) -> Contents:
+    async def export(self) -> StateDump:
         return await self._in_thread(lambda: self._moving().export())
 
-    async def import_(self, contents: Contents) -> None:
+    async def import_(self, contents: StateDump) -> None:
         await self._in_thread(lambda: self._moving().import_(contents))
         await self.close()  # what was known is of the state before
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
         await self._in_thread(lambda: self._moving().retire(to, contents))
 
     async def revive(self) -> None:
@@ -269,7 +269,7 @@ class LogStore:
         new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
         self._forbid_read_only()
         made = writes.create(self._bucket.renewed(lineage), self._layout.root, new.encode())
-        return isinstance(made, writes.Landed)
+        return isinstance(made, writes.Stored)
 
     def _fingerprint_key(self) -> bytes:
         found = self._root()

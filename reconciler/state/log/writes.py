@@ -7,57 +7,57 @@ tag that is made from the body never comes back for an older one.
 from msgspec import Struct
 
 from reconciler.core.errors import StoreError
-from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
 
 _NOT_THERE = "it said that the object exists, which is not there"
 _UNCHANGED = "it said that the object has changed, which has not"
 _TIMES = 3  # how often a write is sent at most, always with the same body
 
 
-class Landed(Struct, frozen=True):
+class Stored(Struct, frozen=True):
     tag: str
 
 
-class Beaten(Struct, frozen=True):
+class Conflict(Struct, frozen=True):
     """Another write came first. `found`: what is there now; None: nothing."""
 
     found: Found | None
 
 
-def create(bucket: Bucket, key: str, body: bytes) -> Landed | Beaten:
+def create(bucket: Bucket, key: str, body: bytes) -> Stored | Conflict:
     """Write an object that must not exist. Raises StoreError where it is not known whether it landed."""
     cause = ""
     for _ in range(_TIMES):
         try:
-            return Landed(bucket.create(key, body))
-        except Unanswered as unanswered:
+            return Stored(bucket.create(key, body))
+        except NoAnswer as unanswered:
             cause = unanswered.cause
-        except Taken:
+        except PreconditionFailed:
             cause = _NOT_THERE
         found = bucket.get(key)
         if found is not None:
-            return Landed(found.tag) if found.body == body else Beaten(found)
+            return Stored(found.tag) if found.body == body else Conflict(found)
     raise unsettled(bucket, cause)
 
 
-def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Landed | Beaten:
+def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Stored | Conflict:
     """Write over the object with this tag. Raises StoreError where it is not known whether it landed.
 
-    Beaten does not say that it never landed: another may have written over it since.
+    Conflict does not say that it never landed: another may have written over it since.
     """
     cause = ""
     for _ in range(_TIMES):
         try:
-            return Landed(bucket.replace(key, body, tag))
-        except Unanswered as unanswered:
+            return Stored(bucket.replace(key, body, tag))
+        except NoAnswer as unanswered:
             cause = unanswered.cause
-        except Taken:
+        except PreconditionFailed:
             cause = _UNCHANGED
         found = bucket.get(key)
         if found is not None and found.body == body:
-            return Landed(found.tag)
+            return Stored(found.tag)
         if found is None or found.tag != tag:
-            return Beaten(found)
+            return Conflict(found)
     raise unsettled(bucket, cause)
 
 

@@ -13,13 +13,13 @@ from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found, Taken, unsealed
-from reconciler.state.log.changes import Stored, sum_of
-from reconciler.state.log.folded import Folded, Marks
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed, unsealed
+from reconciler.state.log.changes import StoredRecord, sum_of
 from reconciler.state.log.head import Head
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary
 from reconciler.state.log.segments import Files
 from reconciler.state.log.store import LogStore
 from reconciler.state.rules import View
@@ -60,7 +60,7 @@ def holding_state(state: State, key: bytes, clock: Clock, lease_s: float = math.
     return known
 
 
-def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
+def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> ScopeState:
     intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
     unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
     view = View(
@@ -68,10 +68,12 @@ def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
         state.plans_run if scope == WHOLE_STATE else frozenset(),
         {entry.data["unclaimed"]: entry for entry in unclaimed},
     )
-    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
+    stored = {each.address: StoredRecord(each.address, each.serial, encode_record(each)) for each in records}
     serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
-    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view)
-    return Folded(marks, stored)
+    marks = ScopeSummary(
+        state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view
+    )
+    return ScopeState(marks, stored)
 
 
 class MemoryBucket(Bucket):
@@ -102,7 +104,7 @@ class MemoryBucket(Bucket):
         with self._state.lock:
             there = self._state.objects.get(key)
             if (there[0].tag if there is not None else "") != tag:
-                raise Taken
+                raise PreconditionFailed
             self._state.writes += 1
             new = Found(body, str(self._state.writes))
             self._state.objects[key] = new, self._state.clock.monotonic()

@@ -16,7 +16,7 @@ from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, encryption_of
 from reconciler.state import spool_file
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
-from reconciler.state.contents import Body, Contents, chained
+from reconciler.state.contents import Body, StateDump, chained
 from reconciler.state.encryption import envelope, older
 from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
@@ -193,7 +193,7 @@ def test_names_and_texts_open_only_where_they_belong() -> None:
 # --- states that an older program encrypted ---
 
 
-def as_an_older_program(contents: Contents) -> Contents:
+def as_an_older_program(contents: StateDump) -> StateDump:
     """Encrypted to Ana as programs did that sealed each entry and each record."""
     cipher = Cipher(b"o" * KEY_BYTES, contents.lineage)
     keys = {"content": (b"o" * KEY_BYTES).hex(), "fingerprint": contents.key.hex()}

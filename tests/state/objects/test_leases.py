@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
-from reconciler.state.log.bucket import Bucket, Unanswered
+from reconciler.state.log.bucket import Bucket, NoAnswer
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.lease_keeping import Held
 from reconciler.state.log.store import LogStore
@@ -404,7 +404,7 @@ async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_
             self.inner.replace(key, body, tag)
             with from_thread.start_blocking_portal() as portal:
                 portal.call(partial(opened().unlock, "shop", force=True, by="ben"))
-            raise Unanswered("the connection to the store broke")
+            raise NoAnswer("the connection to the store broke")
 
     armed = ["", "now", "", ""]
     holder = opened(Overtaken(bucket))

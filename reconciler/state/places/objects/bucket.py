@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.log.bucket import Bucket, Found, Taken, unsealed
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed, unsealed
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.errors import reading, unusable, writing
@@ -77,7 +77,7 @@ class ObstoreBucket(Bucket):
         return writing(self._place, work)
 
     def delete(self, key: str) -> None:
-        with suppress(Taken):
+        with suppress(PreconditionFailed):
             reading(self._place, lambda: obstore.delete(self._reads, key), "write")
 
     def list(self, prefix: str) -> Mapping[str, str]:

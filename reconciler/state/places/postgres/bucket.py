@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed
 from reconciler.state.log.damage import damaged
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
@@ -167,7 +167,7 @@ class TableBucket(Bucket):
         """Give all objects of one environment to another one, and drop its leases.
 
         The root, which must have this `tag`, gets a new `body`. False: it has another tag, and nothing was
-        changed. Raises Unanswered.
+        changed. Raises NoAnswer.
         """
         new, start = _tag(), len(before.environment) + 1
         try:
@@ -179,7 +179,7 @@ class TableBucket(Bucket):
                     (_RENAME, [after.environment, start, *_under(before.environment), before.root, new]),
                 ],
             )
-        except Taken:
+        except PreconditionFailed:
             return False
         return True
 
@@ -200,7 +200,10 @@ class TableBucket(Bucket):
         return self._connections.read(self._statement(text, *values))[0]
 
     def _wrote(self, tag: str, statements: Sequence[Statement]) -> str:
-        """Send the statements; returns the `tag` that the first one has written. Raises Taken, Unanswered."""
+        """Send the statements; returns the `tag` that the first one has written.
+
+        Raises PreconditionFailed or NoAnswer.
+        """
         ready = [self._statement(text, *values) for text, values in statements]
         try:
             first, *_ = self._connections.write(*ready)
@@ -208,7 +211,7 @@ class TableBucket(Bucket):
             self._make()
             first, *_ = self._connections.write(*ready)
         if first != [(tag,)]:
-            raise Taken
+            raise PreconditionFailed
         return tag
 
     def _statement(self, text: str, *values: object) -> Statement:

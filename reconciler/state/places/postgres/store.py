@@ -9,7 +9,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
 from reconciler.state.log import root, writes
-from reconciler.state.log.bucket import Bucket, Unanswered, unsealed
+from reconciler.state.log.bucket import Bucket, NoAnswer, unsealed
 from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import Root
 from reconciler.state.log.store import LogStore
@@ -114,7 +114,7 @@ class PostgresStore(LogStore):
             try:
                 if self._table.rename(before, after, stored, known[1]):
                     return
-            except Unanswered as unanswered:
+            except NoAnswer as unanswered:
                 cause = unanswered.cause
             found = self._bucket.get(after.root)
             if found is not None and found.body == new:

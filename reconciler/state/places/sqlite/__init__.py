@@ -7,5 +7,5 @@
     seen               the newest change that was acknowledged, beside the file: an older copy lacks it
     files, database    files that appear whole, and what SQLite says when it fails
     backups, restore, salvage   copies, and the way back with what a damaged file still proves
-    older              files of older versions, read as `Contents`
+    older              files of older versions, read as `StateDump`
 """

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite.database import transaction
 
@@ -122,7 +122,7 @@ class TableBucket(Bucket):
         return ()
 
     def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
-        """The tag of what was written where `before`, a tag, allows it. Raises Taken where it does not."""
+        """Write where `before`, a tag, allows it; returns the new tag. Raises PreconditionFailed."""
         first, tail, counts = body, b"", (0, 0)
         if is_head(key):
             first, _, tail = body.partition(b"\n")
@@ -139,7 +139,7 @@ class TableBucket(Bucket):
             return changed
 
         if not self._write(write):
-            raise Taken
+            raise PreconditionFailed
         return tag
 
     def _write_lines(self, connection: sqlite3.Connection, key: str, tail: bytes, before: str = "") -> int:

@@ -20,7 +20,7 @@ from reconciler.core.advice import command
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import contents as wholes
 from reconciler.state.chain import row_hash
-from reconciler.state.contents import Contents, Row, with_entry
+from reconciler.state.contents import Row, StateDump, with_entry
 from reconciler.state.durable import sync_directory
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.row_order import in_one
@@ -173,7 +173,7 @@ def _key_digest(path: Path) -> bytes:
     return b""
 
 
-def _merged(base: Contents, salvaged: Salvage, least_serial: int) -> Contents:
+def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
     """The backup, with all that was salvaged. `least_serial`: from which on every scope counts."""
     chains: dict[str, list[Row]] = defaultdict(list)
     for known in base.rows:
@@ -197,7 +197,7 @@ def _merged(base: Contents, salvaged: Salvage, least_serial: int) -> Contents:
     )
 
 
-def _lost(salvaged: Salvage, base: Contents, known: Seen, at: datetime, now: datetime) -> str:
+def _lost(salvaged: Salvage, base: StateDump, known: Seen, at: datetime, now: datetime) -> str:
     """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
     rows = [columns for scope in salvaged.rows.values() for columns in scope]
     there = len(base.rows) + len(rows)

@@ -14,7 +14,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import contents as wholes
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
@@ -123,7 +123,7 @@ class SqliteStore(LogStore):
         await self.close()
         return await self._in_thread(lambda: self._restore(backup, by))
 
-    async def import_(self, contents: Contents) -> None:
+    async def import_(self, contents: StateDump) -> None:
         """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
         if await self._in_thread(self._file.opened) is not None:
@@ -132,13 +132,13 @@ class SqliteStore(LogStore):
         else:
             await self._in_thread(lambda: self._make(contents))
 
-    async def export(self) -> Contents:
+    async def export(self) -> StateDump:
         contents = await super().export()
         if self._file.is_sealed_copy:
             return contents
         return with_fields(contents, key=await self._in_thread(lambda: self._file.key() or b""))
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
         await super().retire(to, _with_digest(contents))
 
     async def verify(self) -> None:
@@ -176,7 +176,7 @@ class SqliteStore(LogStore):
         if self._root() is None:
             self._forbid_read_only()
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-            self._make(Contents(lineage, b"", self._environment))
+            self._make(StateDump(lineage, b"", self._environment))
         if not self._read_only and not self._file.is_older:
             self._complete_key()
         found = self._root()
@@ -190,7 +190,7 @@ class SqliteStore(LogStore):
             self._file.key()
         return super()._take(scopes, holder)
 
-    def _make(self, contents: Contents) -> None:
+    def _make(self, contents: StateDump) -> None:
         """A new file that holds this."""
         sealing = self.bucket if isinstance(self.bucket, SealedBucket) else None
         key, inside = (
@@ -204,7 +204,7 @@ class SqliteStore(LogStore):
         self._keep_key(key)
         whole.make(self.path, inside, known.version + 1, self._nonce, self._seal)
 
-    def _replace_key(self, contents: Contents) -> None:
+    def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
         found = root.read(self._file, self._layout, self._environment)
         if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
@@ -225,7 +225,7 @@ class SqliteStore(LogStore):
             digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
             after = replace(known.next(self._nonce()), key=digest)
             if known.key or isinstance(
-                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Landed
+                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Stored
             ):
                 self._file.key_digest = digest
 
@@ -279,6 +279,6 @@ class SqliteStore(LogStore):
         return self._file.copy(target, self._clock.now())
 
 
-def _with_digest(contents: Contents) -> Contents:
+def _with_digest(contents: StateDump) -> StateDump:
     """As its file holds it: the key is in another one."""
     return with_fields(contents, key=files.key_digest(contents.key))

@@ -1,11 +1,11 @@
-"""A whole state in a database: made of `Contents`, read as such, and found to be what was written."""
+"""A whole state in a database: made of `StateDump`, read as such, and found to be what was written."""
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.core.clock import SystemClock
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Bucket, unsealed
@@ -22,7 +22,7 @@ from reconciler.state.places.sqlite.database import check_all_pages, transaction
 
 def make(
     path: Path,
-    contents: Contents,
+    contents: StateDump,
     number: int,
     nonce: Callable[[], str],
     seal: Callable[[Bucket], Bucket] = unsealed,
@@ -38,7 +38,7 @@ def make(
 
 def fill(
     connection: sqlite3.Connection,
-    contents: Contents,
+    contents: StateDump,
     number: int,
     nonce: Callable[[], str],
     seal: Callable[[Bucket], Bucket] = unsealed,
@@ -68,7 +68,7 @@ def lineage_of(connection: sqlite3.Connection) -> str:
     return root_of(TableBucket("of the copy", connection)).lineage
 
 
-def contents_of(connection: sqlite3.Connection) -> Contents:
+def contents_of(connection: sqlite3.Connection) -> StateDump:
     """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
     known, clock = root_of(bucket), SystemClock()
