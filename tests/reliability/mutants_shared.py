@@ -6,8 +6,8 @@ Each is caught by a history (`state`), or by the fast test that it names (`test`
 from tests.reliability.planting import Change, Mutant
 
 WRITES = "state/log/writes.py"
-HEAD_WRITING = "state/log/head_writing.py"
-COMMITS = "state/log/commits.py"
+HEAD_WRITING = "state/log/scopes.py"
+COMMITS = "state/log/open_state.py"
 SEGMENTS = "state/log/segments.py"
 LEASE_TAKING = "state/log/lease_taking.py"
 LEASE_KEEPING = "state/log/lease_keeping.py"

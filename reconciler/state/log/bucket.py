@@ -4,6 +4,7 @@ All of it blocks, so that the thread that renews leases can use it, too. Every m
 the store refuses, or cannot be reached.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -11,6 +12,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from reconciler.core.advice import Command, command
+from reconciler.core.context import BASE
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -122,3 +124,37 @@ class Bucket(Protocol):
 def unsealed(bucket: Bucket) -> Bucket:
     """`bucket` as it is: nothing is encrypted."""
     return bucket
+
+
+# --- the keys of all objects, below the prefix of the URL ---
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+
+
+class Layout:
+    """`environment`: whose state it is; "" for that of none. `generation`: see `root.Root`; "": not known."""
+
+    def __init__(self, environment: str, generation: str = "") -> None:
+        self.environment = f"{environment or BASE}/"
+        self.root = f"{self.environment}state.json"
+        self.folder = f"{self.environment}{generation}/"
+        self.heads = f"{self.folder}heads/"
+        self.leases = f"{self.folder}leases/"
+
+    def head(self, scope: str) -> str:
+        return f"{self.heads}{quoted(scope)}"
+
+    def lease(self, id: str) -> str:
+        return f"{self.leases}{id}"
+
+    def segment(self, scope: str, name: str) -> str:
+        return f"{self.folder}journal/{quoted(scope)}/{name}"
+
+    def base(self, scope: str, name: str) -> str:
+        return f"{self.folder}base/{quoted(scope)}/{name}"
+
+
+def quoted(scope: str) -> str:
+    """A scope as one part of a key. The scope of the whole state has no name: `=`."""
+    quoted = "".join(letter if _PLAIN.match(letter) else f"={letter.encode().hex()}." for letter in scope)
+    return quoted or "="

@@ -23,9 +23,8 @@ from msgspec.structs import asdict, replace
 from reconciler.core.clock import Clock
 from reconciler.core.state_url import LEASE_S
 from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.keys import Layout
 
 _LONGER = 1.05  # how much longer is waited: the clocks of two machines do not run alike
 

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.state.log import lease_beats
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 

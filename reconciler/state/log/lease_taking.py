@@ -11,17 +11,15 @@ from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.log import lease_beats, root
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.head import Head
-from reconciler.state.log.head_writing import Heads, Seen
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.lease_keeping import Held
 from reconciler.state.log.reading import require_fitting
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted, validate
-from reconciler.state.log.scopes import Scopes
+from reconciler.state.log.scopes import Heads, Scopes, Seen
 from reconciler.state.store import Event, JournalEntry
 
 

@@ -10,11 +10,10 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Contradiction, Damaged, Gone
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeSummary
 from reconciler.state.log.scopes import Scopes, plain

@@ -14,9 +14,8 @@ from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
-from reconciler.state.log.keys import Layout
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet

@@ -22,15 +22,13 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import StateDump
-from reconciler.state.log import probing, reading, root, writes
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.commits import Request
+from reconciler.state.log import reading, root, writes
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Exclusion, Watched
 from reconciler.state.log.lease_taking import Obstacle, Raced
 from reconciler.state.log.moving import Moving
-from reconciler.state.log.open_state import Check, Opened
+from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
@@ -197,7 +195,7 @@ class LogStore:
         if self._bucket.is_sure:
             return False
         await self._in_thread(
-            lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
+            lambda: writes.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
         )
         return True
 

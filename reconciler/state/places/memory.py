@@ -13,10 +13,9 @@ from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed, unsealed
+from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed, unsealed
 from reconciler.state.log.changes import StoredRecord, sum_of
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary

@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.log.bucket import Bucket, NoAnswer, PreconditionFailed
-from reconciler.state.log.probing import probe
 from reconciler.state.log.store import LogStore
+from reconciler.state.log.writes import probe
 from tests.state.objects.conftest import S3
 from tests.state.objects.doubles import Faulty, Liar, Mixing, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed
+from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed
 from reconciler.state.log.damage import damaged
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.places.postgres import older
 from reconciler.state.places.postgres.connections import (

@@ -14,9 +14,8 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state import archive
 from reconciler.state.contents import Body, Head, Row, StateDump
-from reconciler.state.log.bucket import Found
+from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import damaged, newer_program
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root

@@ -9,8 +9,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
 from reconciler.state.log import root, writes
-from reconciler.state.log.bucket import Bucket, NoAnswer, unsealed
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout, NoAnswer, unsealed
 from reconciler.state.log.root import Root
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.postgres.bucket import ServerTime, TableBucket

@@ -23,7 +23,7 @@ from reconciler.state.chain import row_hash
 from reconciler.state.contents import Row, StateDump, with_entry
 from reconciler.state.durable import sync_directory
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.row_order import in_one
+from reconciler.state.log.moving import in_one
 from reconciler.state.places.sqlite import backups, files, older, schema, seen, whole
 from reconciler.state.places.sqlite.database import connect, explained
 from reconciler.state.places.sqlite.files import beside

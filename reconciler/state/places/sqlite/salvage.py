@@ -24,11 +24,10 @@ from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Found
+from reconciler.state.log.bucket import Found, quoted
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Newer
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import quoted
 from reconciler.state.places.sqlite import older, schema, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
 from reconciler.state.store import Event

@@ -13,9 +13,8 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.state.encryption.bucket import header
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Found
+from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.keys import Layout
 from reconciler.state.places.sqlite import backups, database, files, holders, schema, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen

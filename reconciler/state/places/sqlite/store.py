@@ -18,8 +18,7 @@ from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
-from reconciler.state.log.bucket import Bucket, unsealed
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole

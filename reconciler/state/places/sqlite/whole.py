@@ -8,9 +8,8 @@ from reconciler.core.clock import SystemClock
 from reconciler.state.contents import StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Bucket, unsealed
+from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.damage import Damaged, explained
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
