@@ -1,4 +1,4 @@
-"""What a command line names (addresses, kinds, environments, git revisions) and how shells complete it."""
+"""Parameter types for addresses, kinds, environments and git revisions, and their shell completion."""
 
 import os
 import re
@@ -22,13 +22,13 @@ from reconciler.policies import find_manifest_kinds
 from reconciler.project.sections import Settings
 from reconciler.project.settings import ProjectSettings, find_settings, project_root
 
-_MOST_FILES = 300  # more of them would take longer than somebody waits for a Tab
+_MOST_FILES = 300  # reading more takes longer than a person waits after a Tab
 _MOST_REFS = 1000
 _GIT_S = 2.0
 
 
 class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases of click take none
-    """An `Address`; completed from the manifests and from what is recorded. `kind`: only of this one."""
+    """An `Address`, completed from the manifests and the records. `kind`: completes only this one."""
 
     name = "address"
 
@@ -53,7 +53,7 @@ class AddressType(click.ParamType):  # type: ignore[type-arg] # older releases o
 
 
 class DeclarableType(AddressType):
-    """An `Address` that a manifest of its kind can have."""
+    """An `Address` that is valid in a manifest of its kind."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
         address = super().convert(value, param, ctx)
@@ -68,7 +68,7 @@ class DeclarableType(AddressType):
 
 
 class CreateType(AddressType):
-    """ADDRESS@WORD. Whether it is the word of the state, the state says."""
+    """ADDRESS@WORD. Only the address is checked here; the plan compares the word with the state's."""
 
     name = "address@word"
 
@@ -77,11 +77,11 @@ class CreateType(AddressType):
         return f"{super().convert(address, param, ctx)}{at}{word}"
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
-        return [each.strip() for each in rv.split(",") if each.strip()]
+        return [text.strip() for text in rv.split(",") if text.strip()]
 
 
 class PathOrAddressType(AddressType):
-    """A path or, with --accept, an address. Which of the two, the verb finds out."""
+    """A path or, with --accept, an address. The verb decides which of the two it is."""
 
     name = "path or address"
 
@@ -114,20 +114,20 @@ class KindType(click.ParamType):  # type: ignore[type-arg] # likewise
 
 
 def other_kind(text: str) -> str:
-    """A hint for `volume/shop/data`, or ""."""
+    """A hint for an address with a misspelt kind, such as `volume/shop/data`; "" for none."""
     kind, slash, rest = text.partition("/")
     near = nearest(kind, list(find_manifest_kinds())) if slash else ""
     return f"; did you mean `{near}/{rest}`?" if near and near != kind else ""
 
 
 def complete_environment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Environments with an overlay, and those with settings of their own; and the name for none of them."""
+    """Environments with an overlay or with own settings, and `base`."""
     names = {BASE, *_settings().environments()}
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_ref(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Branches and tags; none where git has no answer, or none quickly."""
+    """Branches and tags; none where git gives no answer in time."""
     try:
         git = find_repository(_settings().root, os.environ, timeout_s=_GIT_S)
         names = git.text(
@@ -151,7 +151,7 @@ KIND = KindType()
 
 
 def _settings(environment: str = "") -> ProjectSettings:
-    """Those of the project, and the defaults where they are not valid: nobody reads a message after a Tab."""
+    """The project's settings; the defaults where they are not valid: no message is useful after a Tab."""
     try:
         return find_settings(Path.cwd(), os.environ, environment)
     except ReconcilerError:
@@ -159,7 +159,7 @@ def _settings(environment: str = "") -> ProjectSettings:
 
 
 def _declared(config: ProjectSettings) -> Iterator[Address]:
-    """What the configured manifests, and those of the environment alone, name; valid or not."""
+    """Addresses in the configured manifests and in those of the environment alone, valid or not."""
     folders = [*config.settings.manifests, *([config.overlay] if config.env else [])]
     paths = [str(config.root / folder) for folder in folders if _at_rest(config.root / folder)]
     for name, data in islice(read_files(paths, config.root, None, [], config.settings.overlays), _MOST_FILES):
@@ -170,6 +170,7 @@ def _declared(config: ProjectSettings) -> Iterator[Address]:
 
 
 def _address(manifest: Any) -> Address | None:
+    """The address of a manifest, which may not be valid; None where it has none."""
     if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
         return None
     name, app = manifest["metadata"].get("name"), manifest["metadata"].get("app")
@@ -180,6 +181,7 @@ def _address(manifest: Any) -> Address | None:
 
 
 def _recorded(config: ProjectSettings, state_url: str | None) -> Sequence[Address]:
+    """Recorded addresses; none where the state cannot be read."""
     from reconciler.cli.event_loop import run  # only a Tab asks the state for addresses
     from reconciler.project.store import Opening, store_of
 
@@ -197,5 +199,5 @@ def _recorded(config: ProjectSettings, state_url: str | None) -> Sequence[Addres
 
 
 def _at_rest(path: Path) -> bool:
-    """No pipe: reading one takes what it holds from its real reader, or waits for ever."""
+    """Whether `path` is a file or folder. Reading a pipe would take its content from the real reader."""
     return path.is_dir() or path.is_file()

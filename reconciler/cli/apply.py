@@ -1,9 +1,12 @@
 """`reconcile apply`: plan, ask, run; or run a saved plan."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+import anyio
 import click
 from msgspec.structs import replace
 
@@ -12,11 +15,11 @@ from reconciler.approvals.judging import Given, read_approvals
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit, emit_part
 from reconciler.cli.signals import Interrupted, confirmed
-from reconciler.cli.spooled import collected, told_last
 from reconciler.cli.verb import (
     DONE,
     FAILED,
@@ -28,9 +31,11 @@ from reconciler.cli.verb import (
     report_interrupted,
     verb,
 )
+from reconciler.core.advice import command as advised
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
+from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
 from reconciler.planning.declared import Desired
@@ -39,10 +44,12 @@ from reconciler.project.identity import create_state
 from reconciler.project.plan import unchanged_in
 from reconciler.project.project import Project
 from reconciler.project.run import Applied
+from reconciler.reports.escape import visible
 from reconciler.reports.report import ApplyReport, PlanReport
+from reconciler.state.spooling import Spooling
 
-# A skipped step waits for one that failed, is unknown or is pending, and that one's code says more. What is
-# unknown and comes with no question, the next run finds out.
+# A skipped step waits for one that failed, is unknown or is pending, whose code says more. An unknown outcome
+# without a question is settled by the next run.
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": PENDING, "done": DONE}
 
 
@@ -112,7 +119,7 @@ def command(
     if approval_files and plan_file is None:
         raise click.UsageError("--approval is for a saved plan: pass --plan FILE, too")
     approvals = read_approvals(approval_files)
-    deletes = [str(each) for each in approved_deletes]
+    deletes = list(map(str, approved_deletes))
     saved = read_saved(plan_file, chosen.config.env) if plan_file is not None else None
     desired = chosen.load_desired()
 
@@ -129,7 +136,7 @@ def command(
     async def work(watch: Watch) -> Applied:
         async with (
             chosen.project(desired.resources, desired.policies, read_only=False, base=base) as project,
-            collected(left, project.store),
+            collect_spooled(left, project.store),
         ):
             if saved is not None:
                 rehearsal = saved.rehearsal.digest if saved.rehearsal is not None else ""
@@ -156,7 +163,7 @@ def command(
             )
 
     shared = is_shared(chosen.url) and not chosen.sandbox
-    with told_last(left, spool_to, shared=shared):
+    with print_spooled(left, spool_to, shared=shared):
         try:
             applied = run_watched(work)
         except PlanRefused as refused:
@@ -170,7 +177,7 @@ def command(
 
 
 def exit_code(applied: Applied) -> int:
-    """0 only when everything is done; owed restarts alone do not count."""
+    """The exit code: 0 only when everything is done. Owed restarts do not count."""
     if applied.declined:
         return FAILED
     held = FAILED if has_errors(applied.plan.diagnostics) else DONE
@@ -187,15 +194,15 @@ def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[
 
 
 def _question(plan: Plan) -> str:
-    """It names what no list can show: a yes approves its creation."""
-    hidden = [str(each.address) for each in plan.changes if each.reason.startswith(TO_APPROVE)]
+    """The question before an apply. It names resources that no list shows: a yes approves creating them."""
+    hidden = [str(change.address) for change in plan.changes if change.reason.startswith(TO_APPROVE)]
     if not hidden:
         return "Apply this plan?"
     return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
 async def _offer_state(project: Project) -> None:
-    """Make the state that is missing, if the person at the terminal says so."""
+    """Create the missing state, if the person at the terminal says so."""
     click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
     if confirmed("Is this a new project? Then create the state"):
         await create_state(project.store, project.actor())
@@ -230,3 +237,49 @@ def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desi
         declared=desired.declared_at(applied.plan),
     )
     emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))
+
+
+@asynccontextmanager
+async def collect_spooled(left: list[bytes], store: Spooling) -> AsyncIterator[None]:
+    """Append to `left`, after the block, the spooled outcomes: those that the state could not take."""
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True), suppress(ReconcilerError):
+            left += await store.spooled()
+
+
+@contextmanager
+def print_spooled(left: list[bytes], file: Path | None, *, shared: bool) -> Iterator[None]:
+    """Write `left` to `file` after the block; for a `shared` state, print it.
+
+    A shared state is often used by a runner whose disk is discarded, so these lines are its last chance.
+    """
+    try:
+        yield
+    finally:
+        if left and (file is not None or shared):
+            _save_and_print(left, file)
+
+
+def _save_and_print(left: list[bytes], file: Path | None) -> None:
+    what = f"{counted(len(left), 'outcome')} could not be stored"
+    ingest = advised("state", "ingest", file or "FILE").with_options(of_this_run())
+    if file is not None:
+        try:
+            _write(file, b"".join(left))
+        except OSError as failure:
+            click.echo(f"error: {file} cannot be written: {failure.strerror}", err=True)
+        else:
+            what += f"; {file} holds them"
+    click.echo(f"{what}: keep these lines in a file, and run `{ingest}`", err=True)
+    for line in left:
+        click.echo(visible(line.decode().rstrip("\n")), err=True)
+
+
+def _write(file: Path, data: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(descriptor)

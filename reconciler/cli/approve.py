@@ -22,7 +22,7 @@ from reconciler.approvals.statement import (
 )
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.command_line import settings_here
+from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.options import refuse_output
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking, confirmed
@@ -89,7 +89,7 @@ def command(
         refuse_output("--out", target)
     now = SystemClock().now()
     statement = statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
-    run_options = options.of_this_run()
+    run_options = of_this_run()
     if config.environments():  # what is typed next names the plan's own
         run_options = replace(run_options, env=plan.context.environment)
     shown = advise_plan(plan, run_options)

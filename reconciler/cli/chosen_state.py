@@ -1,4 +1,4 @@
-"""The state that a verb is about: what `--env`, `--state` and `--sandbox` name, and who works on it."""
+"""The state that `--env`, `--state` and `--sandbox` choose, and the person who works on it."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from reconciler.cli.chosen_manifests import ChosenManifests
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.event_loop import run
+from reconciler.cli.options import ChosenManifests
 from reconciler.core.attribution import Attribution
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Context, make_context
@@ -29,9 +29,9 @@ from reconciler.state.store import State
 T = TypeVar("T")
 
 
-@dataclass  # as what it extends
+@dataclass  # mutable, as its base class
 class ChosenState(ChosenManifests):
-    """What the shared options of one command line say, and the state and project that they lead to."""
+    """Values of the shared options, and the state and the project that they lead to."""
 
     state_url: str | None = None
     sandbox: bool = False
@@ -48,21 +48,21 @@ class ChosenState(ChosenManifests):
 
     @property
     def place(self) -> str:
-        """Its URL, for people."""
+        """The URL of the state, without credentials."""
         return shown_url(self.url)
 
     @property
     def by(self) -> Attribution:
-        """Who decides, and why, for the journal."""
+        """The person who decides, and the reason, for the journal."""
         return attribution_of(self.config, self.reason)
 
     def actor(self, *, run: str | None = None) -> Actor:
-        """`run`: the id of the decision in the journal; None: a new one."""
+        """The person as the author of a decision. `run`: its id in the journal; None: a new one."""
         id = uuid.uuid4().hex if run is None else run
         return Actor(SystemClock(), holder(), self.by, id, self.lock_timeout, self.reporter)
 
     def context(self, state: State) -> Context:
-        """What a report about this state begins with."""
+        """The first lines of a report about this state."""
         platform = EMBEDDED if self.sandbox else state.platform or self.config.settings.platform.base_url
         origin, now = origin_here(self.config), SystemClock().now()
         return make_context(self.config.env, platform, self.place, origin, state.lineage, now)
@@ -114,7 +114,7 @@ class ChosenState(ChosenManifests):
         read_only: bool = True,
         base: str = "",
     ) -> AbstractAsyncContextManager[Project]:
-        """As `open_project`."""
+        """The open project, as from `open_project`."""
         chosen = Options(
             self.sandbox,
             self.state_url,
@@ -131,7 +131,7 @@ class ChosenState(ChosenManifests):
         resources: Sequence[Resource] = (),
         policies: Sequence[Resource] = (),
     ) -> T:
-        """What `work` returns on the project, for reading alone."""
+        """The result of `work` on the project, which is only read."""
 
         async def main() -> T:
             async with self.project(resources, policies) as project:

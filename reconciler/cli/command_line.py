@@ -1,4 +1,4 @@
-"""One command line: what it goes by (settings, texts, options), and what came of it (reports)."""
+"""The context of one command line: settings, texts and options that it uses, and the report it made."""
 
 import os
 import sys
@@ -11,7 +11,9 @@ from typing import NamedTuple
 import click
 
 from reconciler.cli.signals import blocking
+from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.state_url import shown_url
 from reconciler.manifests.reading.text import MOST_BYTES
 from reconciler.project.files import SourceTexts
 from reconciler.project.manifests import environments_at
@@ -32,9 +34,9 @@ class ReportFile(NamedTuple):
 
 @dataclass  # filled as it becomes known
 class CommandLine:
-    """What belongs to one command line, for everything that runs below it.
+    """The facts of one command line, for all code that runs below it.
 
-    `report`: the last one that was shown, whole. `lost`: a report could not be written.
+    `report`: the last one that was shown, complete. `lost`: a report could not be written.
     """
 
     format: Format | None = None
@@ -47,12 +49,25 @@ class CommandLine:
 
 
 def command_line() -> CommandLine:
-    """The one that runs now; an empty one outside of any."""
+    """The command line that runs now; an empty one outside of any."""
     context = click.get_current_context(silent=True)
     if context is None:
         return CommandLine()
     found: CommandLine = context.meta.setdefault("reconcile", CommandLine())
     return found
+
+
+def of_this_run() -> RunOptions:
+    """The options to repeat in commands that a message advises."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return NO_OPTIONS
+    state = context.params.get("state_url") or ""
+    return RunOptions(
+        env=context.params.get("env", ""),
+        state=state if shown_url(state) == state else "",  # it may hold a password
+        sandbox=bool(context.params.get("sandbox")),
+    )
 
 
 def settings_here(
@@ -65,12 +80,12 @@ def settings_here(
 ) -> ProjectSettings:
     """The settings of the project around the working directory, for the environment `env`.
 
-    `sandbox`: with the state of the embedded sandbox. `manifests_only`: neither a platform nor a state is
-    touched; else somebody must have said which environment is meant, where there are any (Misused).
+    `sandbox`: with the state of the embedded sandbox. `manifests_only`: the verb uses no platform and no
+    state; for any other verb, a project with environments needs an explicit choice (Misused). `untrusted`:
+    read the settings from this revision. `ref`: read the environments from it.
 
-    `untrusted`: they are those of this revision (`--untrusted`). Raises ReconcilerError when there is no such
-    environment; at a git revision `ref` there may be others. Also for a verb without that option, while the
-    variable says that the files are somebody else's.
+    Raises ReconcilerError for an unknown environment, and for a verb without --untrusted while its variable
+    is set.
     """
     try:
         here = Path.cwd()
@@ -92,7 +107,7 @@ def settings_here(
 
 
 def texts_here() -> SourceTexts:
-    """The texts of this command line: its verb reads them, and the messages about them show their lines."""
+    """The texts that this command line has read, for the excerpts in its messages."""
     line = command_line()
     if line.texts is None:
         line.texts = SourceTexts(_root_here() or Path(), _read_stdin)
@@ -106,7 +121,7 @@ def links_here() -> Links:
 
 
 def _root_here() -> Path | None:
-    """The project's; None where no file of it can be read."""
+    """The root of the project; None where its files cannot be read."""
     settings = command_line().settings
     try:
         return settings.root if settings is not None else project_root(Path.cwd())
@@ -115,6 +130,6 @@ def _root_here() -> Path | None:
 
 
 def _read_stdin() -> bytes:
-    """Standard input, or the first bytes of it: enough to see that it is too large."""
+    """Standard input, one byte more than allowed at most: that is enough to see that it is too large."""
     with blocking():
         return sys.stdin.buffer.read(MOST_BYTES + 1)

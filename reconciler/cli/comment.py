@@ -4,12 +4,12 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.chosen_manifests import make_reporter
 from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
@@ -20,12 +20,17 @@ from reconciler.hosts.show import Shown, show
 from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page, Report
 
-_FILE = options.FILE
 _MOST_EVENT = 32 * 1024 * 1024
+_ACTIONS = {
+    "created": "made the comment",
+    "updated": "updated the comment",
+    "unchanged": "the comment is as it should be:",
+    "stale": "not the newest commit; nothing newer was replaced",
+}
 
 
 @verb("comment")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=options.FILE)
 @click.option("--host", default="", metavar="github|gitlab|gitea", help="Git host; else by CI's variables.")
 @click.option("--repository", default="", metavar="OWNER/NAME", help="Of the pull request.")
 @click.option("--pull-request", "number", type=click.IntRange(min=1), default=None, metavar="NUMBER")
@@ -33,6 +38,7 @@ _MOST_EVENT = 32 * 1024 * 1024
 @click.option("--api", default="", metavar="URL", help="Address of the host's API.")
 @click.option(
     "--token-env",
+    "token_variable",
     default="",
     metavar="VARIABLE",
     help="The variable with the token; else GITHUB_TOKEN, GITLAB_TOKEN or GITEA_TOKEN.",
@@ -50,17 +56,13 @@ _MOST_EVENT = 32 * 1024 * 1024
 @click.option("--no-status", is_flag=True, help="Set no status of the commit.")
 def command(
     files: Sequence[Path],
-    host: str,
-    repository: str,
     number: int | None,
-    commit: str,
-    api: str,
-    token_env: str,
-    author: str,
     details_url: str,
     env: str,
+    author: str,
     keeps_history: bool,
     no_status: bool,
+    **given: Any,
 ) -> int:
     """Show a report in its pull request: as one comment for each environment, updated in place, and as the
     commit status `reconcile/ENV`.
@@ -70,11 +72,10 @@ def command(
     GitLab CI or Gitea Actions. A comment about a newer commit is left alone (`stale`).
     """
     found = [read_report(str(file), _read(file)) for file in files]
-    given = Given(host, api, repository, number or 0, token_env, commit)
-    job = job_of(os.environ, _event(), given)
+    job = job_of(os.environ, _event(), Given(**given, number=number or 0))
     links = links_here()
     links = replace(links, revision=job.commit or links.revision)
-    reports = [replace(each, links=links) for each in found]
+    reports = [replace(report, links=links) for report in found]
 
     async def work() -> Shown:
         return await show(
@@ -86,7 +87,7 @@ def command(
             nonce=secrets.token_hex(8),
             keeps_history=keeps_history,
             sets_status=not no_status,
-            tell=make_reporter().note,
+            tell=options.make_reporter().note,
         )
 
     emit(_page(job, run(work)))
@@ -94,6 +95,7 @@ def command(
 
 
 def _read(file: Path) -> bytes:
+    """The bytes of a report, one more than allowed at most. Raises ReconcilerError."""
     try:
         with file.open("rb") as opened:
             return opened.read(MOST_BYTES + 1)
@@ -102,7 +104,7 @@ def _read(file: Path) -> bytes:
 
 
 def _event() -> bytes:
-    """What GitHub and Gitea say of the event that started the job; b"" where nothing does."""
+    """The JSON of the event that started the job, from GitHub and Gitea; b"" where there is none."""
     path = os.environ.get("GITHUB_EVENT_PATH")
     try:
         with Path(path or os.devnull).open("rb") as opened:
@@ -120,13 +122,5 @@ def _page(job: Job, shown: Shown) -> Report:
         "status": shown.status,
     }
     where = f" {shown.url}" if shown.url else ""
-    said = f"reconcile/{shown.environment}: {_WORDS[shown.action]}{where}\n"
+    said = f"reconcile/{shown.environment}: {_ACTIONS[shown.action]}{where}\n"
     return Page(document=document, text=said + (f"Status: {shown.status}\n" if shown.status else ""))
-
-
-_WORDS = {
-    "created": "made the comment",
-    "updated": "updated the comment",
-    "unchanged": "the comment is as it should be:",
-    "stale": "not the newest commit; nothing newer was replaced",
-}

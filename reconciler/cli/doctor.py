@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, verb
@@ -32,5 +33,5 @@ def command(probe_state: bool, chosen: ChosenState) -> int:
     origin = origin_here(chosen.config)
     look = partial(examine, chosen.config, chosen.load_desired, origin)
     found = run(partial(look, sandbox=chosen.sandbox, state_url=chosen.state_url, probes=probe_state))
-    emit(checkup_page(found.checks, found.context, options.of_this_run()))
+    emit(checkup_page(found.checks, found.context, of_this_run()))
     return DONE if found.is_well else FAILED

@@ -1,4 +1,4 @@
-"""`reconcile drift`: what changed on the platform without us, and into the manifests with what is right."""
+"""`reconcile drift`: changes on the platform without us. --accept writes them into the manifests."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
@@ -73,7 +74,7 @@ def command(
 
 
 def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
-    """PATHs and ADDRESSes: what is there is a PATH. Raises UsageError for what is neither, or may be both."""
+    """The arguments as PATHs, which exist, and ADDRESSes. Raises UsageError for neither and for both."""
     paths: list[str] = []
     addresses: dict[Address, None] = {}
     for given in arguments:
@@ -99,7 +100,7 @@ def _sorted_out(arguments: Sequence[str]) -> tuple[list[str], list[Address]]:
 def _report(
     drift: Drift, note: str = "", more: dict[str, Any] | None = None, *, only_new: bool = False
 ) -> int:
-    """Show the drift; its exit code. `note` (for people) or `more` (JSON) goes with it."""
+    """Print the drift with a `note` for people and `more` for JSON; returns the exit code."""
     plan = drift.plan
     report = DriftReport(
         plan=plan,
@@ -130,17 +131,17 @@ def _accept(
         look(lambda project: keep_records(project, done.records))
     plan = done.shown_in(drift.plan)
     shown = replace(drift, plan=plan)
-    _report(shown, render_acceptance(done, paths, options.of_this_run()), acceptance_document(done))
+    _report(shown, render_acceptance(done, paths, of_this_run()), acceptance_document(done))
     failed = FAILED if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if done.remaining else DONE)
 
 
 def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
-    """`part`: the manifests given, if those are not all."""
+    """Save the drift as the baseline. `part`: the given manifests; None for all."""
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     known = save_drift(
-        drift, file, [each.address for each in declared_in_focus(part)] if part is not None else None
+        drift, file, [resource.address for resource in declared_in_focus(part)] if part is not None else None
     )
     saved_at = drift.plan.context.at.isoformat()
     saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
@@ -154,7 +155,7 @@ def _only_new(drift: Drift, config: ProjectSettings) -> int:
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
-        save = advice.command("drift", "--save-baseline").with_options(options.of_this_run())
+        save = advice.command("drift", "--save-baseline").with_options(of_this_run())
         more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
         return _report(drift, more_text, more)
     plan, known = only_new(drift, baseline)

@@ -1,4 +1,4 @@
-"""Runs what is asynchronous of a verb: a signal cancels it, or lets calls under way end."""
+"""Runs the asynchronous part of a verb. A signal cancels it, or lets running calls end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Stoppable(Protocol):
-    """An executor."""
+    """The part of an executor that a signal needs."""
 
     def stop(self) -> None:
         """Start no new calls."""
 
 
 class Watch:
-    """The executor that has to know of a signal."""
+    """Passes a signal on: to the executor, once there is one; before that, it cancels the work."""
 
     def __init__(self) -> None:
         self._executor: Stoppable | None = None
@@ -37,16 +37,16 @@ class Watch:
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """What `main` returns. Raises Interrupted if a signal came meanwhile; `main` is then cancelled."""
+    """The result of `main`. Raises Interrupted after a signal, which cancels `main`."""
     result = run_watched(lambda _: main())
     look()
     return result
 
 
 def run_watched(main: Callable[[Watch], Awaitable[T]]) -> T:
-    """What `main` returns. Raises Interrupted if a signal cut it off before anything was under way."""
+    """The result of `main`. Raises Interrupted if a signal came before `main` followed an executor."""
     watch = Watch()
-    results: list[T] = []  # asyncio makes text of what its task returns: of a whole plan, when it ends
+    results: list[T] = []  # not returned by the task: asyncio would format it as text, even a whole plan
 
     async def watched() -> None:
         loop = asyncio.get_running_loop()

@@ -1,25 +1,31 @@
-"""A group of verbs, most of them imported only when they are called: `--help` stays instant."""
+"""A group of verbs whose modules are imported only when a verb is called: `--help` stays instant."""
 
 from collections.abc import Mapping
 from importlib import import_module
-from keyword import iskeyword
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 
-class Group(click.Group):
-    """`late`: the verbs with a module of their own, `reconciler.cli.VERB`, and a line about each.
+class Verb(NamedTuple):
+    """A verb that is not imported yet: its module below `reconciler.cli`, and its line in `--help`."""
 
-    They are listed in that order, before those that are declared where the group is. `moved`: verbs of the
-    last release, and what to type instead.
+    module: str
+    help: str
+
+
+class Group(click.Group):
+    """Lists verbs without importing them.
+
+    `late`: verbs by name, in the order of `--help`. They come before those that the group's own module
+    declares. `moved`: verbs of the last release, and the words to type instead.
     """
 
     def __init__(
         self,
         *arguments: Any,
-        late: Mapping[str, str] | None = None,
+        late: Mapping[str, Verb] | None = None,
         moved: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
@@ -31,35 +37,41 @@ class Group(click.Group):
         return [*self._late, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, which its module makes. Imports the module."""
         if cmd_name not in self._late:
             return super().get_command(ctx, cmd_name)
-        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name  # no module can be called `import`
-        command: click.Command = import_module(f"reconciler.cli.{module}").command
-        return command
+        module = import_module(f"reconciler.cli.{self._late[cmd_name].module}")
+        commands = (made for made in vars(module).values() if isinstance(made, click.Command))
+        return next(command for command in commands if command.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the section "Commands" of `--help`, from the lines given with the verbs."""
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
-        own = [(name, each.get_short_help_str(limit)) for name, each in sorted(self.commands.items())]
         with formatter.section("Commands"):
-            formatter.write_dl([*self._late.items(), *own])
+            formatter.write_dl(list(self._help_lines(limit).items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        late = [CompletionItem(name, help=help) for name, help in self._late.items()]
-        here = sorted(self.commands.items())
-        own = [CompletionItem(name, help=each.get_short_help_str()) for name, each in here]
-        verbs = [item for item in [*late, *own] if item.value.startswith(incomplete)]
+        """Verbs and options that begin with `incomplete`. No verb's module is imported for it."""
+        lines = self._help_lines().items()
+        verbs = [CompletionItem(name, help=line) for name, line in lines if name.startswith(incomplete)]
         return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; for an unknown verb, a usage error with the new word or the nearest one."""
         names = self.list_commands(ctx)
         if args and args[0] in self._moved:
             old = " ".join([*ctx.command_path.split()[1:], args[0]])
             raise click.UsageError(f"`{old}` is `{self._moved[args[0]]}` now")
         if args and args[0] not in names and not args[0].startswith("-"):
-            from reconciler.core.nearest import did_you_mean
+            from reconciler.core.nearest import did_you_mean  # only a typing mistake needs it
 
             hint = did_you_mean(args[0], names)
             ctx.fail(f"no such command `{args[0]}`{hint and f'; {hint}'}")
         return super().resolve_command(ctx, args)
+
+    def _help_lines(self, limit: int = 45) -> dict[str, str]:
+        """Verbs and their short help, at most `limit` characters of those that are declared here."""
+        own = {name: command.get_short_help_str(limit) for name, command in sorted(self.commands.items())}
+        return {name: verb.help for name, verb in self._late.items()} | own

@@ -22,11 +22,11 @@ from reconciler.reports.history import history_page, run_page
 SHOW, EXPORT, REPLAY = "show", "export", "replay"
 _WORDS = (SHOW, EXPORT, REPLAY)
 _FORMS = "[ADDRESS | show RUN | export RUN [PATHS]... | replay FOLDER]"
-_MOST = 100  # runs and decisions, where nobody says since when
+_MOST = 100  # runs and decisions that are listed without --since
 
 
 class AddressOrWord(AddressType):
-    """An address, or a word and what it is about."""
+    """The first argument: an address, or one of the words. The verb decides which."""
 
     name = "address or word"
 
@@ -43,14 +43,14 @@ class AddressOrWord(AddressType):
 
 
 def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """The moment that `value` names: a time before now, or a date."""
+    """The time that `--since` names: a duration before now, or a date."""
     if value is None:
         return None
     try:
         return moment_of(value, SystemClock().now())
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"`{value}` is neither so long ago (30m, 12h, 7d, 2w) nor a date (2026-11-22)"
+            f"`{value}` is not a duration (30m, 12h, 7d, 2w) or a date (2026-11-22)"
         ) from None
 
 
@@ -84,13 +84,13 @@ def command(
     if (out is not None) != (what[:1] == (EXPORT,)):
         raise click.UsageError("`history export RUN` and --out FOLDER go together")
     if what[:1] == (EXPORT,):
-        from reconciler.cli.cases import export_run
+        from reconciler.cli.evidence import export_run
 
         assert out is not None
         _require_one(what[:2], since, "the id of one run, or its beginning")
         return export_run(what[1], what[2:], out, chosen)
     if what[:1] == (REPLAY,):
-        from reconciler.cli.cases import replay_case
+        from reconciler.cli.evidence import replay_case
 
         _require_one(what, since, "the folder that `history export` made")
         return replay_case(Path(what[1]))
@@ -116,6 +116,7 @@ def command(
 
 
 def _require_one(what: Sequence[str], since: datetime | None, one: str) -> None:
+    """Raises UsageError unless exactly one argument follows the word, and --since is not given."""
     if len(what) != 2 or not what[1]:
         raise click.UsageError(f"history {what[0]}: give {one}")
     if since is not None:

@@ -1,4 +1,4 @@
-"""`reconcile import`: manifests of what runs on the platform already."""
+"""`reconcile import`: writes manifests of objects that run on the platform already."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
 from reconciler.cli.signals import Interrupted
@@ -113,7 +114,7 @@ def _wanted(
     *,
     machines: bool,
 ) -> Wanted:
-    """What the command line names. Raises click.UsageError for what names nothing."""
+    """The apps, objects and ids that the command line names. Raises click.UsageError for other words."""
     if not (words or organizations or apps or clusters):
         raise click.UsageError("name what to import: apps, ids, or --org SLUG")
     bare: dict[str, list[str]] = {"app": list(map(_app, apps)), "id": [], "either": []}
@@ -163,7 +164,7 @@ def _report(
         )
         for each in planned
     ]
-    run = options.of_this_run()
+    run = of_this_run()
     skipped = [replace(each, reason=spell(each.reason, each.advice, run)) for each in unmanaged.skipped]
     problems = advise(unmanaged.diagnostics, run)
     emit(

@@ -1,4 +1,4 @@
-"""Progress on a terminal: finished steps scroll by, and one last line shows what is under way, by rich.
+"""Progress on a terminal, by rich: finished steps scroll by, one last line shows the running ones.
 
 Names are never cut.
 """
@@ -27,7 +27,7 @@ _SPINNER = "⠋"  # one of those that rich turns
 
 
 def _can_show(encoding: str) -> bool:
-    """Whether text of `encoding` can hold our marks, and the spinner's."""
+    """Whether `encoding` has our marks and those of the spinner."""
     try:
         "".join([*_MARKS.values(), _SPINNER]).encode(encoding)
     except UnicodeEncodeError:
@@ -36,7 +36,7 @@ def _can_show(encoding: str) -> bool:
 
 
 class _Count(Struct, frozen=True):
-    """What is waited for, with seconds that go on by themselves from `from_s`, which was so at `at_s`."""
+    """A text with seconds that count by themselves: `from_s` at the time `at_s`, then up, or `down`."""
 
     before: str
     after: str
@@ -51,7 +51,7 @@ class _Count(Struct, frozen=True):
 
 
 class LiveReporter(Reporter):
-    """Finished steps scroll by; one last line shows what is under way."""
+    """Prints finished steps, and redraws one last line about running steps and waits."""
 
     def __init__(
         self, console: Console | None = None, *, now_s: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class LiveReporter(Reporter):
         spinner = "dots" if self._marks is _MARKS else "line"
         self._status = Status("", console=self._console, spinner=spinner)
         self._now_s = now_s
-        self._running: dict[str, _Count | None] = {}  # by what it is about
+        self._running: dict[str, _Count | None] = {}  # by step, address or lock
         self._reading: _Count | None = None
         self._limited = ""
 
@@ -123,11 +123,11 @@ class LiveReporter(Reporter):
     def _count_down(self, about: str, why: str, wait_s: float) -> None:
         self._running.pop(about, None)
         count = _Count(f" ({why} ", ")", wait_s, self._now_s(), down=True)
-        self._running = {about: count, **self._running}  # what stands still is shown first
+        self._running = {about: count, **self._running}  # the line begins with what waits
         self._show()
 
     def __rich__(self) -> Text:
-        """The last line as it is now: rich draws it several times a second, in a thread of its own."""
+        """The last line as of now. rich calls this several times a second, in its own thread."""
         now_s, running = self._now_s(), list(self._running.items())
         lines = [about + (count.at(now_s) if count else "") for about, count in running]
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""

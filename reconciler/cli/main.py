@@ -1,49 +1,56 @@
 """The `reconcile` command: finds the verb, turns failures into messages and exit codes."""
 
 import gc
+import io
 import os
 import sys
+from contextlib import redirect_stderr
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
-from reconciler.cli.group import Group
+from reconciler.cli.group import Group, Verb
 from reconciler.cli.signals import until_interrupted
 from reconciler.cli.streams import OutputLost, open_streams
 
 USAGE = 64
+ASKED = "_RECONCILE_COMPLETE"  # set by the scripts of `completion` when somebody presses Tab
 
-_VERBS = {
-    "validate": "check manifests without asking the platform",
-    "build": "print the manifests as an environment has them",
-    "plan": "show what apply would do",
-    "approve": "sign a saved plan with an SSH key",
-    "apply": "make the platform match the manifests",
-    "comment": "show a report in its pull request: a comment and a status",
-    "drift": "show what changed on the platform without us",
-    "import": "write manifests of what runs on the platform",
-    "show": "show one resource: live fields, snapshots, what is owed",
-    "history": "show what was done, by whom and why",
-    "bundle": "write the evidence of one run to a file",
-    "verify": "verify such a file, offline",
-    "doctor": "check token, address, clock, state, lock, and what is left open",
-    "resolve": "settle a call with an unknown outcome",
-    "state": "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform",
-    "new": "print a commented manifest of a kind, to be filled in",
-    "secret": "encrypt a value, compare fingerprints",
-    "graph": "draw the resources and their order",
-    "schema": "print the JSON Schema of the manifests",
-    "explain": "explain a kind, a field, or the code of an error",
-    "completion": "print the script for a shell's completion",
-    "sandbox": "run the emulated platform",
-    "provider": "build and prove extension providers: serve, check",
-    "extension": "sign in to an extension: sso",
+# In the order in which a new user meets them.
+VERBS = {
+    "validate": Verb("manifests", "check manifests without asking the platform"),
+    "build": Verb("manifests", "print the manifests as an environment has them"),
+    "plan": Verb("plan", "show what apply would do"),
+    "approve": Verb("approve", "sign a saved plan with an SSH key"),
+    "apply": Verb("apply", "make the platform match the manifests"),
+    "comment": Verb("comment", "show a report in its pull request: a comment and a status"),
+    "drift": Verb("drift", "show what changed on the platform without us"),
+    "import": Verb("import_", "write manifests of what runs on the platform"),
+    "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
+    "history": Verb("history", "show what was done, by whom and why"),
+    "bundle": Verb("evidence", "write the evidence of one run to a file"),
+    "verify": Verb("evidence", "verify such a file, offline"),
+    "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),
+    "resolve": Verb("objects", "settle a call with an unknown outcome"),
+    "state": Verb(
+        "state", "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform"
+    ),
+    "new": Verb("authoring", "print a commented manifest of a kind, to be filled in"),
+    "secret": Verb("secret", "encrypt a value, compare fingerprints"),
+    "graph": Verb("manifests", "draw the resources and their order"),
+    "schema": Verb("authoring", "print the JSON Schema of the manifests"),
+    "explain": Verb("authoring", "explain a kind, a field, or the code of an error"),
+    "completion": Verb("main", "print the script for a shell's completion"),
+    "sandbox": Verb("sandbox", "run the emulated platform"),
+    "provider": Verb("provider", "build and prove extension providers: serve, check"),
+    "extension": Verb("objects", "sign in to an extension: sso"),
 }
 
 
 @click.group(
     cls=Group,
-    late=_VERBS,
+    late=VERBS,
     moved={"rehearse": "plan --rehearse [--plan FILE]"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
@@ -57,28 +64,41 @@ def cli(verbose: int) -> None:
     Write manifests, review them in git, then `reconcile plan`, `apply` and `drift`.
     """
     if verbose:
-        from reconciler.cli.logs import log_to_stderr
+        from reconciler.cli.progress import log_to_stderr  # `--help` imports no more than click
 
         log_to_stderr(debug=verbose > 1)
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> int:
+    """Print the script for SHELL's completion of verbs, options, paths and addresses.
+
+    For bash (4.4 or newer): `source <(reconcile completion bash)`, in ~/.bashrc to have it always.
+    """
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None
+    click.echo(of_shell(ctx.find_root().command, {}, "reconcile", ASKED).source(), nl=False)
+    return 0
 
 
 def main() -> None:
     """Entry point. Exits with the codes of DESIGN, section 3; never with a traceback for a known failure."""
     open_streams()
-    # A command makes much and throws little away: to look for garbage rarely saves 5 % of a large plan, and
-    # a small one comes to its end before the first look.
+    # A command allocates much and releases little: collecting garbage costs a large plan more than 5 %, and
+    # frees almost nothing. A small command ends before the first collection.
     gc.set_threshold(500_000, 50, 100)
     code = until_interrupted(lambda: run(sys.argv[1:]))
-    # At its end the interpreter looks for garbage in all that is left: a fifth of a short command's time.
+    # The interpreter collects once more at its end: a fifth of a short command's time, without `freeze`.
     gc.freeze()
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    if "_RECONCILE_COMPLETE" in os.environ:
-        from reconciler.cli.completion import answer
-
-        return answer(cli)
+    """Run one command line; returns its exit code. Known failures are printed, defects are raised."""
+    if ASKED in os.environ:
+        return _complete()
     try:
         code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
     except click.UsageError as usage:
@@ -96,3 +116,16 @@ def run(arguments: list[str]) -> int:
         failure.show()
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _complete() -> int:
+    """Print the words that the shell asked for in the environment, or nothing where anything goes wrong.
+
+    A message in the middle of somebody's line would help nobody.
+    """
+    try:
+        with redirect_stderr(io.StringIO()):
+            cli.main([], prog_name="reconcile", standalone_mode=False)
+    except (Exception, SystemExit):
+        return 0
+    return 0

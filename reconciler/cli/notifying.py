@@ -1,4 +1,4 @@
-"""Who is told how a verb ended, after its report: as `notify` of reconcile.yaml says."""
+"""Notifies the receivers in `notify` of reconcile.yaml of the end of a verb, after its report."""
 
 import click
 
@@ -14,9 +14,9 @@ from reconciler.reports.report import Report
 
 
 def notify(code: int) -> int:
-    """Tell how the verb ended; its exit code stays as it is, whatever becomes of the messages."""
+    """Notify of the end of the verb. Returns its exit `code`, whatever happens to the messages."""
     context, line = click.get_current_context(), command_line()
-    # What happens in the embedded sandbox is nobody's concern.
+    # Nobody needs to hear of the embedded sandbox.
     if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
         return code
     if line.settings is not None and line.report is not None and line.settings.settings.notify:
@@ -25,8 +25,8 @@ def notify(code: int) -> int:
 
 
 def _notify(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
+    from reconciler.notify.delivery import send_all
     from reconciler.notify.events import Run, events_of
-    from reconciler.notify.send import send_all
 
     clock, who = SystemClock(), attribution_of(config)
     platform = config.settings.platform.base_url or ""

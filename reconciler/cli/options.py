@@ -1,22 +1,31 @@
-"""Options that several verbs share, as data: `verb` adds them to a command."""
+"""Options that several verbs share, and the manifests that they choose. `verb` adds them to a command."""
 
+import os
 import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import click
 
 from reconciler.cli.addresses import ADDRESS, complete_environment, complete_ref
-from reconciler.cli.command_line import UNTRUSTED, command_line
-from reconciler.core.advice import NO_OPTIONS, RunOptions
-from reconciler.core.state_url import shown_url
+from reconciler.cli.command_line import UNTRUSTED, command_line, settings_here, texts_here
+from reconciler.cli.progress import LogReporter, PlainReporter
+from reconciler.core.model import Address
+from reconciler.core.reporter import Reporter
+from reconciler.planning.declared import Desired
+from reconciler.project.desired import load_desired
 from reconciler.project.files import why_not_written
+from reconciler.project.settings import ProjectSettings
 
 FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
 FOUND = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-# Whether it can be read, the manifests' own diagnostics say.
+# Diagnostics of the manifests report a path that cannot be read, so click must not.
 PATHS = click.Argument(
     ["paths"], nargs=-1, metavar="[PATH]...", type=click.Path(readable=False, allow_dash=True)
 )
@@ -92,24 +101,58 @@ NO_PAGER = click.Option(
 MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF, ENV)  # of verbs about manifests alone
 OF_PLANS = (PATHS, TARGET, REF, SHOW_ALL)
 ON_STATE = (_SANDBOX, _STATE, ENV)  # of verbs that open the state, or read the platform
-DECIDES = (LOCK_TIMEOUT, REASON, *ON_STATE)  # of verbs that write to the state what a person decides
+DECIDES = (LOCK_TIMEOUT, REASON, *ON_STATE)  # of verbs that record a person's decision in the state
 
 
-def of_this_run() -> RunOptions:
-    """What a command that a text advises must be given, too."""
+@dataclass  # mutable: settings and reporter are made when they are first asked for
+class ChosenManifests:
+    """Values of the shared options that choose manifests, and the settings and manifests that they lead to.
+
+    `ref`: the git revision that manifests are read at. `untrusted`: the one that settings come from.
+    """
+
+    env: str = ""
+    ref: str | None = None
+    untrusted: str | None = None
+    changed_since: str | None = None
+    paths: Sequence[str] = ()
+    targets: Sequence[Address] = ()
+
+    @cached_property
+    def config(self) -> ProjectSettings:
+        return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, manifests_only=True)
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        return make_reporter()
+
+    def load_desired(self, paths: Sequence[str] | None = None) -> Desired:
+        """The manifests at `paths` (None: those of the command line), else the configured ones."""
+        return load_desired(
+            self.paths if paths is None else paths,
+            self.config,
+            texts_here(),
+            self.reporter,
+            ref=self.ref,
+            changed_since=self.changed_since,
+            targets=self.targets,
+        )
+
+
+def make_reporter() -> Reporter:
+    """The reporter for a terminal, for a log of CI or cron, or (with --verbose) for structured events."""
     context = click.get_current_context(silent=True)
-    if context is None:
-        return NO_OPTIONS
-    state = context.params.get("state_url") or ""
-    return RunOptions(
-        env=context.params.get("env", ""),
-        state=state if shown_url(state) == state else "",  # it may hold a password
-        sandbox=bool(context.params.get("sandbox")),
-    )
+    if context is not None and context.find_root().params.get("verbose"):
+        return LogReporter()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from reconciler.cli.live import LiveReporter  # rich takes as long to import as a short verb runs
+
+        return LiveReporter()
+    return PlainReporter()
 
 
 def empty_option(option: click.Parameter) -> click.UsageError:
-    """For a value such as an unset variable of a script, which would silently mean something else."""
+    """The error for an empty value: often an unset variable of a script."""
     return click.UsageError(f"the value of {option.opts[0]} is empty: give one, or leave the option out")
 
 
@@ -139,9 +182,10 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """The moment so long before `now` (30m, 12h, 7d, 2w), or after it; or that of a date or a time.
+    """The time that `text` names: a duration (30m, 12h, 7d, 2w) before `now`, or a date or time.
 
-    A time is in UTC if it does not say. Raises ValueError and OverflowError.
+    `ahead`: the duration is after `now`. A time without an offset is in UTC. Raises ValueError and
+    OverflowError.
     """
     if found := _SPAN.fullmatch(text):
         span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})

@@ -1,6 +1,12 @@
-"""Where reports go: to standard output in the format of -o, and to the files of --report."""
+"""Prints reports on standard output in the format of -o, and writes them to the files of --report.
+
+A terminal gets colour, wrapped lines and a pager for long reports; anything else gets plain text.
+"""
 
 import os
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,19 +16,24 @@ import click
 from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
-from reconciler.cli.command_line import ReportFile, command_line, links_here, texts_here
-from reconciler.cli.options import of_this_run
-from reconciler.cli.pager import echo_report, output_encoding, style_here
+from reconciler.cli.command_line import ReportFile, command_line, links_here, of_this_run, texts_here
+from reconciler.cli.signals import blocking
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.files import why_not_written, write_output
 from reconciler.reports.diagnostics import pointer, render
+from reconciler.reports.escape import columns_of
 from reconciler.reports.formats import Format, find_format, formats_for
 from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
+from reconciler.reports.style import PLAIN, Style
+
+# As with git: less passes colours on, leaves the text on the screen, and ends by itself where all of it fits.
+_PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
+_NOT_RUN = (126, 127)  # exit codes of a shell that found no such program, or could not run it
 
 
 def report_options(kind: str) -> Sequence[click.Option]:
-    """`-o`, which `emit` asks for: the formats of one report. But for pages and graphs, `--report`."""
+    """The options `-o` and `--report` of a verb. Pages and graphs have no `--report`."""
     output = click.Option(
         ["-o", "--output"],
         type=_FormatName(kind),
@@ -122,7 +133,7 @@ class _FileName(click.ParamType[ReportFile]):
 
 
 def refuse_report_to(path: Path) -> None:
-    """Raises UsageError when --report names the file that the verb itself writes."""
+    """Raises UsageError when --report names the same file as another option of the verb."""
     if any(os.path.realpath(file.path) == os.path.realpath(path) for file in command_line().files):
         raise click.UsageError(f"--report: {path} is written by another option, too")
 
@@ -141,7 +152,8 @@ def in_parts() -> bool:
 def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -> None:
     """Print `report`, and write it to the files of --report.
 
-    `unseen`: what of it a person who watches has not been shown as a part. `paged`: where it is long.
+    `unseen`: the rest of it that a person who watches has not seen as a part. `paged`: through the pager, if
+    it is longer than the screen.
     """
     run = of_this_run()
     whole = replace(report.advised(run), read_line=texts_here().line, links=links_here())
@@ -151,7 +163,7 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
 
 
 def emit_part(report: Report) -> None:
-    """Print `report` for a person who watches; for nobody else: the next report holds all of it."""
+    """Print `report` for a person who watches. Other formats wait for the whole report."""
     if in_parts():
         _print(report.advised(of_this_run()))
 
@@ -163,7 +175,7 @@ def _print(report: Report, *, paged: bool = False) -> None:
         if format.step_summary is not None:
             _add_to_summary(_rendered(format, report, format.step_summary))
         return
-    if isinstance(report, Failure):  # nothing of it is a result: `failures` tells of it on stderr
+    if isinstance(report, Failure):  # it has no result: `report_failure` prints it on stderr
         echo_diagnostics(report.diagnostics)
         return
     if isinstance(report, ValidationReport) and has_errors(report.diagnostics):
@@ -178,7 +190,7 @@ def _print(report: Report, *, paged: bool = False) -> None:
 
 
 def _rendered(format: Format, report: Report, render: Callable[[Report], str] | None = None) -> str:
-    """ "" where the format has a defect, which is told: what the run did must not be hidden by it."""
+    """The report as text, or "" after a defect of the format: it must not hide what the run did."""
     try:
         return (render or format.render)(report)
     except Exception as defect:
@@ -203,13 +215,13 @@ def _add_to_summary(text: str) -> None:
 
 
 def _lose(message: str) -> None:
-    """Tell that a report could not be written; the run then fails."""
+    """Print that a report is not written. The verb then exits with FAILED."""
     command_line().lost = True
     click.echo(f"error: {message}", err=True)
 
 
 def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
-    """Diagnostics for people, on stderr, with the run's options in what they advise."""
+    """Print diagnostics on stderr for people, with the run's options in the commands that they advise."""
     if diagnostics:
         click.echo(render(advise(diagnostics, of_this_run()), texts_here().line), err=True, nl=False)
         if sys.stderr.isatty():
@@ -223,4 +235,62 @@ def _write_files(report: Report) -> None:
         try:
             write_output(file.path, text.encode("utf-8", "backslashreplace"))
         except ReconcilerError as failure:
-            _lose(failure.message.replace("write ", "write the report ", 1))
+            _lose(f"the report is missing: {failure.message}")
+
+
+def style_here() -> Style:
+    """Width and colour of reports on standard output; PLAIN where that is not a terminal."""
+    if not sys.stdout.isatty():
+        return PLAIN
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Style(shutil.get_terminal_size().columns, colour)
+
+
+def output_encoding() -> str:
+    return sys.stdout.encoding or "utf-8"  # a stream that a program put in its place may name none
+
+
+def echo_report(text: str, *, paged: bool = False) -> None:
+    """Print `text`. `paged`: on a terminal, through the pager where it is longer than the screen."""
+    fits = not paged or not sys.stdout.isatty() or not _longer_than_screen(text)
+    if fits or not _page(_pager(), text.encode(output_encoding())):
+        click.echo(text, nl=False)
+
+
+def _pager() -> str:
+    """The shell command of the pager; empty for none."""
+    if command_line().no_pager or os.environ.get("TERM") == "dumb":
+        return ""
+    for name in ("RECONCILE_PAGER", "PAGER"):
+        if name in os.environ:
+            command = os.environ[name].strip()
+            return "" if command == "cat" else command
+    return "less" if shutil.which("less") else ""
+
+
+def _longer_than_screen(text: str) -> bool:
+    size = shutil.get_terminal_size()
+    lines = map(columns_of, click.unstyle(text).splitlines())
+    return sum(max(1, -(-columns // size.columns)) for columns in lines) >= size.lines
+
+
+def _page(command: str, data: bytes) -> bool:
+    """Returns whether a pager ran. Ctrl-C is for the pager alone; a signal that ends us ends it too."""
+    if not command:
+        return False
+    with blocking():
+        previous = signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN: that is inherited
+        try:
+            with subprocess.Popen(  # noqa: S603 - the person's own pager, as they spell it
+                ["/bin/sh", "-c", command], stdin=subprocess.PIPE, env={**_PAGER_DEFAULTS, **os.environ}
+            ) as pager:
+                try:
+                    pager.communicate(data)
+                except BaseException:
+                    pager.terminate()
+                    raise
+        except OSError:
+            return False
+        finally:
+            signal.signal(signal.SIGINT, previous)
+    return pager.returncode not in _NOT_RUN

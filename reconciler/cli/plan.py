@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.options import moment_of, refuse_output
 from reconciler.cli.output import emit, refuse_report_to
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
@@ -32,10 +33,9 @@ _FURTHEST = timedelta(days=3660)
 
 
 def _ahead(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """The moment that `value` names: a span from now on, or a time to come."""
+    """The time that `--at` names, within the next ten years. Raises BadParameter for any other."""
     if value is None:
         return None
-
     now = SystemClock().now()
     try:
         at = moment_of(value.removeprefix("+"), now, ahead=True)
@@ -144,7 +144,7 @@ def command(
     if out is not None:
         given = [*(("--ref", chosen.ref) if chosen.ref is not None else ()), *chosen.paths]
         approved = shlex.split(" ".join(approvals(plan)))
-        run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(options.of_this_run())
+        run_it = advice.command("apply", "--plan", out, *approved, *given).with_options(of_this_run())
         click.echo(
             f"Saved the plan: {run_it}" if savable else "error: a plan with errors is not saved", err=True
         )
@@ -159,7 +159,7 @@ def _read_saved(file: Path, chosen: ChosenState) -> Plan:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """What is owed and what is retained do not count as changes; work still in progress is pending."""
+    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))

@@ -1,16 +1,23 @@
-"""`reconcile provider`: run the reference provider, and check any provider."""
+"""`reconcile provider serve` and `check`: the reference provider, and a test of any provider.
 
+Both take from `providers.NAME` of reconcile.yaml whatever no option says.
+"""
+
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from random import SystemRandom
 
 import anyio
 import click
 
 from reconciler.cli import options
 from reconciler.cli.command_line import settings_here
+from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.group import Group
-from reconciler.cli.signals import listening
-from reconciler.cli.verb import verb
+from reconciler.cli.signals import Interrupted, listening
+from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.steps import SecretRef
@@ -18,11 +25,20 @@ from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
+from reconciler.providers.check import report as reports
+from reconciler.providers.check import run as checks
+from reconciler.providers.check.bench import Check, SignInSubject, Subject
+from reconciler.reports.formats import find_formats
+from reconciler.reports.report import Page
+from reconciler.secrets.sources import Sources
+from reconciler.services.transport import HttpTransport
 
-_MORE = {"check": "try a provider out, as the platform and as an attacker would"}
+_ENCODING = click.option(
+    "--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]"
+)
 
 
-@click.group("provider", cls=Group, late=_MORE)
+@click.group("provider", cls=Group)
 def command() -> None:
     """Build and prove extension providers. See docs/providers.md."""
 
@@ -56,7 +72,7 @@ def command() -> None:
     metavar="SOURCE",
     help="Secret of the platform's requests; while rotating, given twice: the new one first.",
 )
-@click.option("--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]")
+@_ENCODING
 @click.option("--webhook-url", metavar="URL", help="Where the platform takes webhooks.")
 @click.option("--webhook-secret-from", metavar="SOURCE", help="Secret to sign webhooks with.")
 @click.option("--auth-url", metavar="URL", help="The platform's sign-in service.")
@@ -74,16 +90,11 @@ def serve(
     db: Path | None,
     proxies: Sequence[str],
     workers: int,
-    public_url: str | None,
     signing: Sequence[str],
-    encoding: str | None,
-    webhook_url: str | None,
     webhook_secret_from: str | None,
-    auth_url: str | None,
-    client_id: str | None,
     client_secret_from: str | None,
-    costs_path: str | None,
     answer_s: float,
+    **settings: str | None,
 ) -> int:
     """Run the reference provider NAME: databases and roles in a PostgreSQL server.
 
@@ -91,58 +102,47 @@ def serve(
     The first line on stdout is `listening on URL`. It ends with INT (exit code 130) or TERM (143).
     """
     require_extra("provider", "the reference provider")
-
-    from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app
+    from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app  # all need the extra
     from reconciler.providers.kit.reference import PostgresProvider
     from reconciler.providers.kit.server import bound
     from reconciler.providers.kit.server import serve as serve_provider
     from reconciler.providers.kit.store import Store
 
-    def chosen(option: str | None, setting: SecretSource | None) -> SecretRef | None:
-        return _parse_source(option) if option else setting.ref() if setting is not None else None
-
-    def secret(source: SecretRef) -> str:
-        """Raises SecretUnavailable naming the source."""
-        return secrets.value(source, lambda ref: None).reveal()
-
     config = settings_here(manifests_only=True)
     secrets = secret_sources(config, runs_programs=True)
-    section = config.settings.providers.get(name, ProviderSection())
-    declared = section.signing_secret_from or []
-    written = declared if isinstance(declared, list) else [declared]
-    sources = [_parse_source(each) for each in signing] or [each.ref() for each in written]
+    section = _laid_over(config.settings.providers.get(name, ProviderSection()), settings)
+    sources = list(map(_parse_source, signing)) or [source.ref() for source in _signing(section)]
     if not sources:
         raise ReconcilerError(
             f"no secret to verify the platform's requests to `{name}` with",
             help=f"set `providers.{name}.signing_secret_from` in reconcile.yaml, or --signing-secret-from",
         )
-    webhook_source = chosen(webhook_secret_from, section.webhook_secret_from)
-    client_source = chosen(client_secret_from, section.client_secret_from)
-    auth_url, client_id = auth_url or section.auth_url, client_id or section.client_id
+    webhook_source = _source(webhook_secret_from, section.webhook_secret_from)
+    client_source = _source(client_secret_from, section.client_secret_from)
     sign_in = None
-    if auth_url or client_id or client_source:
-        if not (auth_url and client_id and client_source):
+    if section.auth_url or section.client_id or client_source:
+        if not (section.auth_url and section.client_id and client_source):
             raise ReconcilerError(
                 "sign-in needs an address, a client id and its secret",
                 help="--auth-url, --client-id and --client-secret-from, or none of them",
             )
-        sign_in = SignInSettings(auth_url, client_id, secret(client_source))
-    functions = PostgresProvider(secret(_parse_source(postgres_from)), name)
-    signing_secrets = [secret(each).encode() for each in sources]
-    webhook_secret = secret(webhook_source).encode() if webhook_source else None
-    encoding = encoding or section.encoding
+        client_secret = _revealed(secrets, client_source)
+        sign_in = SignInSettings(section.auth_url, section.client_id, client_secret)
+    functions = PostgresProvider(_revealed(secrets, _parse_source(postgres_from)), name)
+    signing_secrets = [_revealed(secrets, source).encode() for source in sources]
+    webhook_secret = _revealed(secrets, webhook_source).encode() if webhook_source else None
     _log_warnings()
     with bound(host, port) as (listener, url):
-        settings = ProviderSettings(
-            public_url=public_url or section.public_url or url,
+        provider = ProviderSettings(
+            public_url=section.public_url or url,
             store=db or _own_store(config, name),
             signing_secrets=signing_secrets,
-            encoding="base64" if encoding == "base64" else "hex",
-            webhook_url=webhook_url or section.webhook_url,
+            encoding=section.encoding,
+            webhook_url=section.webhook_url,
             webhook_secret=webhook_secret,
-            webhook_encoding="base64" if encoding == "base64" else "hex",
+            webhook_encoding=section.encoding,
             sign_in=sign_in,
-            costs_path=costs_path or section.costs_path or "/costs",
+            costs_path=section.costs_path or "/costs",
             name=name,
             answer_s=answer_s,
         )
@@ -152,11 +152,11 @@ def serve(
                 f"REVOKE CONNECT ON DATABASE {database} FROM PUBLIC",
                 err=True,
             )
-        Store(settings.store).close()  # made, or refused, before anything is answered
+        Store(provider.store).close()  # creates or refuses the file before the first request
         number = serve_provider(
             listener,
-            lambda: create_app(settings, functions),
-            settings.prefix,
+            lambda: create_app(provider, functions),
+            provider.prefix,
             workers,
             lambda: listening(url),
             proxies,
@@ -164,27 +164,203 @@ def serve(
     return 128 + number
 
 
-def _own_store(config: ProjectSettings, name: str) -> Path:
-    require_private(config.root, config.private)
-    return config.private / f"provider-{name}.db"
+@verb(
+    "check",
+    of=command,
+    report=None,
+    short_help="Try a provider out, as platform and as attacker.",
+)
+@click.argument("url")
+@click.option("--provider", metavar="NAME", help="Use `providers.NAME` for options that are not given.")
+@click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
+@click.option("--webhook-secret-env", metavar="VAR", help="Variable that holds the webhook secret.")
+@_ENCODING
+@click.option("--costs-path", metavar="PATH", help="Path of the billing API.")
+@click.option("--auth-url", metavar="URL", help="The sign-in service that the provider was set up with.")
+@click.option("--user", metavar="ID", help="Who signs in there. [check-user]")
+@click.option("--organization", metavar="ID", help="That user's organization. [check-organization]")
+@click.option(
+    "--regions", default="ams,fra", show_default=True, metavar="A,B", help="Two regions that it knows."
+)
+@click.option("--only", metavar="GLOB", help="Checks by group or title, such as `refusals` or `*DELETE*`.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for one request.",
+)
+@click.option(
+    "--ready-timeout",
+    type=click.FloatRange(min=0),
+    default=240.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time until a resource is ready.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True
+)
+def check(
+    url: str,
+    provider: str | None,
+    signing_secret_env: str | None,
+    webhook_secret_env: str | None,
+    auth_url: str | None,
+    user: str | None,
+    organization: str | None,
+    regions: str,
+    only: str | None,
+    timeout: float,
+    ready_timeout: float,
+    output: str,
+    **settings: str | None,
+) -> int:
+    """Check whether the provider at URL does what the API document demands. Meant for a staging address.
+
+    It makes resources whose ids begin with `check-`, and deletes them in the end. Exit codes: 0 all passed,
+    1 something failed. See docs/provider-check.md.
+    """
+    if output == "junit":
+        require_extra("provider", "`--output junit`")
+    try:
+        HttpTransport(url)
+    except ReconcilerError as problem:
+        raise click.UsageError(f"{problem.message}\n{problem.help}") from None
+    selected = checks.selected(only)
+    if not selected:
+        raise click.UsageError(f"--only: no check is called `{only}`")
+    config = settings_here(manifests_only=True) if provider is not None else None
+    section = _laid_over(_section(config, provider), settings)
+    signing = _from_env(signing_secret_env, "--signing-secret-env")
+    signing = signing or _current(config, *_signing(section))
+    if signing is None:
+        raise click.UsageError("the signing secret is missing: give --signing-secret-env or --provider")
+    codes = tuple(code.strip() for code in regions.split(","))
+    if len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
+        raise click.UsageError("--regions: give two different codes, such as ams,fra")
+    if section.costs_path is not None and not section.costs_path.startswith("/"):
+        raise click.UsageError("--costs-path: it begins with a slash")
+    sign_in_at = auth_url or (section.auth_url if user else None)
+    subject = Subject(
+        base_url=url,
+        signing_secret=signing,
+        webhook_secret=_from_env(webhook_secret_env, "--webhook-secret-env")
+        or _current(config, section.webhook_secret_from),
+        encoding=section.encoding,
+        costs_path=section.costs_path,
+        sign_in=SignInSubject(sign_in_at, user or "check-user") if sign_in_at else None,
+        organization_id=organization or "check-organization",
+        user_id=user or "check-user",
+        regions=(codes[0], codes[1]),
+        deadline_s=timeout,
+        ready_s=ready_timeout,
+    )
+    report = checks.Report(url)
+    code = _run(subject, selected, report, output)
+    if output == "json":
+        click.echo(find_formats()["json"].render(Page(document=reports.document(report))), nl=False)
+    elif output == "junit":
+        click.echo(reports.junit(report), nl=False)
+    click.echo(reports.summary(report), err=output != "text")
+    return code or (DONE if report.passed else FAILED)
+
+
+def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, output: str) -> int:
+    """Run the checks and fill `report`. Returns 0, or the exit code of the signal that interrupted them."""
+    quiet = output == "text" and os.isatty(1)
+
+    def begins(check: Check) -> None:
+        if not quiet:
+            click.echo(f"checking {check.title}", err=True)
+
+    def ends(result: checks.Result) -> None:
+        if output == "text":
+            click.echo(reports.line(result))
+
+    async def work(_: Watch) -> None:
+        await checks.run(
+            subject, selected, report, clock=SystemClock(), random=SystemRandom(), begins=begins, ends=ends
+        )
+
+    try:
+        run_watched(work)
+    except Interrupted as interrupted:
+        click.echo("interrupted: what was made is deleted", err=True)
+        return interrupted.code
+    return 0
+
+
+def _section(config: ProjectSettings | None, name: str | None) -> ProviderSection:
+    """`providers.NAME` of the settings. Raises UsageError when it is not there."""
+    if config is None or name is None:
+        return ProviderSection()
+    if name not in config.settings.providers:
+        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
+    return config.settings.providers[name]
+
+
+def _laid_over(section: ProviderSection, settings: dict[str, str | None]) -> ProviderSection:
+    """`section` with the given options in place of its fields of the same names."""
+    return section.model_copy(update={name: value for name, value in settings.items() if value})
+
+
+def _signing(section: ProviderSection) -> Sequence[SecretSource]:
+    """The sources of the signing secret, the current one first. There are two during a rotation."""
+    sources = section.signing_secret_from or []
+    return sources if isinstance(sources, list) else [sources]
+
+
+def _source(option: str | None, setting: SecretSource | None) -> SecretRef | None:
+    """The source that the option names, else that of the settings."""
+    return _parse_source(option) if option else setting.ref() if setting is not None else None
 
 
 def _parse_source(source: str) -> SecretRef:
-    """`env:NAME` or `file:PATH`. A file is looked for where the project's root is, as in reconcile.yaml."""
+    """`env:NAME` or `file:PATH`. Like in reconcile.yaml, a file is relative to the project's root."""
     kind, _, name = source.partition(":")
     if kind == "env" and name:
         return SecretRef("env", name)
     if kind == "file" and name:
         return SecretRef("file", name)
-    # What stands there may be the secret itself: it is not repeated.
+    # The text may be the secret itself, so the message does not repeat it.
     raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
 
 
-def _log_warnings() -> None:
-    """Warnings and errors to stderr, unless `-v` asked for more already."""
-    import structlog
+def _revealed(secrets: Sources, source: SecretRef) -> str:
+    """The value of a secret. Raises SecretUnavailable, which names the source."""
+    return secrets.value(source, lambda ref: None).reveal()
 
-    from reconciler.cli.logs import log_to_stderr
+
+def _from_env(name: str | None, option: str) -> bytes | None:
+    """The secret in the variable `name`. Raises UsageError where that is empty or not set."""
+    if name is None:
+        return None
+    if not os.environ.get(name):
+        raise click.UsageError(f"{option}: the variable {name} is not set, or empty")
+    return os.environb[name.encode()]
+
+
+def _current(config: ProjectSettings | None, *sources: SecretSource | None) -> bytes | None:
+    """The value of the first source, which is the current secret; None where there is no source."""
+    source = next(iter(sources), None)
+    if source is None or config is None:
+        return None
+    return _revealed(secret_sources(config, runs_programs=True), source.ref()).encode()
+
+
+def _own_store(config: ProjectSettings, name: str) -> Path:
+    """The provider's file in the project's private folder, which is created if needed."""
+    require_private(config.root, config.private)
+    return config.private / f"provider-{name}.db"
+
+
+def _log_warnings() -> None:
+    """Log warnings and errors to stderr, unless `-v` asked for more already."""
+    import structlog  # the extra has it, and `provider check` does not need it
+
+    from reconciler.cli.progress import log_to_stderr
 
     if not structlog.is_configured():
         log_to_stderr(debug=False)

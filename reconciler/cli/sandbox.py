@@ -14,8 +14,6 @@ from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.manifests.reading.compose import compose
 
-_FILE = options.FOUND
-
 
 @verb("sandbox", report=None)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 picks a free one.")
@@ -25,8 +23,8 @@ _FILE = options.FOUND
 @click.option(
     "--profile", type=click.Choice(["documented", "extended"]), default="documented", show_default=True
 )
-@click.option("--seed", type=_FILE, help="World to start with, as YAML or JSON.")
-@click.option("--faults", type=_FILE, help="Script of faults to start with, as YAML or JSON.")
+@click.option("--seed", type=options.FOUND, help="World to start with, as YAML or JSON.")
+@click.option("--faults", type=options.FOUND, help="Script of faults to start with, as YAML or JSON.")
 @click.option("--switch", "switches", multiple=True, metavar="NAME=VALUE", help="See /_sandbox/switches.")
 @click.option("--strict", is_flag=True, help="Refuse what the API document does not describe.")
 @click.option("--token", default="sandbox", show_default=True, help="Bearer token that /v1 asks for.")
@@ -44,43 +42,29 @@ _FILE = options.FOUND
 )
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
 def command(
-    port: int,
-    host: str,
     db: Path | None,
-    clock: str,
-    profile: str,
     seed: Path | None,
     faults: Path | None,
     switches: Sequence[str],
-    strict: bool,
-    token: str,
     organization_tokens: Sequence[str],
-    machine_socket: Path | None,
-    until_stdin_closes: bool,
+    **settings: Any,
 ) -> int:
     """Run the emulated platform. The first line on stdout is `listening on URL`; see also URL/."""
     require_extra("sandbox", "the emulated platform")
-    from reconciler.sandbox import serve
+    from reconciler.sandbox import serve  # needs the extra
 
     if db is not None:
         _refuse_a_missing_folder(db.parent)
     try:
         serve(
+            **settings,
             db=db,
-            port=port,
-            host=host,
-            clock=clock,
-            profile=profile,
             seed=_mapping(seed),
             seed_name="" if seed is None else str(seed),
             script=None if faults is None else _script(faults),
             switch=dict(map(_setting, switches)),
-            strict=strict,
-            token=token,
             organization_tokens=_by_token(organization_tokens),
-            machine_socket=machine_socket,
             ready=listening,
-            until_stdin_closes=until_stdin_closes,
         )
     except ValueError as failure:
         raise click.UsageError(str(failure)) from failure
@@ -88,7 +72,7 @@ def command(
 
 
 def _by_token(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Organizations by token, from SLUG=TOKEN each."""
+    """The slugs of organizations by token, from texts SLUG=TOKEN. Raises UsageError for other texts."""
     slugs: dict[str, list[str]] = {}
     for text in texts:
         slug, equals, token = text.partition("=")
@@ -99,7 +83,7 @@ def _by_token(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE with the value as JSON would read it, otherwise as text."""
+    """Name and value of NAME=VALUE. The value is read as JSON, else it is text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise click.UsageError(f"--switch: `{text}` is not NAME=VALUE")
@@ -147,7 +131,10 @@ def _read(file: Path) -> Any:
 
 
 def _refuse_a_missing_folder(folder: Path) -> None:
-    """The project's own `.reconcile` is made when it is missing; any other is more likely a slip."""
+    """Raises UsageError where `folder` does not exist: most likely a typing mistake.
+
+    The project's own `.reconcile` is created when it is missing.
+    """
     needed = folder.parent if folder.name == ".reconcile" else folder
     if not needed.is_dir():
         raise click.UsageError(f"--db: the directory `{needed}` does not exist")

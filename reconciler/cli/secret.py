@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.command_line import settings_here
+from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking
@@ -73,7 +73,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
     chosen = list(recipients) or settings_here(manifests_only=True).settings.secrets.age_recipients
     if not chosen:
         raise ReconcilerError("no recipient is given", help=_NO_RECIPIENTS)
-    age.encrypt(b"", chosen)  # what is wrong is told before a person types the value
+    age.encrypt(b"", chosen)  # a mistake is reported before a person types the value
     if out is not None:
         refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
@@ -92,7 +92,7 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
 def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
-    Fingerprints are made with the project's own key, which is kept beside the state. Two runs with the same
+    Fingerprints are made with the project's own key, which is kept next to the state. Two runs with the same
     state give the same fingerprint for the same address and value, and for nothing else. Exit codes: 0, or
     1 when a source is not readable.
     """
@@ -101,28 +101,28 @@ def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
     shown: Sequence[Fingerprinted] = chosen.use(
         lambda store: fingerprints(store, sources, desired.resources, desired.policies, addresses)
     )
-    advised = options.of_this_run()
-    shown = [replace(each, problem=spell(each.problem, each.advice, advised)) for each in shown]
+    advised = of_this_run()
+    shown = [replace(found, problem=spell(found.problem, found.advice, advised)) for found in shown]
     lines = []
-    for each in shown:
-        why = f" ({each.problem})" if each.problem else ""
-        lines.append(f"{each.address}  {each.fingerprint or '-'}  {_WORDS[each.comparison]}{why}\n")
+    for found in shown:
+        why = f" ({found.problem})" if found.problem else ""
+        lines.append(f"{found.address}  {found.fingerprint or '-'}  {_WORDS[found.comparison]}{why}\n")
     notices = "" if shown else "the manifests have no secret\n"
-    document = {"secrets": [_document(each) for each in shown]}
+    document = {"secrets": [_document(found) for found in shown]}
     emit(Page(document=document, text="".join(lines), notices=notices))
-    return FAILED if any(each.comparison == "not_readable" for each in shown) else DONE
+    return FAILED if any(found.comparison == "not_readable" for found in shown) else DONE
 
 
-def _document(each: Fingerprinted) -> dict[str, str | None]:
+def _document(found: Fingerprinted) -> dict[str, str | None]:
     return {
-        "address": str(each.address),
-        "fingerprint": each.fingerprint,
-        "comparison": each.comparison,
-    } | {name: text for name, text in (("problem", each.problem), ("help", each.help)) if text}
+        "address": str(found.address),
+        "fingerprint": found.fingerprint,
+        "comparison": found.comparison,
+    } | {name: text for name, text in (("problem", found.problem), ("help", found.help)) if text}
 
 
 def _read_value() -> bytes:
-    """What is to be encrypted. Raises ReconcilerError when no source could give it back as a value."""
+    """The value to encrypt. Raises ReconcilerError where no source could return it as a value."""
     with blocking():
         if sys.stdin.isatty():
             value = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True).encode()

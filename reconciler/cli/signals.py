@@ -13,13 +13,13 @@ from contextlib import contextmanager
 import click
 
 _ALARM_S = 0.5
-_TOGETHER_S = 1.0  # TERM and HUP come together when a service is stopped, and are one wish
+_TOGETHER_S = 1.0  # a service manager sends TERM and HUP together: that counts as one signal
 
 _came: list[tuple[int, float]] = []  # the first signal of this process and when, once it came
 
 
 class Interrupted(BaseException):
-    """A signal came before anything was under way, or where all that was is undone."""
+    """A signal came before any call was sent, or after all of them were undone."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -39,18 +39,18 @@ def until_interrupted(work: Callable[[], int]) -> int:
 
 
 def signalled(otherwise: int) -> int:
-    """The exit code: a signal wins, also one that came when everything was over."""
+    """The exit code. A signal wins, even one that came after the work."""
     return 128 + _came[0][0] if _came else otherwise
 
 
 def look() -> None:
-    """Raise Interrupted if a signal came: to be called before something begins that waits."""
+    """Raise Interrupted if a signal came. To be called before anything that waits."""
     if _came:
         raise Interrupted(_came[0][0])
 
 
 def listening(url: str) -> None:
-    """Say where a server that handles signals itself listens. Raises Interrupted if one came before."""
+    """Print the address of a server that handles signals itself. Raises Interrupted if one came before."""
     look()
     click.echo(f"listening on {url}")
 
@@ -79,11 +79,10 @@ def noted(act: Callable[[], object] = lambda: None) -> Iterator[None]:
 
 @contextmanager
 def blocking() -> Iterator[None]:
-    """While only a person, a stream or a program of the person is waited for: signals end it at once.
+    """Let signals end the block at once, while it waits for a person, a stream or the person's program.
 
-    The event loop does not run, and would not see them. One that comes just before the answer is read
-    does not interrupt the reading: the next alarm does. So it is where `input` passed over the exception,
-    as it does while it flushes the streams.
+    The event loop does not run then, and would not see them. A signal just before the read does not
+    interrupt it, and `input` drops exceptions while it flushes the streams: the next alarm ends both.
     """
     before = signal.signal(signal.SIGALRM, lambda number, frame: look())
     signal.setitimer(signal.ITIMER_REAL, _ALARM_S, _ALARM_S)
@@ -97,7 +96,7 @@ def blocking() -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """What a person at the terminal answers; the end of input (Ctrl-D) means no. Raises Interrupted."""
+    """The answer of a person at the terminal; the end of input (Ctrl-D) means no. Raises Interrupted."""
     with blocking():
         try:
             return click.confirm(question, err=True)

@@ -1,4 +1,4 @@
-"""`reconcile state`: what is recorded, and what a person does about it."""
+"""`reconcile state`: verbs about the records, and about the state as a whole."""
 
 import sys
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
@@ -26,28 +27,15 @@ from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared, shown_url
 from reconciler.kinds import find_kinds
 from reconciler.planning.decide import recorded_twice
+from reconciler.project import identity, records
+from reconciler.project import migrate as moving
 from reconciler.project.attribution import holder
-from reconciler.project.identity import NEW_IGNORED, create_state
-from reconciler.project.identity import set_platform as record_platform
-from reconciler.project.migrate import Migrated, Rekeyed, side
-from reconciler.project.migrate import migrate as move_state
-from reconciler.project.migrate import rekey as rekey_state
-from reconciler.project.records import claim, move
-from reconciler.project.records import forget as forget_record
 from reconciler.project.sections import check_address
 from reconciler.project.store import Opening, open_state
 from reconciler.project.unknown_objects import no_record_of, not_recorded, older_objects
+from reconciler.reports import records as pages
 from reconciler.reports.escape import visible
 from reconciler.reports.fragments import DiagnosticJson
-from reconciler.reports.records import (
-    migrated_page,
-    moved_page,
-    pin_lines,
-    record_page,
-    records_page,
-    rekeyed_page,
-    restored_page,
-)
 from reconciler.reports.report import Page, advise
 from reconciler.state import copies, files_of, has_files, maintenance_of
 from reconciler.state.chain import state_head
@@ -65,7 +53,7 @@ def list_records(chosen: ChosenState) -> int:
     state = chosen.load()
     doubts = [*recorded_twice(find_kinds(), state.records)]
     doubts += (no_record_of(entry, (), ()) for entry in state.unclaimed)
-    page = records_page(state, doubts, options.of_this_run())
+    page = pages.records_page(state, doubts, of_this_run())
     emit(replace(page, context=chosen.context(state)))
     return DONE
 
@@ -74,11 +62,11 @@ def list_records(chosen: ChosenState) -> int:
 @click.argument("address", type=ADDRESS)
 def show(address: Address, chosen: ChosenState) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
-    records = chosen.load().records
-    record = records.get(address)
+    known = chosen.load().records
+    record = known.get(address)
     if record is None:
-        raise not_recorded(address, records)
-    emit(record_page(record))
+        raise not_recorded(address, known)
+    emit(pages.record_page(record))
     return DONE
 
 
@@ -90,8 +78,8 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
     """
-    moved = chosen.use(lambda store: move(store, source, target, chosen.actor()))
-    emit(moved_page(source, moved))
+    moved = chosen.use(lambda store: records.move(store, source, target, chosen.actor()))
+    emit(pages.moved_page(source, moved))
     return DONE
 
 
@@ -108,18 +96,18 @@ def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenStat
     if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
     actor = chosen.actor()
-    for each in unclaimed:
-        if not chosen.use(partial(claim, id=each, actor=actor)):
+    for id in unclaimed:
+        if not chosen.use(partial(records.claim, id=id, actor=actor)):
             listed = advice.command("state", "list")
-            message = f"no unclaimed object `{each}` is known"
+            message = f"no unclaimed object `{id}` is known"
             raise ReconcilerError(message, help=f"`{listed}` shows what is", advice=(listed,))
-        click.echo(f"dismissed: {each}")
+        click.echo(f"dismissed: {id}")
     if address is None:
         return DONE
-    records = chosen.load().records
-    record = records.get(address)
-    if not chosen.use(lambda store: forget_record(store, address, actor)):
-        raise not_recorded(address, records)
+    known = chosen.load().records
+    record = known.get(address)
+    if not chosen.use(lambda store: records.forget(store, address, actor)):
+        raise not_recorded(address, known)
     click.echo(f"forgotten: {address} (the object itself is left alone)")
     for owed in owed_work({address: record}) if record is not None else ():
         click.echo(visible(f"  with it: {owed.work} owed ({owed.certainty}), because {owed.because}"))
@@ -133,7 +121,7 @@ def set_platform(url: str, chosen: ChosenState) -> int:
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
     check_address(url)
-    before = chosen.use(lambda store: record_platform(store, url, chosen.actor()))
+    before = chosen.use(lambda store: identity.set_platform(store, url, chosen.actor()))
     was = f" (was {before})" if before not in ("", url) else ""
     text = f"{chosen.place}: about the platform at {url}{was}\n"
     emit(Page(document={"platform": url, "before": before or None}, text=text))
@@ -153,7 +141,7 @@ def set_platform(url: str, chosen: ChosenState) -> int:
 def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
     if new:
-        click.echo(f"warning: {NEW_IGNORED}", err=True)
+        click.echo(f"warning: {identity.NEW_IGNORED}", err=True)
     environment, taken = chosen.config.env, False
     if take_over:
         if not environment:
@@ -165,7 +153,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
         )
 
     async def work(store: Spooling) -> tuple[bool, str]:
-        created = await create_state(store, chosen.actor(run=""))
+        created = await identity.create_state(store, chosen.actor(run=""))
         await store.accept()
         return created, (await store.load()).lineage
 
@@ -177,10 +165,10 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
     else:
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not chosen.sandbox and chosen.config.settings.state.lineage is None:
-        text += pin_lines(place, lineage, environment)
-    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), options.of_this_run())
+        text += pages.pin_lines(place, lineage, environment)
+    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), of_this_run())
     text += "".join(
-        f"{each.message}\n  {', '.join(each.addresses)}\n  = help: {each.help}\n" for each in older
+        f"{found.message}\n  {', '.join(found.addresses)}\n  = help: {found.help}\n" for found in older
     )
     document = {"state": place, "lineage": lineage, "created": created}
     document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
@@ -189,8 +177,7 @@ def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
 
 
 def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
-    """What the platform shows that is older than the state; nothing where nobody can look."""
-
+    """Diagnostics about objects that are older than the state; none where the platform cannot be read."""
     try:
         desired = chosen.load_desired()
         return chosen.use_project(
@@ -229,13 +216,13 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
 
-    async def main() -> tuple[Migrated, str]:
+    async def main() -> tuple[moving.Migrated, str]:
         from_here = Opening(old, tell=reporter.note, changing=True)
         to_there = Opening(new, tell=reporter.note, changing=True)
         async with open_state(config, from_here) as source, open_state(config, to_there) as target:
-            done = await move_state(
-                side(source, shown_url(old)),
-                side(target, shown_url(new)),
+            done = await moving.migrate(
+                moving.side(source, shown_url(old)),
+                moving.side(target, shown_url(new)),
                 holder(),
                 timeout_s=chosen.lock_timeout,
                 reporter=reporter,
@@ -245,12 +232,16 @@ def migrate(url: str | None, chosen: ChosenState) -> int:
             return done, state_head(state.lineage, state.heads)
 
     done, head = run(main)
-    emit(migrated_page(done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before))
+    emit(
+        pages.migrated_page(
+            done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before
+        )
+    )
     return DONE
 
 
 def _migrate_here(chosen: ChosenState) -> int:
-    """A shared state is migrated by the next command that writes."""
+    """Bring a state in a file to the newest version. The next verb that writes migrates a shared one."""
 
     async def work(store: Spooling) -> bool:
         return has_files(store) and await files_of(store).migrate()
@@ -278,15 +269,15 @@ def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
         raise click.UsageError("--sandbox: its state is a file of this machine, which is not encrypted")
     actor = chosen.actor(run="")
 
-    async def main() -> Rekeyed:
+    async def main() -> moving.Rekeyed:
         others = without_me.read() if without_me is not None else ""
         opening = Opening(chosen.url, tell=chosen.reporter.note, changing=True, others=others)
         async with open_state(chosen.config, opening) as store:
-            return await rekey_state(store, chosen.place, actor)
+            return await moving.rekey(store, chosen.place, actor)
 
     done = run(main)
     emit(
-        rekeyed_page(
+        pages.rekeyed_page(
             chosen.place,
             recipients=len(done.recipients),
             generation=done.generation,
@@ -322,7 +313,7 @@ def ingest(file: Path, chosen: ChosenState) -> int:
 @verb("backup", *options.ON_STATE, of=command)
 @click.argument("file", required=False, type=options.FILE)
 def backup(file: Path | None, chosen: ChosenState) -> int:
-    """Copy the state to FILE, and verify the copy. A state in a file keeps backups beside itself, too."""
+    """Copy the state to FILE, and verify the copy. A state in a file keeps backups next to itself, too."""
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
     return DONE
@@ -355,5 +346,5 @@ def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
         existing=False,
         pinned=False,
     )
-    emit(restored_page(done, options.of_this_run()))
+    emit(pages.restored_page(done, of_this_run()))
     return DONE

@@ -1,7 +1,6 @@
-"""Standard streams that may be closed, full or read by nobody.
+"""Standard streams that may be closed, full or without a reader.
 
-What goes to stdout is the result: losing it is a failure. What goes to stderr is
-told along the way: losing it stops nothing.
+stdout has the result, so losing it is a failure. stderr has progress and messages; losing them stops nothing.
 """
 
 import io
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OutputLost(Exception):
-    """Standard output cannot be written. No OSError, which libraries have their own answers to."""
+    """Standard output cannot be written. Not an OSError, because libraries catch those."""
 
 
 def open_streams() -> None:
@@ -30,7 +29,10 @@ def open_streams() -> None:
 
 
 def _occupy_descriptors() -> None:
-    """No file of ours may get the number of a closed stream. Written to, a closed stdout fails."""
+    """Open /dev/null for closed streams, so that no file of ours gets their numbers.
+
+    A closed stdout is opened for reading, so a write to it fails.
+    """
     for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
@@ -66,4 +68,4 @@ class _Messages(io.FileIO):
         try:
             return super().write(data) or memoryview(data).nbytes
         except OSError:
-            return memoryview(data).nbytes  # nobody can be told that nobody can be told
+            return memoryview(data).nbytes  # there is nowhere left to report it

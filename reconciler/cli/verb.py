@@ -1,4 +1,4 @@
-"""What makes a function a verb: its options, and its end: messages on stderr, reports and exit codes."""
+"""Makes a function a verb: adds the shared options, and turns its end into messages and an exit code."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from reconciler.cli.command_line import command_line
+from reconciler.cli.command_line import command_line, of_this_run
 from reconciler.cli.main import USAGE
-from reconciler.cli.options import of_this_run, refuse_contradictions
+from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import emit, report_options
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
@@ -64,6 +64,7 @@ def first_of(*codes: int) -> int:
 
 
 def code_of(diagnostics: Sequence[Diagnostic], otherwise: int) -> int:
+    """DECIDE where a call has an unknown outcome, which only a person can settle; else `otherwise`."""
     return DECIDE if any(item.code == UNKNOWN_OUTCOME for item in diagnostics) else otherwise
 
 
@@ -83,14 +84,14 @@ def _code_and_report(work: Callable[[], int]) -> int:
 
 
 def report_interrupted(interrupted: Interrupted, message: str) -> int:
-    """Say that a signal ended a verb; returns its exit code."""
+    """Print that a signal ended a verb; returns its exit code."""
     emit(Failure(message=message, interrupted=True))
     click.echo(message, err=True)
     return interrupted.code
 
 
 def report_failure(failure: ReconcilerError) -> int:
-    """Say what failed; returns the exit code."""
+    """Print a failure in the format of -o and on stderr; returns the exit code."""
     diagnostics = failure.diagnostics if isinstance(failure, Diagnosed) else ()
     emit(Failure(diagnostics=diagnostics, message=failure.message, help=failure.help, advice=failure.advice))
     echo_error(failure)
@@ -102,7 +103,7 @@ def report_failure(failure: ReconcilerError) -> int:
 
 
 def echo_error(failure: ReconcilerError) -> None:
-    """What failed and the way out, on stderr."""
+    """Print a failure and its help on stderr, with this run's options in the advised commands."""
     run = of_this_run()
     click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
     if failure.help:

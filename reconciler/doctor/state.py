@@ -1,11 +1,10 @@
-"""The state: whether it is there and sound, who has locked it, and what earlier runs have left open."""
+"""The state: whether it exists and is intact, who has locked it, and the open calls of earlier runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from reconciler.core.advice import Command, command
-from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.errors import Diagnosed, Locked, ReconcilerError, named
+from reconciler.core.advice import command
+from reconciler.core.errors import Locked, named
 from reconciler.core.model import owed_work
 from reconciler.core.plural import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
@@ -18,14 +17,6 @@ from reconciler.state.store import Backups, JournalEntry, State
 _SHOWN = 5  # of a list: a line has to stay readable
 
 
-def unread(failure: ReconcilerError, name: str = "state") -> Check:
-    """The state cannot be had, or is not the right one."""
-    problems: Sequence[Diagnostic] = failure.diagnostics if isinstance(failure, Diagnosed) else ()
-    for problem in problems:
-        return wrong(name, problem.message, problem.help, *problem.advice)
-    return wrong(name, failure.message, failure.help, *failure.advice)
-
-
 async def check_state(
     store: Spooling,
     state: State,
@@ -36,14 +27,14 @@ async def check_state(
     address: str | None,
     sandbox: bool,
 ) -> Check:
-    """Raises ReconcilerError for what every run refuses.
+    """Check that the state is the expected one and intact. Raises ReconcilerError where every run refuses it.
 
-    `remarks`: what opening the state told. `pin`: the lineage that the settings want; `address`: the platform
-    that they name.
+    `remarks`: the notes from opening it. `pin`: the lineage, and `address`: the platform, of the settings;
+    None where they name none.
     """
     if pin is not None:
         refuse_other_state(state, pin, place)
-    if address is not None and not sandbox:
+    if address is not None:
         refuse_other_platform(state, address, place)
     if not state.lineage and sandbox:
         return suspicious("state", f"there is no state at {place} yet", "the first plan or apply creates it")
@@ -58,11 +49,12 @@ async def check_state(
 
 
 def check_lock(holders: Mapping[str, Locked]) -> Check:
+    """`holders`: the held locks by scope."""
     if not holders:
         return fine("lock", "no process holds a lock")
     held = [
-        f"{named(scope)} by {each.holder} for {each.age_s:.0f} s{each.doubt}"
-        for scope, each in sorted(holders.items())
+        f"{named(scope)} by {lock.holder} for {lock.age_s:.0f} s{lock.doubt}"
+        for scope, lock in sorted(holders.items())
     ]
     unlock = command("state", "unlock", *sorted(holders), "--force")
     return suspicious(
@@ -75,28 +67,29 @@ def check_lock(holders: Mapping[str, Locked]) -> Check:
 
 
 def check_owed(state: State) -> Check:
+    """Work that earlier changes left to a person, such as restarts."""
     owed = owed_work(state.records)
     if not owed:
         return fine("owed", "nothing")
-    told = [f"{each.address}: {each.work} ({each.certainty}), because {each.because}" for each in owed]
+    works = [f"{item.address}: {item.work} ({item.certainty}), because {item.because}" for item in owed]
     done = owed[0].advice[0]
-    return suspicious("owed", some(told), f"do this work, then record it, such as with `{done}`", done)
+    return suspicious("owed", some(works), f"do this work, then record it, such as with `{done}`", done)
 
 
 def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
-    """Calls without an outcome, and outcomes that are not where they belong."""
+    """Calls without an outcome, and outcomes that no record holds yet."""
     left = [_call(opened) for opened in state.open_intents if sender(opened, holders) is None]
     under_way = [_call(opened) for opened in state.open_intents if sender(opened, holders) is not None]
     plan, listed = command("plan"), command("state", "list")
     if left:
         help = f"`{plan}` says how each call is settled"
         return wrong("open calls", f"without an outcome: {some(left)}", help, plan)
-    kept = list(_kept(state))
-    if kept:
+    unstored = list(_unstored(state))
+    if unstored:
         help = "the next apply of those resources stores these outcomes"
-        return suspicious("open calls", "; ".join(kept), help)
+        return suspicious("open calls", "; ".join(unstored), help)
     if state.unclaimed:
-        found = [str(each.data["unclaimed"]) for each in state.unclaimed]
+        found = [str(entry.data["unclaimed"]) for entry in state.unclaimed]
         help = f"`{listed}` says what to do about them"
         return suspicious("open calls", f"made by a call, without a record: {some(found)}", help, listed)
     if under_way:
@@ -105,8 +98,8 @@ def check_open(state: State, holders: Mapping[str, Locked]) -> Check:
 
 
 def check_backups(backups: Backups | None, state: State | None, now: datetime) -> Check:
-    """`backups`: None for a shared state, which keeps none beside itself."""
-    make: Command = command("state", "backup")
+    """`backups`: None for a shared state, which keeps none next to itself."""
+    make = command("state", "backup")
     if backups is None:
         copy = command("state", "backup", "FILE")
         return fine(
@@ -115,7 +108,7 @@ def check_backups(backups: Backups | None, state: State | None, now: datetime) -
             f"`{copy}` makes a copy",
         )
     if backups.bad:
-        damaged = some([str(each) for each in backups.bad])
+        damaged = some(list(map(str, backups.bad)))
         since = f"; the newest good one is from {_moment(backups.newest)}" if backups.newest else ""
         return suspicious("backups", f"damaged: {damaged}{since}", f"`{make}` creates a new one", make)
     if backups.newest is not None:
@@ -130,7 +123,8 @@ def check_backups(backups: Backups | None, state: State | None, now: datetime) -
     )
 
 
-def _kept(state: State) -> Iterator[str]:
+def _unstored(state: State) -> Iterator[str]:
+    """Sentences about outcomes that wait for the next apply: spooled ones, and unfinished moves."""
     if state.spooled:
         scopes = some([f"`{scope}`" for scope in sorted(state.spooled)])
         yield f"outcomes that could not be stored are in a file beside the state; scopes: {scopes}"
@@ -139,6 +133,7 @@ def _kept(state: State) -> Iterator[str]:
 
 
 def _call(opened: JournalEntry) -> str:
+    """An open call for people: method, path, address and time."""
     call = " ".join(str(opened.data[name]) for name in ("method", "path") if name in opened.data)
     return f"{call or 'a call'} for {opened.address}, sent at {_moment(opened.at)}"
 
@@ -148,5 +143,6 @@ def _moment(at: datetime | None) -> str:
 
 
 def some(texts: Sequence[str]) -> str:
+    """The first five texts in one line, and the number of the others."""
     more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""What all git hosts have in common: comments on a pull request, its head, and statuses of commits."""
+"""The interface of a git host: comments on a pull request, its head, and statuses of commits."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ MOST_PAGES = 200
 
 
 class Comment(Struct, frozen=True):
-    """`url`: for people; "" where nothing tells it."""
+    """A comment on a pull request. `url`: its page; "" where it is unknown."""
 
     id: int
     body: str
@@ -29,7 +29,7 @@ class Comment(Struct, frozen=True):
 
 
 class PullRequest(Struct, frozen=True):
-    """`head`: its newest commit. `merge`: what the host made, or makes, of it in the base branch; or ""."""
+    """`head`: its newest commit. `merge`: the commit that merges it into the base branch; "" for none."""
 
     head: str
     merge: str = ""
@@ -38,8 +38,9 @@ class PullRequest(Struct, frozen=True):
 class Host(ABC):
     """One pull request at one host. All methods raise ReconcilerError.
 
-    `most`: bytes of a comment: below the host's limit, which counts characters. `most_said`: characters of a
-    status. `paging`: the parameter for how much a page holds. `rights`: what to do if the token may not.
+    `most`: limit of a comment in bytes, below the host's own, which counts characters. `most_said`: limit of
+    a status in characters. `paging`: the parameter for the size of a page. `rights`: help for a token that
+    may not do something.
     """
 
     most: ClassVar[int]
@@ -54,47 +55,48 @@ class Host(ABC):
     @staticmethod
     @abstractmethod
     def headers(token: str) -> Mapping[str, str]:
-        """Of each request."""
+        """The headers of every request."""
 
     @abstractmethod
     async def whoami(self) -> str:
-        """The name that our comments have as their author's."""
+        """Our user name, as the author of our comments."""
 
     @abstractmethod
     async def create(self, text: str) -> Comment:
-        """Raises Unknown where it may have been made."""
+        """Write a new comment. Raises Unknown where it may exist nevertheless."""
 
     @abstractmethod
     async def update(self, comment: Comment, text: str) -> Comment | None:
-        """None: it is gone."""
+        """Replace the text of a comment; None where it no longer exists."""
 
     @abstractmethod
-    async def pull_request(self) -> PullRequest: ...
+    async def pull_request(self) -> PullRequest:
+        """The pull request as the host has it now."""
 
     @abstractmethod
     async def set_status(self, commit: str, state: State, context: str, said: str, url: str) -> None:
-        """Setting it twice is setting it once: the last one counts."""
+        """Set the status of a commit. The last one counts, so a repetition has no effect."""
 
     @property
     @abstractmethod
     def _list(self) -> str:
-        """The path of the comments, up to the parameters of paging."""
+        """The path of the list of comments, without the parameters of paging."""
 
     @abstractmethod
     def _read(self, item: Any) -> Comment | None:
-        """A comment of a list or an answer; None for what no person or program wrote."""
+        """The comment in an item of a list or in an answer; None for system notes and other JSON."""
 
     async def comments(self) -> list[Comment]:
-        """All of them, oldest first as far as the host sorts them so."""
+        """All comments, in the order of the host: oldest first."""
         found: dict[int, Comment] = {}
         for page in range(1, MOST_PAGES + 1):
             query = f"{'&' if '?' in self._list else '?'}{self.paging}={PER_PAGE}&page={page}"
             answer = await self.requests.send("GET", f"{self._list}{query}")
             items = self._checked(answer, "read the comments of the pull request", list)
             self.now = time_of(answer, self.requests.clock)
-            fresh = [each for each in self._comments(items) if each.id not in found]
-            found.update((each.id, each) for each in fresh)
-            # A host that knows no pages answers all of them with the same.
+            fresh = [comment for comment in self._comments(items) if comment.id not in found]
+            found.update((comment.id, comment) for comment in fresh)
+            # A host without pages answers every page with the same comments.
             if not _has_next(answer, len(items)) or (page > 1 and not fresh):
                 return list(found.values())
         raise ReconcilerError(f"the pull request has more than {MOST_PAGES * PER_PAGE} comments")
@@ -153,7 +155,7 @@ class Host(ABC):
 
 
 def _has_next(answer: Answer, items: int) -> bool:
-    """Hosts tell it in headers; one that tells nothing fills its pages."""
+    """Whether there is another page. Hosts say so in headers; without them, a full page means yes."""
     if "link" in answer.headers:
         return 'rel="next"' in answer.headers["link"]
     if "x-next-page" in answer.headers:

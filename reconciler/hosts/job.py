@@ -1,4 +1,4 @@
-"""Which pull request a job of CI is about, and how its host is reached: by its variables, or by options."""
+"""The pull request that a job of CI is about, and the address of its host: from variables or options."""
 
 import re
 from collections.abc import Mapping
@@ -20,6 +20,12 @@ TOKENS: Mapping[HostName, tuple[str, ...]] = {
     "gitlab": ("GITLAB_TOKEN",),
     "gitea": ("GITEA_TOKEN", "GITHUB_TOKEN"),
 }
+_CI: Mapping[str, HostName] = {  # Gitea and Forgejo set GitHub's variable, too, so they come first
+    "GITEA_ACTIONS": "gitea",
+    "FORGEJO_ACTIONS": "gitea",
+    "GITHUB_ACTIONS": "github",
+    "GITLAB_CI": "gitlab",
+}
 _API = {"github": "GITHUB_API_URL", "gitlab": "CI_API_V4_URL", "gitea": "GITHUB_API_URL"}
 _REPOSITORY = {"github": "GITHUB_REPOSITORY", "gitlab": "CI_PROJECT_ID", "gitea": "GITHUB_REPOSITORY"}
 _NUMBER = {
@@ -34,7 +40,7 @@ _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
 class Given(Struct, frozen=True):
-    """What options say; "" or 0 for what they do not."""
+    """Values of the options; "" or 0 where they are not given."""
 
     host: str = ""
     api: str = ""
@@ -46,11 +52,12 @@ class Given(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`commit`: the head of the pull request when the job began; "" where nothing says. `also`: other names
-    of what the job checked out, such as the merge that the host makes of a pull request.
+    """A pull request and how to reach its host.
 
-    `run_url`: of the job, for people. `page`: of the pull request; "" where nothing says. `elsewhere`: the
-    job comes after the pull request's own job (`workflow_run`), so that only the host knows its head.
+    `commit`: the head of the pull request when the job started; "" where it is unknown. `also`: other ids of
+    the checkout, such as the merge commit that the host makes. `run_url`: page of the job. `page`: page of
+    the pull request; "" where it is unknown. `elsewhere`: the job runs after the pull request's own job
+    (`workflow_run`), so only the host knows the head.
     """
 
     host: HostName
@@ -67,9 +74,12 @@ class Job:
 
 
 def job_of(variables: Mapping[str, str], event: bytes, given: Given) -> Job:
-    """`event`: the file that GITHUB_EVENT_PATH names; b"" for none. Raises ReconcilerError."""
+    """The pull request of this job. Raises ReconcilerError where something needed is unknown.
+
+    `variables`: the environment. `event`: the JSON at GITHUB_EVENT_PATH; b"" for none.
+    """
     host = _host(given.host, variables)
-    told = _event(event) if host != "gitlab" else {}
+    facts = _event(event) if host != "gitlab" else {}
     variable, token = _token(host, given.token_variable, variables)
     return Job(
         host=host,
@@ -77,50 +87,44 @@ def job_of(variables: Mapping[str, str], event: bytes, given: Given) -> Job:
             "the address of its API", given.api or variables.get(_API[host], ""), _API[host], "--api URL"
         ),
         repository=_repository(host, given.repository, variables),
-        number=given.number or _number(host, variables, told),
+        number=given.number or _number(host, variables, facts),
         token=token,
         token_variable=variable,
-        commit=_commit(host, given.commit, variables, told),
-        also=_also(host, variables, told),
+        commit=_commit(host, given.commit, variables, facts),
+        also=_also(host, variables, facts),
         run_url=run_url(variables),
         page=_page(host, variables),
-        elsewhere="workflow_run" in told,
+        elsewhere="workflow_run" in facts,
     )
 
 
 def _host(given: str, variables: Mapping[str, str]) -> HostName:
-    """Gitea and Forgejo set GitHub's variables, too."""
+    """The host that the option names, else that of the CI whose variable is set."""
     if given:
-        return _known(given)
-    if variables.get("GITEA_ACTIONS") or variables.get("FORGEJO_ACTIONS"):
-        return "gitea"
-    if variables.get("GITHUB_ACTIONS"):
-        return "github"
-    if variables.get("GITLAB_CI"):
-        return "gitlab"
+        for host in HOSTS:
+            if host == given:
+                return host
+        raise ReconcilerError(f"`{given}` is not a git host", help=f"one of {', '.join(HOSTS)}")
+    for variable, host in _CI.items():
+        if variables.get(variable):
+            return host
     raise ReconcilerError(
         "nothing says which git host is meant: none of GITHUB_ACTIONS, GITLAB_CI and GITEA_ACTIONS is set",
         help=f"pass --host {'|'.join(HOSTS)}",
     )
 
 
-def _known(name: str) -> HostName:
-    for each in HOSTS:
-        if each == name:
-            return each
-    raise ReconcilerError(f"`{name}` is not a git host", help=f"one of {', '.join(HOSTS)}")
-
-
 def _needed(what: str, value: str, variable: str, option: str) -> str:
+    """`value`, or ReconcilerError with the variable and the option that can give it."""
     if not value:
         raise ReconcilerError(f"nothing says {what}: {variable} is not set", help=f"pass {option}")
     return value
 
 
 def _token(host: HostName, given: str, variables: Mapping[str, str]) -> tuple[str, str]:
-    """The name of its variable, and the token."""
+    """The name of the token's variable, and the token. Raises ReconcilerError without showing the value."""
     names = (given,) if given else TOKENS[host]
-    name = next((each for each in names if variables.get(each)), "")
+    name = next((name for name in names if variables.get(name)), "")
     if not name:
         raise ReconcilerError(
             f"there is no token for the git host: {' or '.join(names)} is not set", help=_TOKEN_HELP[host]
@@ -141,6 +145,7 @@ _TOKEN_HELP: Mapping[HostName, str] = {
 
 
 def _repository(host: HostName, given: str, variables: Mapping[str, str]) -> str:
+    """OWNER/NAME; for GitLab also a path with groups, or the number of the project."""
     variable = _REPOSITORY[host]
     merged = variables.get("CI_MERGE_REQUEST_PROJECT_ID", "") if host == "gitlab" else ""
     found = _needed(
@@ -156,6 +161,7 @@ def _repository(host: HostName, given: str, variables: Mapping[str, str]) -> str
 
 
 def _number(host: HostName, variables: Mapping[str, str], event: Mapping[str, Any]) -> int:
+    """The number of the pull request: from the event, then from the ref of the run."""
     if host == "gitlab":
         text = variables.get("CI_MERGE_REQUEST_IID", "")
         found: Any = int(text) if text.isdecimal() else 0
@@ -179,6 +185,7 @@ def _number(host: HostName, variables: Mapping[str, str], event: Mapping[str, An
 
 
 def _commit(host: HostName, given: str, variables: Mapping[str, str], event: Mapping[str, Any]) -> str:
+    """The head of the pull request when the job started; "" where it is unknown."""
     if given and not _SHA.fullmatch(given):
         raise ReconcilerError(f"`{given}` is not the id of a commit", help="pass --commit with a full id")
     if host == "gitlab":
@@ -189,20 +196,20 @@ def _commit(host: HostName, given: str, variables: Mapping[str, str], event: Map
 
 
 def _also(host: HostName, variables: Mapping[str, str], event: Mapping[str, Any]) -> frozenset[str]:
-    """Of a workflow_run, the checkout is the default branch: that says nothing of the pull request."""
+    """The id of the checkout. In a `workflow_run` that is the default branch, so it does not count."""
     name = "CI_COMMIT_SHA" if host == "gitlab" else "GITHUB_SHA"
     found = variables.get(name, "")
     return frozenset({found}) if found and "workflow_run" not in event else frozenset()
 
 
 def _page(host: HostName, variables: Mapping[str, str]) -> str:
-    """GitLab's API does not tell where its comments are shown."""
+    """The page of a merge request. GitLab's API does not give the addresses of comments."""
     url, number = variables.get("CI_MERGE_REQUEST_PROJECT_URL", ""), variables.get("CI_MERGE_REQUEST_IID", "")
     return f"{url}/-/merge_requests/{number}" if host == "gitlab" and url and number else ""
 
 
 def _event(text: bytes) -> Mapping[str, Any]:
-    """Anything else than an event tells nothing."""
+    """The event as a mapping; {} for anything that is not one."""
     try:
         found = from_json(text) if text else {}
     except ValueError:

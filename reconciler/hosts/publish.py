@@ -1,28 +1,95 @@
-"""One comment for each environment: made, updated in place, or left alone where it is newer."""
+"""One comment for each environment: created, updated in place, or left alone where it is newer.
 
+A comment begins with marks that no reader sees: its environment, and the run that wrote it. Nothing else in a
+comment can be such a mark: texts of manifests and of the platform stand in `<code>` with `<` escaped, and
+only the beginning of a comment counts.
+"""
+
+import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from msgspec import Struct
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.host import Comment, Host, PullRequest
-from reconciler.hosts.marker import Run, is_of, marked, run_of, superseded, text_of
 from reconciler.hosts.requests import Unknown
 
 Action = Literal["created", "updated", "unchanged", "stale"]
 
-# After a lost answer: a comment that was made shows at once, or when the host has caught its breath.
+# Pauses before a comment is looked for after a lost answer: it shows at once, or when the host has recovered.
 _LOOKS_S = (1.0, 3.0, 10.0)
 OUTDATED = "**Outdated:** the pull request has newer commits than this report is about."
-_CLOCKS = timedelta(minutes=5)  # by which two clocks may differ
+_CLOCKS = timedelta(minutes=5)  # the largest expected difference of two clocks
+_RUN = re.compile(
+    r"<!-- reconcile-run: commit=(?P<commit>[0-9a-f]{7,64}|-) at=(?P<at>\S{1,40}) "
+    r"nonce=(?P<nonce>[0-9a-f]{1,64}) -->"
+)
+
+
+class Run(Struct, frozen=True):
+    """The run that wrote a comment. `commit`: the one of the report; "" where it is unknown.
+
+    `at`: when the report was made. `nonce`: different for each run. It identifies a comment whose answer was
+    lost.
+    """
+
+    commit: str
+    at: datetime
+    nonce: str
+
+
+UNREAD = Run("", datetime.fromtimestamp(0, UTC), "")  # of a comment without such a mark: any run is newer
+
+
+def mark_of(environment: str) -> str:
+    """The first line of every comment about `environment`."""
+    return f"<!-- reconcile:{environment} -->"
+
+
+def marked(environment: str, run: Run, text: str) -> str:
+    """The body of a comment about `environment`: both marks, then `text`."""
+    about = f"commit={run.commit or '-'} at={run.at.astimezone(UTC).isoformat()} nonce={run.nonce}"
+    return f"{mark_of(environment)}\n<!-- reconcile-run: {about} -->\n{text}"
+
+
+def is_of(environment: str, body: str) -> bool:
+    """Whether a comment with this body is about `environment`."""
+    return body.startswith(mark_of(environment))
+
+
+def run_of(body: str) -> Run:
+    """The run that wrote `body`; UNREAD where the mark is missing or not valid."""
+    found = _RUN.fullmatch((body.splitlines()[1:2] or [""])[0])
+    if found is None:
+        return UNREAD
+    try:
+        at = datetime.fromisoformat(found["at"])
+    except ValueError:
+        return UNREAD
+    commit = "" if found["commit"] == "-" else found["commit"]
+    return Run(commit, at if at.tzinfo else at.replace(tzinfo=UTC), found["nonce"])
+
+
+def text_of(body: str) -> str:
+    """The visible text of `body`. Hosts may have trimmed it, or changed its line ends."""
+    lines = body.splitlines()
+    return "\n".join(lines[2:] if len(lines) > 1 and _RUN.fullmatch(lines[1]) else lines[1:]).strip()
+
+
+def superseded(environment: str, body: str) -> str:
+    """`body` as a comment of the past: collapsed, and with a mark that no run looks for."""
+    return (
+        f"<!-- reconcile:{environment} superseded -->\n"
+        f"<details><summary>Superseded by a newer comment</summary>\n\n{text_of(body)}\n\n</details>\n"
+    )
 
 
 class Published(Struct, frozen=True):
-    """`url`: of the comment; "" where there is none, or nothing tells.
+    """The outcome. `url`: of the comment; "" where there is none, or the host does not give it.
 
-    `commit`: what a status belongs to; "" where the report is stale, or nobody knows.
+    `commit`: the one to set a status on; "" where the report is stale, or the commit unknown.
     """
 
     action: Action
@@ -31,11 +98,11 @@ class Published(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """What is to be published. `text`: within so many bytes, with a remark above it where that is not "".
+    """A comment to be published. `text`: makes it, given its limit in bytes and a remark to put above it.
 
-    `revision`: of the manifests that the report is about; None where git knows none. `at`: when it was made;
-    None where it does not say. `nonce`: another one for each run. `keeps_history`: the comment before is
-    kept, marked as superseded.
+    `revision`: of the report's manifests; None where git knows none. `at`: when the report was made; None
+    where it does not say. `nonce`: as in `Run`. `keeps_history`: the earlier comment stays, marked as
+    superseded.
     """
 
     environment: str
@@ -47,20 +114,23 @@ class Draft(Struct, frozen=True):
 
 
 async def publish(host: Host, draft: Draft, author: str = "") -> Published:
-    """`author`: who we are at the host; "": it is asked, where that matters. Raises ReconcilerError."""
+    """Write the comment. `author`: our name at the host; "": the host is asked. Raises ReconcilerError."""
     return await _Publication(host, draft, author).work()
 
 
 class _Publication:
+    """One comment on its way: finds ours, decides whether it is newer, writes."""
+
     def __init__(self, host: Host, draft: Draft, author: str) -> None:
         self._host, self._draft, self._author = host, draft, author
 
     async def work(self) -> Published:
         host, job = self._host, self._host.job
-        marked_ones = [each for each in await host.comments() if is_of(self._draft.environment, each.body)]
+        comments = await host.comments()
+        marked_ones = [comment for comment in comments if is_of(self._draft.environment, comment.body)]
         self._refuse_future()
         ours = await self._ours(marked_ones)
-        current = max(ours, key=lambda each: (run_of(each.body).at, each.id)) if ours else None
+        current = max(ours, key=lambda comment: (run_of(comment.body).at, comment.id)) if ours else None
         commit, outdated = job.commit, False
         if self._must_ask(current):
             pull = await host.pull_request()
@@ -72,14 +142,13 @@ class _Publication:
         run = Run(commit, self._draft.at or self._now, self._draft.nonce)
         if current is not None and self._is_newer(run_of(current.body), run, outdated=outdated):
             return Published("stale", current.url, "")
-        remark = OUTDATED if outdated else ""
-        body = self._body(run, remark)
+        body = self._body(run, OUTDATED if outdated else "")
         done = await self._write(body, current, ours, marked_ones)
         return Published("stale", done.url, "") if outdated else Published(done.action, done.url, commit)
 
     @property
     def _now(self) -> datetime:
-        """By the clock of the host, which all runs share."""
+        """The time by the clock of the host, which all runs share."""
         return self._host.now or self._host.requests.clock.now()
 
     def _body(self, run: Run, remark: str) -> str:
@@ -87,7 +156,7 @@ class _Publication:
         return marked(self._draft.environment, run, self._draft.text(room, remark))
 
     def _refuse_future(self) -> None:
-        """A report from the future would pass for the newest one as long as that lasts."""
+        """Raises ReconcilerError for a report from the future: it would stay the newest until then."""
         at, now = self._draft.at, self._now
         if at is not None and at > now + _CLOCKS:
             raise ReconcilerError(
@@ -97,6 +166,7 @@ class _Publication:
             )
 
     async def _ours(self, marked_ones: Sequence[Comment]) -> list[Comment]:
+        """The comments that we wrote. Others may have copied the marks."""
         if not marked_ones:
             return []
         author = self._author or await self._host.whoami()
@@ -104,12 +174,12 @@ class _Publication:
             raise ReconcilerError(
                 "the git host does not say whom the token belongs to", help="pass --author NAME"
             )
-        return [each for each in marked_ones if each.author == author]
+        return [comment for comment in marked_ones if comment.author == author]
 
     def _must_ask(self, current: Comment | None) -> bool:
         """Whether only the host can say what the head of the pull request is.
 
-        Where there is no comment yet, nothing newer can be lost, and a run for a newer commit replaces ours.
+        Without a comment nothing newer can be lost, and a run for a newer commit replaces ours.
         """
         job, revision = self._host.job, self._draft.revision
         if current is not None or not job.commit or job.elsewhere:
@@ -117,9 +187,9 @@ class _Publication:
         return revision is not None and revision not in (job.commit, *job.also)
 
     def _is_current(self, pull: PullRequest) -> bool:
-        """Whether the report is about the head, or about what becomes of it in the base branch.
+        """Whether the report is about the head, or about its merge into the base branch.
 
-        Of a job that comes later, what the report itself says proves nothing: a stranger may have written it.
+        In a job that comes later, the report itself proves nothing: a stranger may have written it.
         """
         job, revision = self._host.job, self._draft.revision
         if job.elsewhere:
@@ -130,7 +200,7 @@ class _Publication:
         return is_the_jobs and job.commit in ("", pull.head)
 
     def _is_newer(self, there: Run, ours: Run, *, outdated: bool) -> bool:
-        """Whether the comment `there` must stay. A time that has not come yet says nothing."""
+        """Whether the comment of the run `there` must stay. A time in the future says nothing."""
         if there.at > self._now + _CLOCKS:
             return False
         if there.commit and there.commit != ours.commit and not outdated:
@@ -140,8 +210,8 @@ class _Publication:
     async def _write(
         self, body: str, current: Comment | None, ours: Sequence[Comment], marked_ones: Sequence[Comment]
     ) -> Published:
-        """`ours`: those of `marked_ones` that we wrote; more than one where two runs met."""
-        others = [each for each in ours if each is not current]
+        """`ours`: those of `marked_ones` that we wrote. After two runs at once there are several."""
+        others = [comment for comment in ours if comment is not current]
         if current is not None and _says_the_same(current.body, body):
             await self._supersede(others)
             return Published("unchanged", current.url, "")
@@ -150,26 +220,26 @@ class _Publication:
             if updated is not None:
                 await self._supersede(others)
                 return Published("updated", updated.url, "")
-            marked_ones = [each for each in marked_ones if each is not current]
+            marked_ones = [comment for comment in marked_ones if comment is not current]
         made = await self._create(body)
-        # By its author we know again what else is ours, even where the host could not be asked for our name.
-        await self._supersede([each for each in marked_ones if each.author == made.author != ""])
+        # Its author is our name, so it shows which others are ours, even where the host could not be asked.
+        await self._supersede([comment for comment in marked_ones if comment.author == made.author != ""])
         return Published("created", made.url, "")
 
     async def _supersede(self, comments: Sequence[Comment]) -> None:
-        for each in comments:
-            await self._host.update(each, superseded(self._draft.environment, each.body))
+        for comment in comments:
+            await self._host.update(comment, superseded(self._draft.environment, comment.body))
 
     async def _create(self, body: str) -> Comment:
-        """Never sent twice: after a lost answer, the comment is looked for."""
+        """The new comment. It is never sent twice: after a lost answer, it is looked for."""
         try:
             return await self._host.create(body)
         except Unknown as lost:
             for pause_s in _LOOKS_S:
                 await self._host.requests.clock.sleep(pause_s)
-                for each in await self._host.comments():
-                    if is_of(self._draft.environment, each.body) and run_of(each.body) == run_of(body):
-                        return each
+                for comment in await self._host.comments():
+                    if is_of(self._draft.environment, comment.body) and run_of(comment.body) == run_of(body):
+                        return comment
             raise ReconcilerError(
                 f"it is not known whether the comment was written: {lost.message}",
                 help="run the same command again: it looks for the comment before it writes one",
@@ -177,4 +247,5 @@ class _Publication:
 
 
 def _says_the_same(there: str, body: str) -> bool:
+    """Whether two bodies have the same text and commit."""
     return text_of(there) == text_of(body) and run_of(there).commit == run_of(body).commit

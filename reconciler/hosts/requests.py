@@ -1,4 +1,4 @@
-"""Requests to a git host: waited for where it limits them, repeated only where that does nothing twice."""
+"""Requests to a git host. They wait for its rate limits, and repeat only what has no effect twice."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ from reconciler.services.transport import Answer, Transport
 ATTEMPT_S = 30.0
 ATTEMPTS = 4
 FIRST_PAUSE_S = 1.0
-MOST_WAIT_S = 300.0  # for the limits of a host, in all: a job of CI costs money while it waits
+MOST_WAIT_S = 300.0  # for all rate limits of one run: a job of CI costs money while it waits
 _UNNAMED_LIMIT_S = 60.0  # GitHub asks for at least a minute where an answer names no time
 
 Method = Literal["GET", "POST", "PATCH", "PUT"]
 
 
 class HostRefused(ReconcilerError):
-    """`status`: of the answer."""
+    """The host answered, but not with a success. `status`: of the answer."""
 
     def __init__(self, message: str, status: int, *, help: str = "") -> None:
         super().__init__(message, help=help)
@@ -29,11 +29,11 @@ class HostRefused(ReconcilerError):
 
 
 class Unknown(ReconcilerError):
-    """What became of a request that must not be repeated is not known."""
+    """The outcome of a request that must not be repeated is unknown."""
 
 
 class Requests:
-    """`headers`: with the token. `token`: taken out of whatever the host says."""
+    """A client of one host's API. `headers`: with the token. `token`: removed from the host's messages."""
 
     def __init__(
         self,
@@ -50,49 +50,47 @@ class Requests:
         self._waited_s = 0.0
 
     async def send(self, method: Method, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """The answer, whatever its status. A failure of the host or the network is tried again.
+        """The answer, whatever its status. Failures of the host or the network are retried.
 
-        Only for requests that do nothing twice: reads, and writes of all of a thing. Raises ReconcilerError.
+        For requests that have no effect twice: reads, and writes that replace something as a whole. Raises
+        ReconcilerError.
         """
+        return await self._tried(method, path, body, once=False)
+
+    async def send_once(self, method: Method, path: str, body: Mapping[str, Any]) -> Answer:
+        """The answer. Retried only where nothing was sent.
+
+        Raises Unknown after a lost answer or one that leaves the outcome open (5xx), else ReconcilerError.
+        """
+        return await self._tried(method, path, body, once=True)
+
+    def said(self, answer: Answer) -> str:
+        """The host's own error text in an answer; "" where it has none."""
+        return error_text(answer, parsed(answer.body))[1]
+
+    async def _tried(
+        self, method: Method, path: str, body: Mapping[str, Any] | None, *, once: bool
+    ) -> Answer:
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(ATTEMPTS)):
             try:
                 answer = await self._admitted(method, path, body)
             except (Lost, NotSent) as failure:
+                if once and isinstance(failure, Lost):
+                    raise Unknown(failure.message) from None
                 if not left:
                     raise ReconcilerError(f"the git host gave no answer: {failure.message}") from None
             else:
+                if once and answer.status >= 500:
+                    raise Unknown(f"the git host answered {answer.status}")
                 if answer.status < 500 or not left:
                     return answer
             await self.clock.sleep(pause_s)
             pause_s *= 2
         raise AssertionError("the last attempt returns or raises")
 
-    async def send_once(self, method: Method, path: str, body: Mapping[str, Any]) -> Answer:
-        """The answer. Raises Unknown where none came, or one that leaves open what was done."""
-        pause_s = FIRST_PAUSE_S
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                answer = await self._admitted(method, path, body)
-            except NotSent as failure:
-                if not left:
-                    raise ReconcilerError(f"the git host cannot be reached: {failure.message}") from None
-            except Lost as failure:
-                raise Unknown(failure.message) from None
-            else:
-                if answer.status >= 500:
-                    raise Unknown(f"the git host answered {answer.status}")
-                return answer
-            await self.clock.sleep(pause_s)
-            pause_s *= 2
-        raise AssertionError("the last attempt returns or raises")
-
-    def said(self, answer: Answer) -> str:
-        """What the host says about an answer other than a success; "" for nothing."""
-        return error_text(answer, parsed(answer.body))[1]
-
     async def _admitted(self, method: Method, path: str, body: Mapping[str, Any] | None) -> Answer:
-        """The first answer that does not refuse the request as one too many."""
+        """The first answer that is not about a rate limit."""
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         while True:
@@ -115,7 +113,7 @@ class Requests:
             await self.clock.sleep(wait_s)
 
     def _limited_for(self, answer: Answer) -> float | None:
-        """Seconds; None where the answer is about something else. GitHub says 403 for a limit, too."""
+        """Seconds to wait for a rate limit; None for any other answer. GitHub uses 403 for limits, too."""
         if answer.status not in (TOO_MANY, 403):
             return None
         asked_s = retry_after(answer, self.clock)
@@ -128,6 +126,7 @@ class Requests:
         return max(_UNNAMED_LIMIT_S if asked_s is None else asked_s, 1.0)
 
     def _until_reset(self, answer: Answer) -> float | None:
+        """Seconds until the limit is reset, by the host's clock; None where no header says it."""
         names = ("x-ratelimit-reset", "ratelimit-reset")
         text = next((answer.headers[name] for name in names if name in answer.headers), "").strip()
         if not text.isdecimal() or len(text) > 12:

@@ -1,4 +1,4 @@
-"""The body of a message in each format, and its content type."""
+"""The body and content type of a message, in the formats slack, json and cloudevents."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -9,7 +9,7 @@ from reconciler.notify.events import Event, Item
 
 FormatName = Literal["slack", "json", "cloudevents"]
 
-_MOST_LINES = 20  # of objects: a channel is for people
+_MOST_LINES = 20  # objects in one message of Slack, which people read
 _HEADS = {
     "drift": "Drift",
     "failed": "`{verb}` failed",
@@ -25,7 +25,7 @@ class Body(NamedTuple):
 
 
 def body_of(event: Event, format: FormatName, id: str) -> Body:
-    """`id`: that of the message, the same in each attempt to deliver it."""
+    """The body of `event`. `id`: of the message, the same in every attempt to deliver it."""
     return _FORMATS[format](event, id)
 
 
@@ -54,7 +54,7 @@ def _cloudevents(event: Event, id: str) -> Body:
 
 
 def _slack(event: Event, id: str) -> Body:
-    """All that is not our own word stands in code, where Slack makes neither links nor mentions of it."""
+    """Text for Slack. Foreign words stand in code, where Slack makes no links or mentions of them."""
     run = event.run
     head = _HEADS[event.name].format(verb=run.verb)
     lines = [f"*{head}* in {_code(run.environment)} ({_code(run.platform or 'no platform')})"]
@@ -63,7 +63,7 @@ def _slack(event: Event, id: str) -> Body:
     more = event.more + len(event.items[_MOST_LINES:])
     if more:
         lines.append(f"… and {more} more")
-    who = [f"by {_code(run.by)}", *(_code(each) for each in (run.job_url, event.run_id) if each)]
+    who = [f"by {_code(run.by)}", *(_code(text) for text in (run.job_url, event.run_id) if text)]
     lines.append(", ".join(who))
     return _as_json("application/json", {"text": "\n".join(lines)})
 
@@ -73,7 +73,7 @@ def _line(item: Item) -> str:
 
 
 def _code(text: str) -> str:
-    """Source: Slack, "Formatting text for app surfaces": `&`, `<` and `>` are all that has to be escaped."""
+    """`text` in backticks. Slack, "Formatting text for app surfaces": only `&`, `<`, `>` are escaped."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
     return f"`{safe}`"
 

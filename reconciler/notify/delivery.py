@@ -1,19 +1,72 @@
-"""One message to one address: signed, in a budget, no redirect followed. Source: Standard Webhooks 1.0."""
+"""Delivers the messages of one run at the same time. A failure is reported and changes nothing else.
+
+Each message is signed, has a time limit, and follows no redirect. Source: Standard Webhooks 1.0.
+"""
 
 import base64
 import binascii
 import hmac
-from collections.abc import Callable, Mapping
+import random
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from urllib.parse import urlsplit
 
+import anyio
+
 from reconciler.core.clock import Clock
+from reconciler.core.context import program_version
 from reconciler.core.errors import ReconcilerError, TransportError
-from reconciler.notify.bodies import Body
+from reconciler.kinds.source import OWN_VARIABLES
+from reconciler.notify.bodies import Body, body_of
+from reconciler.notify.events import Event
+from reconciler.project.secret import secret_sources
+from reconciler.project.sections import NotifySection, SecretSource
+from reconciler.project.settings import ProjectSettings
 from reconciler.services.retry import answer_in_time
-from reconciler.services.transport import Answer, Transport, host_and_port, is_loopback
+from reconciler.services.transport import Answer, HttpTransport, Transport, host_and_port, is_loopback
 
 _PREFIX = "whsec_"
 _LEAST_KEY, _MOST_KEY = 24, 64  # bytes
+_MOST_ANSWER = 64 * 1024  # bytes of an answer's body, which nothing reads
+
+
+async def send_all(
+    events: Sequence[Event], config: ProjectSettings, clock: Clock, warn: Callable[[str], None]
+) -> None:
+    """Send each event to the receivers that `notify` of the settings names for it.
+
+    `warn` gets one sentence for each message that was not delivered, without its address or secret.
+    """
+    # No manifest can take a value from these variables. Here they serve the purpose that they are made for.
+    sources = secret_sources(replace(config, own_variables=OWN_VARIABLES), runs_programs=True)
+
+    def value(source: SecretSource | None) -> str:
+        assert source is not None  # the settings have validated that
+        return sources.value(source.ref(), lambda ref: None).reveal()
+
+    async def send(event: Event, number: int, hook: NotifySection) -> None:
+        try:
+            url = parse_url(hook.url or value(hook.url_from))
+            key = parse_key(value(hook.secret_from)) if hook.secret_from is not None else None
+            id = f"msg_{uuid.uuid4().hex}"
+            body = body_of(event, hook.format, id)
+            agent = f"reconciler/{program_version()}"
+            wire = HttpTransport(origin_of(url), connections=1, max_body=_MOST_ANSWER)
+            async with aclosing(wire) as transport:
+                await deliver(
+                    transport, url, body, id, key, clock=clock, jitter=random.random, user_agent=agent
+                )
+        except ReconcilerError as failure:
+            help = f"\n  = help: {failure.help}" if failure.help else ""
+            warn(f"nobody was notified of `{event.name}` by `notify.{number}`: {failure.message}{help}")
+
+    async with anyio.create_task_group() as group:
+        for number, hook in enumerate(config.settings.notify):
+            for event in events:
+                if event.name in hook.on:
+                    group.start_soon(send, event, number, hook)
 
 
 async def deliver(
@@ -27,9 +80,10 @@ async def deliver(
     jitter: Callable[[], float],
     user_agent: str,
 ) -> None:
-    """Raises ReconcilerError where no attempt was answered with a success. It names the host, not the `url`.
+    """Send one message, with retries in a time limit.
 
-    `key`: signs each attempt; None where the receiver checks nothing.
+    `key`: signs every attempt; None sends it unsigned. Raises ReconcilerError where no attempt succeeded. It
+    names the host, not the `url`, which may be a secret.
     """
 
     async def attempt(deadline_s: float) -> Answer:
@@ -53,6 +107,7 @@ async def deliver(
 
 
 def _signed(id: str, timestamp: int, body: bytes, key: bytes) -> Mapping[str, str]:
+    """The headers with the signature. `timestamp`: seconds since 1970."""
     digest = hmac.digest(key, f"{id}.{timestamp}.".encode() + body, "sha256")
     return {
         "webhook-timestamp": str(timestamp),
@@ -61,7 +116,7 @@ def _signed(id: str, timestamp: int, body: bytes, key: bytes) -> Mapping[str, st
 
 
 def parse_key(secret: str) -> bytes:
-    """The key of a secret as Standard Webhooks writes it. Raises ReconcilerError, without the secret."""
+    """The key in a secret of the form whsec_BASE64. Raises ReconcilerError, which hides the secret."""
     try:
         key = base64.b64decode(secret.strip().removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -75,7 +130,7 @@ def parse_key(secret: str) -> bytes:
 
 
 def parse_url(text: str) -> str:
-    """An address that may be sent to. Raises ReconcilerError, without the address: it may be a secret."""
+    """A valid https address (http for loopback only). Raises ReconcilerError, which does not repeat it."""
     url = text.strip()
     try:
         parts = urlsplit(url)
@@ -90,5 +145,6 @@ def parse_url(text: str) -> str:
 
 
 def origin_of(url: str) -> str:
+    """Scheme, host and port of `url`."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"

@@ -1,4 +1,4 @@
-"""What of a run others want to know, from its report: addresses, sentences, places and counts; no secrets."""
+"""Events of a run for its receivers, made from its report: addresses, sentences, counts; no secrets."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ from reconciler.reports.verdict import of_report
 
 EventName = Literal["drift", "failed", "owed", "question", "warning"]
 
-Places = Mapping[str, str]  # of manifests, by address
+Places = Mapping[str, str]  # file:line in the manifests, by address
 
 _MOST_ITEMS = 50
 _MOST_CHARACTERS = 800
@@ -24,7 +24,7 @@ _WARNED = frozenset({NOT_IN_PLAN, RULES_LOOSENED})
 
 
 class Item(Struct, frozen=True):
-    """One object, or one thing to do where no object is known (""). `place`: in a manifest; "" for none."""
+    """A sentence about one object. `address`: "" where none is known. `place`: in a manifest; "" for none."""
 
     address: str
     what: str
@@ -32,7 +32,7 @@ class Item(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """What all events of one run have in common. `at`: when it ended. `job_url`: "" outside of CI."""
+    """The facts that all events of one run share. `at`: its end. `job_url`: "" outside of CI."""
 
     verb: str
     environment: str
@@ -44,7 +44,10 @@ class Run(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """`items`: the first ones; `more`: how many others there are."""
+    """One message. `items`: the first ones. `more`: the number of the others.
+
+    `run_id`: as `history` shows it; "" where nothing was started.
+    """
 
     name: EventName
     run: Run
@@ -53,7 +56,7 @@ class Event(Struct, frozen=True):
     more: int = 0
     lineage: str = ""
     revision: str = ""
-    run_id: str = ""  # as `history` shows it; "" where nothing was begun
+    run_id: str = ""
 
     @property
     def type(self) -> str:
@@ -79,7 +82,7 @@ class Event(Struct, frozen=True):
 
 
 def events_of(report: Report, run: Run) -> list[Event]:
-    """What has happened in a drift or an apply; nothing where a person said no, or a signal ended it."""
+    """The events of a drift or an apply; none where a person declined, or a signal ended it."""
     if isinstance(report, Failure) and report.interrupted:
         return []
     if isinstance(report, ApplyReport) and report.ended == "declined":
@@ -96,7 +99,7 @@ def events_of(report: Report, run: Run) -> list[Event]:
         found.append(("drift", list(_drift(report, places))))
     if isinstance(report, ApplyReport) and report.owed:
         found.append(("owed", list(_owed(report, places))))
-    warned = [_told(each, places, each.message) for each in report.diagnostics if each.code in _WARNED]
+    warned = [_item(item, places, item.message) for item in report.diagnostics if item.code in _WARNED]
     if warned:
         found.append(("warning", warned))
     return [_event(name, report, run, items) for name, items in found]
@@ -117,14 +120,15 @@ def _event(name: EventName, report: Report, run: Run, items: list[Item]) -> Even
 
 
 def _questions(report: Report, places: Places) -> Iterator[Item]:
-    """The commands to type are in the help."""
+    """Calls with an unknown outcome, with the commands that settle them."""
     for problem in report.diagnostics:
         if problem.code == UNKNOWN_OUTCOME:
             help = problem.help.replace("\n  ", ": ", 1).replace("\n  ", ", ")
-            yield _told(problem, places, f"{problem.message}; {help}")
+            yield _item(problem, places, f"{problem.message}; {help}")
 
 
 def _failures(report: Report, places: Places) -> Iterator[Item]:
+    """Failed steps, errors, and the message of a run that failed as a whole."""
     if isinstance(report, ApplyReport):
         for result in report.results:
             if result.outcome == "failed":
@@ -132,19 +136,20 @@ def _failures(report: Report, places: Places) -> Iterator[Item]:
                 what = f"{step} failed: {result.error}"
                 yield Item(str(result.address), what, places.get(str(result.address), ""))
     for problem in filter(_is_failure, report.diagnostics):
-        yield _told(problem, places, f"error[{problem.code}]: {problem.message}")
+        yield _item(problem, places, f"error[{problem.code}]: {problem.message}")
     if isinstance(report, Failure) and not report.diagnostics:
         yield Item("", report.message)
 
 
 def _owed(report: ApplyReport, places: Places) -> Iterator[Item]:
-    for each in report.owed:
-        what = f"{each.work}, {each.certainty}, because {each.because}"
-        yield Item(str(each.address), what, places.get(str(each.address), ""))
+    for owed in report.owed:
+        what = f"{owed.work}, {owed.certainty}, because {owed.because}"
+        yield Item(str(owed.address), what, places.get(str(owed.address), ""))
 
 
-def _told(problem: Diagnostic, places: Places, what: str) -> Item:
-    found = (places[each] for each in problem.addresses if each in places)
+def _item(problem: Diagnostic, places: Places, what: str) -> Item:
+    """The item of a diagnostic, at its own place, else at the manifest of one of its addresses."""
+    found = (places[address] for address in problem.addresses if address in places)
     place = problem.span.place if problem.span is not None else next(found, "")
     return Item(", ".join(problem.addresses), what, place)
 
@@ -154,7 +159,7 @@ def _is_failure(problem: Diagnostic) -> bool:
 
 
 def _drift(report: DriftReport, places: Places) -> Iterator[Item]:
-    """What moved; of an object that is gone, also what is left of it."""
+    """The drifted objects; for a deleted one, also the warnings about its remains."""
     for found in findings_of(report):
         if found.code == DRIFT and found.severity is not Severity.INFO:
             (address,) = found.about
@@ -162,10 +167,10 @@ def _drift(report: DriftReport, places: Places) -> Iterator[Item]:
     moved = {str(change.address) for change in report.plan.changes}
     for problem in report.diagnostics:
         if problem.severity is Severity.WARNING and moved.intersection(problem.addresses):
-            yield _told(problem, places, f"warning[{problem.code}]: {problem.message}; {problem.help}")
+            yield _item(problem, places, f"warning[{problem.code}]: {problem.message}; {problem.help}")
 
 
 def _fit(text: str) -> str:
-    """One line without unseen characters, of at most 800 characters."""
+    """`text` as one line of at most 800 characters, without invisible ones."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"

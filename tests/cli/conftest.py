@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, environment, serving
+from tests.cli.harness import Project, Sandbox, environment, serving, volume
 from tests.state.doubles import make_state
 
 _numbers = count(1)
@@ -72,6 +72,14 @@ def project(sandbox: Sandbox, tmp_path: Path) -> Project:
 @pytest.fixture
 def still_project(still: Sandbox, tmp_path: Path) -> Project:
     return project_at(tmp_path, still.url)
+
+
+@pytest.fixture
+def applied(project: Project, app: str) -> Project:
+    """A project whose only volume was applied."""
+    project.write(volume(app))
+    project.apply()
+    return project
 
 
 def project_at(root: Path, url: str) -> Project:

@@ -48,14 +48,6 @@ def test_a_wrong_token_is_told_and_never_shown(
     assert "canary-token" not in failed.out + failed.err
 
 
-def test_a_403_names_what_the_token_may_not_read(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    sandbox.fault("GET", f"/v1/apps/{app}/volumes", "status", status=403, times=None)
-    problem = only(project.json("plan", code=1).json["diagnostics"])
-    sandbox.clear_faults()
-    assert f"(check that the token may read app `{app}`)" in problem["message"]
-
-
 def test_an_unknown_app_is_an_error_and_creates_nothing(project: Project, sandbox: Sandbox) -> None:
     project.write(volume("never-made"))
     with sandbox.recording() as requests:

@@ -188,37 +188,6 @@ def test_on_a_terminal_it_asks(ready: Project, ana: Person) -> None:
         assert len(list(ready.root.glob("*.approval"))) == written
 
 
-def test_allowing_older_snapshots_needs_approval_though_no_call_does_it(
-    project: Project, app: str, ana: Person
-) -> None:
-    root = project.root
-    git(root, "init", "-q", "-b", "main")
-    (root / ".gitignore").write_text(".reconcile/\n*.plan*\n")
-    (root / "reconcile.yaml").write_text("approvals: {rules: [{when: {lowers: snapshot_max_age_h}}]}\n")
-    (root / "allowed_signers").write_text(ana.line())
-    policy = (
-        "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: all}\n"
-        "spec: {selector: {}, snapshot_max_age_h: %d}\n"
-    )
-    project.write(volume(app) + policy % 24)
-    commit(root)
-    project.env.update(ISOLATED)
-    project.run("state", "init")
-    project.run("apply", "--auto-approve", "--base", git(root, "rev-parse", "HEAD"))
-    project.write(volume(app) + policy % 48)
-    commit(root)
-    refused = project.run("apply", "--auto-approve", "--base", "HEAD^", code=1)
-    assert f"Volume/{app}/data" in refused.out + refused.err
-    assert "approval-needed" in refused.out + refused.err
-    project.run("plan", "--out", "the.plan")
-    project.run(*APPROVE, "--key", str(ana.key))
-    approval = "the.plan.ana@example.com.approval"
-    project.run("apply", "--plan", "the.plan", "--base", "HEAD^", "--approval", approval)
-    project.write(volume(app) + policy % 12)
-    commit(root)
-    project.run("apply", "--auto-approve", "--base", "HEAD^")
-
-
 def _ours(root: Path) -> None:
     """The change branched off before there were rules, and merges them away."""
     git(root, "checkout", "-q", "change")

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from reconciler.cli import main
-from reconciler.cli.completion import ASKED
+from reconciler.cli.main import ASKED
 from tests.cli.harness import cluster, environment, volume
 from tests.state.test_migrations import left_by
 

@@ -43,21 +43,3 @@ def test_a_deleted_volume_comes_back_with_what_its_message_says(
     assert "No changes" in quiet.out
     project.write(volume(app, spec="size_gb: 12"))  # `from` counts only where a volume is made
     assert "No changes" in project.run("plan", "--detailed-exitcode").out
-
-
-def test_a_member_of_a_count_comes_back_and_the_others_stay(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app, spec="region: ams, size_gb: 5, count: 3"))
-    project.apply()
-    address = f"Volume/{app}/data[1]"
-    ids = {each["address"]: each["id"] for each in project.json("state", "list").json["records"]}
-    snapshot_of(sandbox, app, ids[address])
-    sandbox.call("DELETE", f"/v1/apps/{app}/volumes/{ids[address]}")
-
-    lines = advised(project.run("plan", code=1).err)
-    project.write(volume(app, spec=", ".join(["region: ams, size_gb: 5, count: 3", *lines])))
-    assert project.apply().outcomes() == {f"{address}#create": "done"}
-    after = {each["address"]: each["id"] for each in project.json("state", "list").json["records"]}
-    assert {name for name in ids if after[name] != ids[name]} == {address}
-    assert "No changes" in project.run("plan", "--detailed-exitcode").out

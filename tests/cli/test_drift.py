@@ -59,38 +59,6 @@ def test_a_value_that_was_replaced_is_not_warned_of_any_more(
     assert told.err == ""
 
 
-def test_accepting_for_one_environment_says_that_others_share_the_manifest(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app))
-    patch = f"Volume/{app}/data: {{spec: {{auto_backup_enabled: true}}}}\n"
-    project.write(patch, "overlays/prod/p.yaml")
-    project.run("state", "init", "--env", "prod")
-    project.run("apply", "--auto-approve", "--env", "prod")
-    (there,) = sandbox.volumes(app)
-    sandbox.edit_volume(there["id"], size_gb=20)
-    told = project.json("drift", "--accept", "--env", "prod").json["diagnostics"]
-    assert (only(told)["code"], only(told)["line"]) == ("shared-value", 5)
-    sandbox.edit_volume(there["id"], size_gb=30)
-    text = project.run("drift", "--accept", "--env", "prod")
-    assert "nothing drifts any more" in text.out
-    assert "warning[shared-value]" in text.err
-
-
-def test_what_was_ignored_when_it_was_adopted_is_told_of_and_alarms_when_that_is_over(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    sandbox.make_volume(app, "data", size_gb=20)
-    ignore = "lifecycle: {ignore: [{field: size_gb, reason: autoscaler, until: %s}]}\n"
-    file = project.write(volume(app) + ignore % "2126-01-01")
-    assert only(project.apply().json["changes"])["action"] == "adopt"
-    told = project.json("drift").json
-    assert (told["changes"], only(told["diagnostics"])["code"]) == ([], "ignored-difference")
-    file.write_text(volume(app) + ignore % "2020-01-01")
-    alarm = project.json("drift", code=2).json
-    assert only(only(alarm["changes"])["fields"])["path"] == "size_gb"
-
-
 def test_what_cannot_be_accepted_is_told_and_no_file_is_touched(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
@@ -218,28 +186,6 @@ def test_what_no_manifest_names_is_compared_told_and_settled(
     project.run("state", "forget", f"Volume/{app}/gone")
     assert "No drift in 4 recorded objects (3 have no manifest)." in project.run("drift").out
     assert "are as they should be" in project.run("history").out
-
-
-def test_health_and_identity_are_compared_from_the_first_apply_on(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    name = f"{app}-db"
-    project.write(volume(app) + cluster(name))
-    project.apply(*project.creating(f"PostgresCluster/{name}"))
-    (data,), (made,) = sandbox.volumes(app), sandbox.clusters(name)
-    assert project.run("drift").code == 0
-    assert project.apply().json["changes"] == []
-    sandbox.edit_volume(data["id"], state="failed")
-    sandbox.edit_cluster(made["id"], replicas=2)
-    told = project.json("drift", code=2).json
-    assert {each["code"] for each in told["diagnostics"]} == {"volume-failed", "replicas-changed"}
-    accepted = project.run("drift", "--accept", f"PostgresCluster/{name}", code=2).out
-    assert "Accepted: 1 object in the state; 1 still drifting." in accepted
-    sandbox.edit_cluster(made["id"], status="failed")
-    told = project.json("drift", code=2).json
-    assert {each["code"] for each in told["diagnostics"]} == {"volume-failed", "cluster-failed"}
-    refused = project.json("drift", "--accept", code=1).json["refused"]
-    assert {each["path"] for each in refused} == {"state", "status"}
 
 
 def test_an_open_call_is_no_quiet_world(project: Project, sandbox: Sandbox, app: str) -> None:

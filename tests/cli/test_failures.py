@@ -1,7 +1,5 @@
 """What goes on when something fails: branches are independent, reads are repeated, ids are kept."""
 
-import pytest
-
 from tests.cli.harness import Project, Sandbox, cluster, secret, volume
 
 
@@ -36,40 +34,3 @@ def test_other_branches_go_on_and_dependants_are_skipped_by_name(
 
 def project_errors(results: list[dict[str, str]]) -> dict[str, str]:
     return {result["step"]: result.get("error", "") for result in results}
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_read_is_repeated(project: Project, sandbox: Sandbox, app: str, status: int) -> None:
-    project.write(volume(app))
-    sandbox.fault("GET", f"/v1/apps/{app}/volumes", "status", status=status, headers={"retry-after": "0"})
-    project.apply()
-    assert len(sandbox.volumes(app)) == 1
-
-
-def test_a_create_that_is_answered_429_did_nothing_and_is_sent_again(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app))
-    path = f"/v1/apps/{app}/volumes"
-    sandbox.fault("POST", path, "status", status=429, headers={"retry-after": "0"})
-    assert project.apply().outcomes() == {f"Volume/{app}/data#create": "done"}
-    assert sandbox.mutations_of(app) == [("POST", "volumes")] * 2
-    assert len(sandbox.volumes(app)) == 1
-
-
-def test_a_refused_create_fails_and_is_not_repeated(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    sandbox.fault("POST", f"/v1/apps/{app}/volumes", "status", status=422)
-    project.apply(code=1)
-    assert sandbox.volumes(app) == []
-    assert sandbox.mutations_of(app) == [("POST", "volumes")]
-    project.apply()
-    assert len(sandbox.volumes(app)) == 1
-
-
-def test_an_app_that_cannot_be_read_leaves_the_others_alone(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app) + volume("gone-app", "data"))
-    plan = project.json("plan", code=1)
-    assert plan.actions() == {f"Volume/{app}/data": "create", "Volume/gone-app/data": "refused"}

@@ -1,13 +1,12 @@
 """A resource with a new name: refused as it stands, and the same object once its record has moved."""
 
-import json
 import re
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Project, Sandbox, only, secret, volume
+from tests.cli.harness import Project, Sandbox, only, volume
 from tests.cli.test_kills import FOREVER_S
 from tests.inprocess import Command
 
@@ -23,13 +22,6 @@ def moved(source: str, target: str, name: str = "m") -> str:
 
 def addresses(project: Project) -> list[str]:
     return [record["address"] for record in project.json("state", "list").json["records"]]
-
-
-@pytest.fixture
-def applied(project: Project, app: str) -> Project:
-    project.write(volume(app))
-    project.apply()
-    return project
 
 
 def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
@@ -58,22 +50,6 @@ def test_a_new_name_is_refused_and_the_entry_it_offers_makes_the_plan_empty(
     assert "moves" not in again
     assert {method for method, _ in requests} == {"GET"}
     assert sandbox.volume(app) == made
-
-
-def test_a_move_and_what_the_manifest_asks_beside_it_are_one_apply(
-    applied: Project, sandbox: Sandbox, app: str
-) -> None:
-    applied.write(
-        volume(app, "files", "region: ams, size_gb: 20")
-        + moved(f"Volume/{app}/data", f"Volume/{app}/files")
-        + volume(app, "data2", "region: fra, size_gb: 3")
-    )
-    assert applied.apply().outcomes() == {
-        f"Volume/{app}/files#extend": "done",
-        f"Volume/{app}/data2#create": "done",
-    }
-    assert sorted(each["size_gb"] for each in sandbox.volumes(app)) == [3, 20]
-    assert sorted(addresses(applied)) == [f"Volume/{app}/data2", f"Volume/{app}/files"]
 
 
 @pytest.mark.parametrize("skip", [0, 1], ids=["while-planning", "under-the-lease"])
@@ -169,23 +145,6 @@ def test_a_saved_plan_settles_an_open_call_before_it_is_compared(
     assert sandbox.volume(app)["size_gb"] == 20
 
 
-def test_what_an_apply_has_seen_leave_is_no_rename_of_what_comes_later(
-    applied: Project, sandbox: Sandbox, app: str
-) -> None:
-    applied.write("")
-    applied.apply()
-    assert applied.apply().json["summary"]["retain"] == 1
-    applied.write(volume(app, "logs"))
-    warned = applied.apply()
-    assert [each["code"] for each in warned.json["diagnostics"]] == ["perhaps-renamed"]
-    assert sorted(each["name"] for each in sandbox.volumes(app)) == ["data", "logs"]
-    # Once it is back, it has not left any more.
-    applied.write(volume(app) + volume(app, "logs"))
-    applied.apply()
-    applied.write(volume(app, "files") + volume(app, "logs"))
-    assert "error[renamed]" in applied.run("plan", code=1).err
-
-
 def test_state_mv_moves_all_of_a_count_as_the_entry_does(project: Project, app: str) -> None:
     project.write(volume(app, spec=f"{SPEC}, count: 2"))
     project.apply()
@@ -200,21 +159,6 @@ def test_state_mv_moves_all_of_a_count_as_the_entry_does(project: Project, app: 
     moved_one = project.json("state", "mv", f"{new}[1]", f"Volume/{app}/other").json
     assert [each["address"] for each in moved_one["records"]] == [f"Volume/{app}/other"]
     assert moved_one["record"] == moved_one["records"][0]
-
-
-def test_a_moved_secret_keeps_its_value_and_is_set_when_that_changes(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(secret(app, "PASSWORD", "env: PASSWORD"))
-    project.apply(env={"PASSWORD": "one"})
-    named = secret(app, "DB", "env: PASSWORD").replace("{value_from", "{name: PASSWORD, value_from")
-    project.write(named + moved(f"Secret/{app}/PASSWORD", f"Secret/{app}/DB"))
-    for value, steps in (("one", 0), ("one", 0), ("two", 1), ("two", 0), ("one", 1)):
-        assert len(project.apply(env={"PASSWORD": value}).json["steps"]) == steps
-    assert only(sandbox.secrets(app))["name"] == "PASSWORD"
-    assert "one" not in json.dumps(
-        project.json("state", "show", f"Secret/{app}/DB").json["record"]["applied"]
-    )
 
 
 def test_a_resource_that_went_to_another_file_is_recognised_where_only_that_one_is_given(

@@ -8,13 +8,6 @@ from tests.cli.harness import Project, Sandbox, serving, volume
 
 
 @pytest.fixture
-def applied(project: Project, app: str) -> Project:
-    project.write(volume(app))
-    project.apply()
-    return project
-
-
-@pytest.fixture
 def other(app: str) -> Iterator[Sandbox]:
     """Another platform, with an app of the same name."""
     with serving("--clock", "x600") as sandbox:

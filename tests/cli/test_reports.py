@@ -92,7 +92,7 @@ def test_a_report_that_cannot_be_written_fails_the_run_and_leaves_nothing_half_w
     monkeypatch.setattr(Path, "replace", full)
     ended = reconcile("validate --report json=a.json", code=1)
     assert ended.out.startswith("Valid: ")
-    assert "cannot write the report a.json: No space left on device" in ended.err
+    assert "the report is missing: cannot write a.json: No space left on device" in ended.err
     assert old.read_text() == "old"
     assert sorted(path.name for path in reconcile.root.iterdir() if path.is_file()) == ["a.json"]
 

@@ -13,7 +13,7 @@ from reconciler.core.model import Resource
 from reconciler.manifests.meaning import digest_resources
 from reconciler.project.store import store_of
 from reconciler.state.spooling import Spooling
-from tests.cli.harness import MUTATIONS, Project, Sandbox, cluster, secret, volume
+from tests.cli.harness import MUTATIONS, Project, Sandbox, secret, volume
 from tests.revisions.repository import commit, git
 
 
@@ -72,16 +72,6 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
     assert taken == [1]
 
 
-def test_a_plan_that_ran_has_nothing_left_to_do(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.run("plan", "--out", "saved.plan")
-    project.run("apply", "--plan", "saved.plan")
-    with sandbox.recording() as requests:
-        again = project.run("apply", "--plan", "saved.plan")
-    assert "nothing is left to do" in again.err
-    assert not [request for request in requests if request[0] in MUTATIONS]
-
-
 def test_a_plan_is_refused_naming_the_object_that_moved(project: Project, sandbox: Sandbox, app: str) -> None:
     project.write(volume(app) + volume(app, "logs"))
     project.apply()
@@ -109,45 +99,6 @@ def test_a_planned_create_is_refused_when_such_an_object_appeared(
     assert f"`Volume/{app}/data`: the file plans create" in refused.err
     assert "but this run plans adopt" in refused.err
     assert len(sandbox.volumes(app)) == 1
-
-
-def test_two_files_run_one_after_another(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.run("plan", "--out", "first.plan")
-    project.write(volume(app) + volume(app, "logs"))
-    project.run("plan", "--out", "second.plan")
-    first = project.json("apply", "--plan", "first.plan")
-    assert first.outcomes() == {f"Volume/{app}/data#create": "done"}
-    left = [each["code"] for each in first.json["diagnostics"]]
-    assert left == ["not-in-plan"]
-    second = project.json("apply", "--plan", "second.plan")
-    assert second.outcomes() == {f"Volume/{app}/logs#create": "done"}
-    assert len(sandbox.volumes(app)) == 2
-
-
-def test_a_saved_create_is_refused_while_another_ones_outcome_is_unknown(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(cluster(f"db-{app}"))
-    project.run("plan", "--out", "saved.plan")
-    sandbox.fault("POST", "/v1/postgres", "drop_after")
-    project.approve(f"PostgresCluster/db-{app}")
-    project.apply(code=3)
-    refused = project.run("apply", "--plan", "saved.plan", code=3)
-    assert f"reconcile resolve PostgresCluster/db-{app} --adopt ID" in refused.err
-    assert len(sandbox.clusters(f"db-{app}")) == 1
-
-
-def test_changes_elsewhere_do_not_matter(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    project.run("plan", "--out", "saved.plan")
-    sandbox.make_volume(app, "somebody-elses")
-    mine = next(item for item in sandbox.volumes(app) if item["name"] == "data")
-    sandbox.edit_volume(mine["id"], snapshot_retention=40)
-    applied = project.json("apply", "--plan", "saved.plan")
-    assert applied.outcomes() == {f"Volume/{app}/data#extend": "done"}
 
 
 def test_a_saved_plan_runs_from_another_directory_of_the_project(
@@ -251,22 +202,6 @@ def test_a_plan_without_a_state_is_saved_and_does_not_run(
     other = project.run("apply", "--plan", "saved.plan", "--state", "sqlite:none.db", code=1)
     assert "there is no state" in other.err
     assert "for the state that did not exist" in project.run("apply", "--plan", "saved.plan", code=1).err
-
-
-def test_a_forged_plan_sends_nothing(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    project.run("plan", "--out", "saved.plan")
-    saved = project.root / "saved.plan"
-    for old, new in (('"size_gb": 20', '"size_gb": 500'), ('"PUT"', '"DELETE"'), (f"/{app}/", "/other/")):
-        text = saved.read_text()
-        assert old in text
-        (project.root / "forged.plan").write_text(text.replace(old, new))
-        with sandbox.recording() as requests:
-            refused = project.json("apply", "--plan", "forged.plan", "--auto-approve", code=1)
-        assert {each["code"] for each in refused.json["diagnostics"]} == {"plan-moved"}
-        assert not [request for request in requests if request[0] in MUTATIONS]
 
 
 def test_an_older_format_is_refused_before_the_state_is_opened(

@@ -100,27 +100,6 @@ def test_a_second_project_at_the_same_place_sends_nothing(
     assert second.apply().json["results"][0]["outcome"] == "done"
 
 
-def test_a_state_moves_up_and_back(project: Project, app: str, shared: Shared, elsewhere: Path) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.env.update(shared.env)
-    moved = project.run("state", "migrate", shared.url)
-    assert "(1 record, " in moved.out
-    assert "error[state-moved]" in project.run("plan", code=1).err
-    project.write(f"state: '{shared.url}'\n", "reconcile.yaml")
-    other = runner(project, elsewhere / "runner-2")
-    assert "No changes" in other.run("plan").out
-    other.write(volume(app, spec="region: ams, size_gb: 20"))
-    assert other.apply().json["results"][0]["outcome"] == "done"
-    back = project.run("state", "migrate", LOCAL)
-    assert "(1 record, " in back.out
-    assert "error[state-moved]" in other.run("plan", code=1).err
-    other.write(f"state: {LOCAL}\n", "reconcile.yaml")
-    project.write("{}\n", "reconcile.yaml")
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    assert "No changes" in project.run("plan").out
-
-
 def test_a_backup_goes_back_to_a_place_without_a_state_and_says_what_it_cannot_know(
     team: Project, elsewhere: Path, tmp_path: Path
 ) -> None:

@@ -51,13 +51,6 @@ def damage(project: Project, statement: str) -> None:
 
 
 @pytest.fixture
-def applied(project: Project, app: str) -> Project:
-    project.write(volume(app))
-    project.apply()
-    return project
-
-
-@pytest.fixture
 def holder(project: Project) -> "Iterator[subprocess.Popen[str]]":
     """A living process that holds the lease of `held`."""
     command = [sys.executable, "-m", "tests.state.child", "leases", str(state_file(project)), "held"]

@@ -50,26 +50,6 @@ def test_what_a_target_needs_comes_with_it(several: Project, app: str) -> None:
     assert several.json("plan", "--target", f"Secret/{app}/HOST").json["steps"] == []
 
 
-def test_members_of_a_count_go_together_or_alone(several: Project, app: str) -> None:
-    members = {f"Volume/{app}/cache", f"Volume/{app}/cache[1]"}
-    assert addresses(several, "--target", f"Volume/{app}/cache") == members
-    assert addresses(several, "--target", f"Volume/{app}/cache[1]") == {f"Volume/{app}/cache[1]"}
-
-
-def test_a_resource_that_is_refused_stops_only_what_touches_it(
-    several: Project, sandbox: Sandbox, app: str
-) -> None:
-    several.apply()
-    text = (several.root / "manifests/main.yaml").read_text()
-    shrunk = text.replace(volume(app, "logs"), volume(app, "logs", "region: ams, size_gb: 5"))
-    several.write(shrunk.replace(volume(app, "data"), volume(app, "data", "region: ams, size_gb: 20")))
-    several.apply(code=1)
-    ran = several.apply("--target", f"Volume/{app}/data")
-    assert ran.outcomes() == {f"Volume/{app}/data#extend": "done"}
-    refused = several.apply("--target", f"Volume/{app}/logs", code=1).json
-    assert [each["code"] for each in refused["diagnostics"]] == ["volume-shrink"]
-
-
 def test_deletes_outside_of_the_targets_are_not_planned(several: Project, sandbox: Sandbox, app: str) -> None:
     goes = volume(app, "old", rest="lifecycle: {deletion: delete}\n")
     several.write(goes, "manifests/old.yaml")
@@ -82,16 +62,6 @@ def test_deletes_outside_of_the_targets_are_not_planned(several: Project, sandbo
     several.apply("--target", f"Volume/{app}/old", "--approve-delete", f"Volume/{app}/old")
     assert ("DELETE", f"volumes/{deleted_id}") in sandbox.mutations_of(app)
     assert len([each for each in sandbox.mutations_of(app) if each[0] == "DELETE"]) == 1
-
-
-def test_a_renamed_resource_is_not_made_again_because_its_old_name_is_outside(
-    project: Project, app: str
-) -> None:
-    project.write(volume(app, "data"))
-    project.apply()
-    project.write(volume(app, "files", "region: ams, size_gb: 10"))
-    ran = project.json("plan", "--target", f"Volume/{app}/files", code=1).json
-    assert [each["code"] for each in ran["diagnostics"]] == ["renamed"]
 
 
 def test_a_move_to_something_else_is_left_for_later(project: Project, app: str) -> None:
@@ -139,19 +109,6 @@ def test_a_saved_plan_has_its_targets(several: Project, sandbox: Sandbox, app: s
     assert lines_with(ran.out, "5 not looked at")
     assert "logs" not in ran.out
     assert [each["name"] for each in sandbox.volumes(app)] == ["data"]
-
-
-def test_a_saved_plan_of_targets_is_not_concerned_by_what_others_ask_for(
-    several: Project, sandbox: Sandbox, app: str
-) -> None:
-    del several.env["RECONCILE_APPROVE_CREATE"]
-    several.run("plan", "--target", f"Volume/{app}/logs", "--out", "saved.plan")
-    text = (several.root / "manifests/main.yaml").read_text()
-    several.write(text + volume(app, "more"))
-    ran = several.json("apply", "--plan", "saved.plan", "--auto-approve")
-    assert ran.outcomes() == {f"Volume/{app}/logs#create": "done"}
-    assert ran.json["outside"] == 6
-    assert [each["name"] for each in sandbox.volumes(app)] == ["logs"]
 
 
 def test_what_a_saved_plan_does_not_name_is_not_shown_as_unchanged(
@@ -209,19 +166,3 @@ def test_the_lock_of_another_app_does_not_matter(several: Project, sandbox: Sand
 
     anyio.run(while_it_is_held)
     assert sandbox.volumes(other) == []
-
-
-def test_a_manifest_that_moved_to_a_file_outside_the_paths_has_not_left(project: Project, app: str) -> None:
-    folder = project.root / "manifests"
-    for name in ("one", "two"):
-        text = volume(app, name) + "lifecycle: {deletion: delete}\n"
-        (folder / "old").mkdir(exist_ok=True)
-        (folder / "old" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    project.apply()
-    (folder / "kept").mkdir()
-    (folder / "old" / "one.yaml").rename(folder / "kept" / "one.yaml")
-    planned = project.json("plan", "manifests/old").json
-    assert planned["changes"] == []
-    (folder / "kept" / "one.yaml").unlink()
-    planned = project.json("plan", "manifests/old").json
-    assert [each["action"] for each in planned["changes"]] == ["delete"]

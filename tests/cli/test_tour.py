@@ -3,9 +3,7 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
-from tests.cli.harness import MUTATIONS, Project, Sandbox, environment, only, secret, volume
+from tests.cli.harness import Project, Sandbox, environment, only, volume
 
 EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
 
@@ -67,43 +65,6 @@ def test_a_restart_that_the_answer_asks_for_is_owed_until_a_person_says_it_is_do
     assert project.json("plan").json["owed"] == []
 
 
-def test_size_and_retention_together_are_two_calls(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    id = sandbox.volume(app)["id"]
-    project.write(volume(app, spec="region: ams, size_gb: 20, snapshot_retention: 14"))
-    plan = project.json("plan")
-    assert plan.actions() == {f"Volume/{app}/data": "extend"}
-    with sandbox.recording() as requests:
-        project.apply()
-    assert [request for request in requests if request[0] in MUTATIONS] == [
-        ("PUT", f"/v1/apps/{app}/volumes/{id}"),
-        ("PUT", f"/v1/apps/{app}/volumes/{id}/extend"),
-    ]
-    assert {step["path"]: step["body"] for step in plan.json["steps"]} == {
-        f"/v1/apps/{app}/volumes/{id}": {"snapshot_retention": 14},
-        f"/v1/apps/{app}/volumes/{id}/extend": {"size_gb": 20},
-    }
-    assert (sandbox.volume(app)["size_gb"], sandbox.volume(app)["snapshot_retention"]) == (20, 14)
-
-
-def test_shrinking_is_refused_at_its_place_before_any_call(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app, spec="region: ams, size_gb: 20"))
-    project.apply()
-    project.write(
-        f"apiVersion: reconciler/v1\nkind: Volume\nmetadata: {{name: data, app: {app}}}\n"
-        "spec:\n  region: ams\n  size_gb: 10\n"
-    )
-    with sandbox.recording() as requests:
-        refused = project.run("apply", "--auto-approve", code=1)
-    assert {method for method, _ in requests} == {"GET"}
-    assert "cannot shrink from 20 GB to 10 GB" in refused.err
-    assert "--> manifests/main.yaml:6:12" in refused.err
-    assert "  size_gb: 10" in refused.err
-
-
 def test_one_refused_change_keeps_the_whole_plan_from_running(
     project: Project, sandbox: Sandbox, app: str
 ) -> None:
@@ -114,65 +75,6 @@ def test_one_refused_change_keeps_the_whole_plan_from_running(
     assert refused.json["summary"]["create"] == 1
     assert refused.json["results"] == []
     assert len(sandbox.volumes(app)) == 1
-
-
-def test_a_hand_made_change_is_drift_with_field_before_and_after(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write(volume(app, spec="region: ams, size_gb: 10, snapshot_retention: 7"))
-    project.apply()
-    assert "No drift" in project.run("drift").out
-    sandbox.edit_volume(sandbox.volume(app)["id"], snapshot_retention=30)
-    with sandbox.recording() as requests:
-        drift = project.json("drift", code=2)
-    assert {method for method, _ in requests} == {"GET"}
-    (change,) = drift.json["changes"]
-    assert change["address"] == f"Volume/{app}/data"
-    assert change["fields"] == [
-        {"path": "snapshot_retention", "before": 7, "after": 30, "effect": "in_place"}
-    ]
-    assert "steps" not in drift.json
-    told = project.run("drift", code=2).out
-    assert "snapshot_retention: 7 -> 30" in told
-    assert project.apply().outcomes() == {f"Volume/{app}/data#update": "done"}
-    assert sandbox.volume(app)["snapshot_retention"] == 7
-
-
-def test_a_new_secret_value_is_set_and_shown_nowhere(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(secret(app, "PASSWORD", "env: SHOP_PASSWORD"))
-    project.apply(env={"SHOP_PASSWORD": "first-value"})
-    before = only(sandbox.secrets(app))
-    assert project.json("plan", env={"SHOP_PASSWORD": "first-value"}).json["changes"] == []
-    plan = project.json("plan", env={"SHOP_PASSWORD": "second-value"})
-    assert plan.actions() == {f"Secret/{app}/PASSWORD": "set"}
-    assert only(plan.json["steps"])["body"] == {"value": "(sensitive)"}
-    assert "-value" not in plan.out + plan.err
-    project.apply(env={"SHOP_PASSWORD": "second-value"})
-    assert only(sandbox.secrets(app))["fingerprint"] != before["fingerprint"]
-
-
-def test_a_deleted_manifest_is_retained_not_deleted(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.remove()
-    assert "retained" in project.run("plan", "--detailed-exitcode").out
-    applied = project.apply()
-    assert applied.actions() == {f"Volume/{app}/data": "retain"}
-    assert applied.json["results"] == []
-    assert sandbox.volume(app)["state"] == "created"
-    assert f"Volume/{app}/data" in project.run("state", "list").out
-
-
-@pytest.mark.parametrize("verb", ["plan", "apply"])
-def test_a_converged_project_sends_no_mutation(
-    project: Project, sandbox: Sandbox, app: str, verb: str
-) -> None:
-    project.write(volume(app, spec="region: ams, size_gb: 10, count: 2") + volume(app, "logs"))
-    project.apply()
-    with sandbox.recording() as requests:
-        again = project.json(verb, *(["--auto-approve"] if verb == "apply" else []))
-    assert requests == [("GET", f"/v1/apps/{app}/volumes")]
-    assert again.json["summary"]["noop"] == 3
 
 
 def test_show_prints_live_fields_snapshots_and_what_is_owed(

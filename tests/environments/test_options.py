@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from reconciler.cli.command_line import of_this_run
 from reconciler.cli.main import cli
-from reconciler.cli.options import of_this_run
 from reconciler.core.advice import RunOptions
 from reconciler.core.advice import command as advised
 from tests.cli.harness import TOKEN, Sandbox, serving

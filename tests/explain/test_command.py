@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cli.main import _VERBS, run
+from reconciler.cli.main import VERBS, run
 from reconciler.cli.output import echo_diagnostics
 from reconciler.cli.reference import cli_markdown
 from reconciler.core.diagnostics import Diagnostic, Severity, error, warning
@@ -178,7 +178,7 @@ def test_the_reference_of_the_codes_keeps_headings_below_its_own() -> None:
 
 def test_the_reference_of_the_command_line_names_every_verb_and_option() -> None:
     text = cli_markdown()
-    assert [verb for verb in _VERBS if f"\n## reconcile {verb}\n" not in text] == []
+    assert [verb for verb in VERBS if f"\n## reconcile {verb}\n" not in text] == []
     for line in (
         "## reconcile state forget",
         "--approve-delete ADDRESS",

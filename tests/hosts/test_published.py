@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.hosts.github import GitHub
-from reconciler.hosts.gitlab import _STATES, GitLab
+from reconciler.hosts.known import GITLAB_STATES, GitHub, GitLab
 from tests.hosts import doubles
 from tests.hosts.doubles import NUMBER, REPOSITORY, serving
 from tests.hosts.published import completed, problems_of_answer, published
@@ -86,7 +85,7 @@ def test_a_wrong_path_and_a_wrong_word_fail_the_test_that_sent_them(monkeypatch:
     ):
         shown(world, plan())
     monkeypatch.undo()
-    monkeypatch.setitem(_STATES, "success", "passed")
+    monkeypatch.setitem(GITLAB_STATES, "success", "passed")
     with (
         pytest.raises(AssertionError, match="'passed' is not one of"),
         serving("gitlab") as world,

@@ -7,10 +7,9 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from reconciler.core.model import Action, Address, Change
-from reconciler.hosts.github import GitHub
-from reconciler.hosts.gitlab import GitLab
-from reconciler.hosts.marker import Run, is_of, marked, run_of, superseded, text_of
-from reconciler.hosts.text import comment_text, said_of, state_of
+from reconciler.hosts.known import GitHub, GitLab
+from reconciler.hosts.publish import Run, is_of, marked, run_of, superseded, text_of
+from reconciler.hosts.show import comment_text, said_of, state_of
 from reconciler.reports.documents import read_report
 from reconciler.reports.formats.json import FORMAT as JSON
 from reconciler.reports.report import (

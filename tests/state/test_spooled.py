@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.spooled import collected, told_last
+from reconciler.cli.apply import collect_spooled, print_spooled
 from reconciler.core.errors import StoreError
 from reconciler.state import spool_file
 from reconciler.state.store import Event
@@ -22,7 +22,7 @@ async def left_over(folder: Path) -> list[bytes]:
     left: list[bytes] = []
 
     async def run() -> None:
-        async with collected(left, store):
+        async with collect_spooled(left, store):
             lease = await store.lease(["shop"], "me")
             await store.commit(lease, [entry(Event.INTENT)])
             await store.spool(lease, [entry(Event.DONE)], [record()])
@@ -37,7 +37,7 @@ async def test_it_is_written_and_printed_and_can_be_taken_in_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left, file = await left_over(tmp_path), tmp_path / "kept"
-    with told_last(left, file, shared=True):
+    with print_spooled(left, file, shared=True):
         pass
     (line,) = file.read_bytes().splitlines()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -66,7 +66,7 @@ async def test_a_state_in_a_file_keeps_it_without_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], named: bool, shared: bool, lines: int
 ) -> None:
     left = await left_over(tmp_path)
-    with told_last(left, tmp_path / "kept" if named else None, shared=shared):
+    with print_spooled(left, tmp_path / "kept" if named else None, shared=shared):
         pass
     assert len(capsys.readouterr().err.splitlines()) == lines
     assert (tmp_path / "kept").exists() is named
@@ -75,7 +75,7 @@ async def test_a_state_in_a_file_keeps_it_without_a_word(
 async def test_nothing_is_written_where_everything_was_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with told_last([], tmp_path / "kept", shared=True):
+    with print_spooled([], tmp_path / "kept", shared=True):
         pass
     assert not (tmp_path / "kept").exists()
     assert capsys.readouterr().err == ""
@@ -85,7 +85,7 @@ async def test_a_file_that_cannot_be_written_costs_no_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = await left_over(tmp_path)
-    with told_last(left, tmp_path, shared=False):
+    with print_spooled(left, tmp_path, shared=False):
         pass
     first, _, line = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {tmp_path} cannot be written")

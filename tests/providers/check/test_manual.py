@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from reconciler.cli.check import command
+from reconciler.cli.provider import check as command
 from reconciler.providers.check.report import line
 from reconciler.providers.check.run import GROUPS
 from tests.providers.check.bout import checked, subject_of

@@ -1,22 +1,60 @@
-"""`reconcile resolve`: a person says what no evidence can."""
+"""`reconcile show`, `resolve` and `extension sso`: verbs about single recorded objects."""
 
+import sys
+import webbrowser
 from collections.abc import Mapping, Sequence
 
 import click
+from msgspec.structs import replace
 
 from reconciler.cli import options
-from reconciler.cli.addresses import ADDRESS
+from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import texts_here
+from reconciler.cli.group import Group
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.core.context import Context
+from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource
-from reconciler.project.desired import load_service_of
+from reconciler.planning.declared import Desired
+from reconciler.project import resolve as decisions
+from reconciler.project.desired import load_policies, load_service_of, origin_here
 from reconciler.project.project import Project
-from reconciler.project.resolve import confirm_inferred as confirm
-from reconciler.project.resolve import dismiss as dismiss_lookalikes
-from reconciler.project.resolve import resolve_unknown, settle_restarts
+from reconciler.project.show import Shown, look_at, sign_in_address
+from reconciler.reports.records import object_page
 from reconciler.reports.report import Page
+
+
+@verb("show", *options.ON_STATE)
+@click.argument("address", type=ADDRESS)
+def show(address: Address, chosen: ChosenState) -> int:
+    """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
+    policies = load_service_of(address, chosen.config, texts_here(), chosen.reporter)
+
+    def manifests() -> Desired:
+        """The declared resources; none where the manifests have errors: the record is shown in any case."""
+        try:
+            return chosen.load_desired()
+        except ManifestError:
+            return Desired(())
+
+    async def work(project: Project) -> tuple[Shown, Context]:
+        shown = await look_at(project, address, manifests, policies)
+        return shown, project.context(origin_here(chosen.config), shown.lineage)
+
+    shown, context = chosen.use_project(work, policies=policies)
+    page = object_page(
+        shown.record,
+        shown.live,
+        shown.unreadable,
+        shown.sets,
+        shown.details,
+        shown.known,
+        shown.known_from,
+    )
+    emit(replace(page, context=context))
+    return FAILED if not shown.unreadable and shown.live is None else DONE
 
 
 @verb("resolve", *options.DECIDES)
@@ -35,7 +73,7 @@ from reconciler.reports.report import Page
     multiple=True,
     help="Stop reporting the similar object with this id; may be repeated.",
 )
-def command(
+def resolve(
     addresses: tuple[Address, ...],
     adopt: str | None,
     not_created: bool,
@@ -69,13 +107,13 @@ def command(
 
     async def work(project: Project) -> Mapping[Address, str]:
         if restarted:
-            return await settle_restarts(project, addresses, machine=machine)
+            return await decisions.settle_restarts(project, addresses, machine=machine)
         if confirm_inferred:
-            return await confirm(project, addresses)
+            return await decisions.confirm_inferred(project, addresses)
         (address,) = addresses
         if dismiss:
-            return {address: await dismiss_lookalikes(project, address, dismiss)}
-        return {address: await resolve_unknown(project, address, adopt=adopt, force=force)}
+            return {address: await decisions.dismiss(project, address, dismiss)}
+        return {address: await decisions.resolve_unknown(project, address, adopt=adopt, force=force)}
 
     resolved = chosen.use_project(work, policies=policies)
     documents = [{"address": str(address), "resolved": words} for address, words in resolved.items()]
@@ -87,3 +125,28 @@ def command(
         )
     )
     return DONE
+
+
+@click.group("extension", cls=Group, moved={"show": "show ADDRESS"})
+def extension() -> None:
+    """Sign in to recorded extensions. Their providers are those of the configured manifests."""
+
+
+@verb("sso", *options.ON_STATE, of=extension, report=None)
+@click.argument("address", type=AddressType("Extension"))
+@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
+def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
+    """Open the page where the provider signs a person in; print it without a browser or terminal."""
+    policies = load_policies(chosen.config, texts_here(), chosen.reporter)
+    url = chosen.use(lambda store: sign_in_address(store, policies, address))
+    if only_print or not sys.stdout.isatty() or not _opened(url):
+        click.echo(url)
+    return DONE
+
+
+def _opened(url: str) -> bool:
+    """Whether a browser opened `url`."""
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False

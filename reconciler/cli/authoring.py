@@ -1,0 +1,138 @@
+"""`reconcile new`, `schema` and `explain`: what manifests look like, for people and their editors."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.addresses import KIND
+from reconciler.cli.command_line import settings_here
+from reconciler.cli.output import emit
+from reconciler.cli.verb import DONE, verb
+from reconciler.core.errors import ReconcilerError
+from reconciler.explanations import Explanation
+from reconciler.kinds.manifest import ManifestKind
+from reconciler.manifests.authoring import explain as topics
+from reconciler.manifests.authoring.reference import CapabilityPage, json_schema
+from reconciler.manifests.authoring.skeleton import skeleton
+from reconciler.manifests.suggestions import pattern_help
+from reconciler.manifests.writing.write import modeline
+from reconciler.policies import find_manifest_kinds
+from reconciler.project.files import write_new, write_output
+from reconciler.reports import explain as pages
+from reconciler.reports.report import Page
+from reconciler.reports.schema import plan_schema
+
+
+@verb("new")
+@click.argument("kind", type=KIND)
+@click.option("--name", default="NAME", show_default=True, help="The resource's name.")
+@click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
+@click.option("--out", type=options.FILE, help="Write it to a new file.")
+def new(kind: str, name: str, app: str, out: Path | None) -> int:
+    """Print a manifest of KIND: required fields with placeholders, all others commented out."""
+    chosen = find_manifest_kinds()[kind]
+    for option, text, pattern in (
+        ("--name", name, chosen.name_pattern),
+        ("--app", app, ManifestKind.name_pattern),
+    ):
+        if not re.fullmatch(pattern, text):
+            raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
+    config = settings_here(manifests_only=True)
+    likely = config.root / next(iter(config.settings.manifests), ".") / "new.yaml"
+    text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
+    message = text
+    if out is not None:
+        write_new(out, text.encode(), help="name another file, or remove it")
+        message = f"Wrote {out}: replace the words in capitals.\n"
+    document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
+    emit(Page(document=document, text=message))
+    return DONE
+
+
+@verb("schema", report=None)
+@click.argument(
+    "of", type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
+)
+@click.option("--out", type=options.FILE, help="Write it to FILE; new manifests name reconcile.schema.json.")
+def schema(of: str, out: Path | None) -> int:
+    """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
+    `plan -o json` prints, for policies and scripts.
+    """
+    found = plan_schema() if of == "plan" else json_schema()
+    text = json.dumps(found, ensure_ascii=False, indent=2)
+    if out is None:
+        click.echo(text)
+    else:
+        _refuse_other_files(out, found["title"])
+        write_output(out, f"{text}\n".encode())
+        click.echo(f"Wrote {out}")
+    return DONE
+
+
+def _refuse_other_files(out: Path, title: str) -> None:
+    """Raises ReconcilerError where `out` is anything but an earlier schema with this title."""
+    try:
+        is_other = os.path.lexists(out) and (out.is_symlink() or _title_of(out.read_bytes()) != title)
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
+    if is_other:
+        raise ReconcilerError(f"{out} exists and is not a reconcile schema", help="name another file")
+
+
+def _title_of(data: bytes) -> Any:
+    """The title of a JSON Schema; None for any other text."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found.get("title") if isinstance(found, dict) else None
+
+
+def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Kinds, capabilities and codes; after a kind and a dot, its fields."""
+    return topics.topics_like(incomplete)
+
+
+@verb("explain")
+@click.argument("topic", required=False, shell_complete=complete_topic)
+@click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
+def explain(topic: str | None, codes: bool) -> int:
+    """Explain a kind, a field of it, or the code of an error, a warning or a remark.
+
+    TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
+    capability such as machine.get, or a CODE such as volume-shrink. Without it, the kinds are listed.
+    """
+    if codes and topic is not None:
+        raise click.UsageError("--codes lists all codes, and takes no topic")
+    if topic is not None:
+        emit(_page_about(topic))
+    elif codes:
+        emit(pages.codes_page(topics.all_explanations(), _heading))
+    else:
+        emit(pages.kinds_page(topics.all_kinds(), _heading))
+    return DONE
+
+
+def _page_about(topic: str) -> Page:
+    """The page of a kind, a field, a capability or a code. Raises UsageError for anything else."""
+    try:
+        found = topics.find_topic(topic)
+    except topics.UnknownTopic as unknown:
+        raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
+    if isinstance(found, Explanation):
+        return pages.code_page(found, _heading)
+    if isinstance(found, tuple):
+        return pages.field_page(*found, _heading)
+    if isinstance(found, CapabilityPage):
+        return pages.capability_page(found, _heading)
+    return pages.kind_page(found, _heading)
+
+
+def _heading(text: str) -> str:
+    """`text` in bold, unless NO_COLOR is set. click removes the style where stdout is not a terminal."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, bold=True)
