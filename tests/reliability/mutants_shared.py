@@ -24,6 +24,7 @@ MIGRATE = "project/migrate.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
 TAMPERING = "tests/state/test_tampering.py::test_every_verb_refuses_it"
+JOURNAL = "tests/state/test_tampering.py::test_old_changes_are_found_by_who_reads_them"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"
 MOVING_TEST = "tests/state/objects/test_moving.py"
 PG_TEST = "tests/state/postgres/test_contract.py"
@@ -305,14 +306,14 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a segment that was changed is believed",
-        "tests/state/objects/test_growth.py::test_damage_is_told",
+        f"{JOURNAL}[objects-one bit of old changes-plain]",
         SEGMENTS,
         "if hashlib.sha256(found.body).hexdigest() != segment.sha256:",
         "if False:",
     ),
     _tested(
         "a head that does not fit its journal is believed",
-        "tests/state/objects/test_growth.py::test_a_head_whose_newest_change_is_lost_is_not_believed",
+        f"{TAMPERING}[objects-the newest change is gone-plain]",
         SCOPES,
         "            if not head.fits(folded.marks):\n",
         "            if False:\n",
