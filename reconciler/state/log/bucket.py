@@ -78,7 +78,7 @@ class Bucket(Protocol):
         """By key, all objects under `prefix`; where `is_of_one_moment`, as they were at one moment."""
         keys = list(self.list(prefix))
         found = zip(keys, self.get_all(keys), strict=True)
-        return {key: each for key, each in found if each is not None}
+        return {key: item for key, item in found if item is not None}
 
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """The results of `work`, which sends requests, in the order of `values`."""

@@ -46,7 +46,7 @@ class StoredRecord(Struct, frozen=True):
 
 def sum_of(stored: Iterable[StoredRecord]) -> int:
     """The sum of the digests, as a scope's head has it."""
-    return sum(each.digest for each in stored) % (1 << SUM_BITS)
+    return sum(record.digest for record in stored) % (1 << SUM_BITS)
 
 
 class _Line(Struct):

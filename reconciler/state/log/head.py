@@ -97,7 +97,7 @@ def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
             raise Newer
         fields = unsealed(fields)
         base = fields.pop("base")
-        segments = tuple(Segment(**each) for each in fields.pop("segments"))
+        segments = tuple(Segment(**segment) for segment in fields.pop("segments"))
         head = Head(**fields, base=Segment(**base) if base is not None else None, segments=segments)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the head of `{scope}` is not what was written") from error

@@ -120,7 +120,7 @@ class Watched:
 def read(bucket: Bucket, layout: Layout, ids: Sequence[str]) -> dict[str, tuple[Beat, str]]:
     """By id, the newest beat of each of these leases, with its tag; none for one that has ended."""
     found = zip(ids, bucket.get_all([layout.lease(id) for id in ids]), strict=True)
-    return {id: (_decoded(id, each.body), each.tag) for id, each in found if each is not None}
+    return {id: (_decoded(id, item.body), item.tag) for id, item in found if item is not None}
 
 
 def _decoded(id: str, body: bytes) -> Beat:

@@ -141,7 +141,7 @@ class Keeping:
                 self._read_again(held)
 
     def _give_back(self, held: Held, scopes: Collection[str]) -> None:
-        others = [scope for (scope, _), each in self._held.items() if each is held and scope not in scopes]
+        others = [scope for (scope, _), other in self._held.items() if other is held and scope not in scopes]
         if not any(map(held.holds, others)):
             held.lost = True
             lease_beats.end(self._bucket, self._layout, held.beat.id)

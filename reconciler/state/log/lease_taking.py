@@ -66,7 +66,7 @@ class Taking:
         """By scope, who has it, or may have it."""
         _, holders = self._holders(names)
         found = {name: self._obstacle(name, *beat) for name, beat in holders.items()}
-        return {name: each for name, each in found.items() if each.stands}
+        return {name: obstacle for name, obstacle in found.items() if obstacle.stands}
 
     def take(self, names: Sequence[str], holder: str, known: Root) -> Obstacle | tuple[Held, dict[str, int]]:
         """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError.
@@ -82,7 +82,7 @@ class Taking:
                 raise Damaged(f"the head of `{name}` is missing")
             require_fitting(known, seen[name].head)
         obstacles = [self._obstacle(name, *beat) for name, beat in holders.items()]
-        if obstacle := next((each for each in obstacles if each.stands), None):
+        if obstacle := next((obstacle for obstacle in obstacles if obstacle.stands), None):
             return obstacle
         for beat, tag in {beat.id: (beat, tag) for beat, tag in holders.values()}.values():
             self._bury(beat, tag)
@@ -146,7 +146,7 @@ class Taking:
         """By scope, its head, and the newest beat of the lease that holds it there, dead or alive."""
         read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
         there = [(name, found) for name, found in read if found is not None]
-        self._bucket.in_parallel(lambda each: self._scopes.take(*each), there)
+        self._bucket.in_parallel(lambda head: self._scopes.take(*head), there)
         seen = {name: self._heads.seen(name) for name in names}
         ids = {name: seen[name].head.lease for name, _ in there}
         found = lease_beats.read(self._bucket, self._layout, sorted(set(filter(None, ids.values()))))

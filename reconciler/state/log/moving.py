@@ -153,7 +153,8 @@ class Moving:
             with scope.lock:
                 head, tail = scope.head, scope.tail
                 records |= {
-                    each.address: Body(each.serial, each.body) for each in scope.folded.stored.values()
+                    record.address: Body(record.serial, record.body)
+                    for record in scope.folded.stored.values()
                 }
             chains[name] = _rows_of(opened.files.all_changes(head, tail), head)
             heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)

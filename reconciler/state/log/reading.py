@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
+from operator import attrgetter
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
@@ -121,24 +122,24 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
             marks[name] = scope.folded.marks
         if len(records) != count:
             raise Damaged(f"`{name}` and another scope have a record at one address")
-    views = [each.view for each in marks.values()]
-    claimed = {name: each.claimed for name, each in marks.items()}
+    views = [summary.view for summary in marks.values()]
+    claimed = {name: summary.claimed for name, summary in marks.items()}
     return rules.as_moved(
         State(
             lineage,
             records,
             _oldest_first(entry for view in views for entry in view.open_intents.values()),
-            frozenset().union(*(each.plans | each.view.plans_run for each in marks.values())),
+            frozenset().union(*(summary.plans | summary.view.plans_run for summary in marks.values())),
             unclaimed=_oldest_first(
                 entry
-                for name, each in marks.items()
-                for id, entry in each.view.unclaimed.items()
+                for name, summary in marks.items()
+                for id, entry in summary.view.unclaimed.items()
                 if not any(id in ids for other, ids in claimed.items() if other != name)
             ),
             half_moved=_half_moved(marks.values()),
-            serials={name: each.serial for name, each in marks.items()},
-            heads={name: each.hash for name, each in marks.items() if each.seq},
-            lengths={name: each.seq for name, each in marks.items()},
+            serials={name: summary.serial for name, summary in marks.items()},
+            heads={name: summary.hash for name, summary in marks.items() if summary.seq},
+            lengths={name: summary.seq for name, summary in marks.items()},
             version=_version(lineage, marks),
             platform=_platform(marks),
         )
@@ -161,19 +162,21 @@ def _crosses(change: Change) -> bool:
 
 def _half_moved(marks: Collection[ScopeSummary]) -> tuple[JournalEntry, ...]:
     arrived: dict[str, tuple[int, JournalEntry]] = {}
-    for source, (times, entry) in chain(*(each.departures.arrived.items() for each in marks)):
+    for source, (times, entry) in chain(*(summary.departures.arrived.items() for summary in marks)):
         before, newest = arrived.get(source, (0, entry))
-        arrived[source] = before + times, max(newest, entry, key=lambda each: each.at)
+        arrived[source] = before + times, max(newest, entry, key=attrgetter("at"))
     return _oldest_first(
         entry
         for source, (times, entry) in arrived.items()
-        if times > sum(each.departures.left.get(source, 0) for each in marks)
+        if times > sum(summary.departures.left.get(source, 0) for summary in marks)
     )
 
 
 def _platform(marks: Mapping[str, ScopeSummary]) -> str:
     """It is recorded in the scope of the whole state."""
-    named = [each.view.platform for each in (marks.get(WHOLE_STATE), *marks.values()) if each is not None]
+    named = [
+        summary.view.platform for summary in (marks.get(WHOLE_STATE), *marks.values()) if summary is not None
+    ]
     return next(filter(None, named), "")
 
 
@@ -182,5 +185,7 @@ def _oldest_first(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
 
 
 def _version(lineage: str, marks: Mapping[str, ScopeSummary]) -> str:
-    known = [(name, each.changes, each.hash, f"{each.sum:x}") for name, each in sorted(marks.items())]
+    known = [
+        (name, summary.changes, summary.hash, f"{summary.sum:x}") for name, summary in sorted(marks.items())
+    ]
     return hashlib.sha256(json.dumps([lineage, known]).encode()).hexdigest()

@@ -72,10 +72,10 @@ class Scopes:
         keys = [self._layout.head(name) for name in names]
         read = [heads.get(key) for key in keys] if heads is not None else self._bucket.get_all(keys)
         decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
-        changes = {each.head.scope: self._keep_up(each) for each in decoded if not each.head.has_files}
-        waiting = [each for each in decoded if each.head.has_files]
+        changes = {found.head.scope: self._keep_up(found) for found in decoded if not found.head.has_files}
+        waiting = [found for found in decoded if found.head.has_files]
         done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
-        return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
+        return changes | {found.head.scope: new for found, new in zip(waiting, done, strict=True)}
 
     def read_again(self, names: Collection[str]) -> None:
         """Read these scopes as if nothing of them was known. Raises as `refresh` does."""

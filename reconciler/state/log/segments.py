@@ -39,9 +39,9 @@ class Files:
 
     def changes(self, head: Head, after: int) -> list[Change]:
         """Those in segments whose number is greater. Raises Gone, or Damaged."""
-        wanted = [each for each in head.segments if each.last > after]
+        wanted = [segment for segment in head.segments if segment.last > after]
         texts = self._bucket.in_parallel(
-            lambda each: self._read(self._layout.segment(head.scope, each.name), each), wanted
+            lambda segment: self._read(self._layout.segment(head.scope, segment.name), segment), wanted
         )
         found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
         return [change for change in found if change.number > after]
@@ -76,7 +76,7 @@ class Files:
         new = Segment("", first, head.changes, len(text), "")  # it gets its name once it is written
         segments, base = [*head.segments, new], head.base
         since = base.last if base is not None else 0
-        changed = sum(each.size for each in segments if each.last > since)
+        changed = sum(segment.size for segment in segments if segment.last > since)
         if changed > max(BASE_BYTES, base.size if base is not None else 0):
             base, since = self._write_base(head, folded), head.changes
         kept = [self._as_one(head, group, text) for group in _groups(segments, since)]
@@ -90,9 +90,11 @@ class Files:
 
     def delete_unnamed(self, before: Head, after: Head) -> None:
         """Delete the segments that `before` names and `after`, which has replaced it, does not."""
-        kept = {each.name for each in after.segments}
+        kept = {segment.name for segment in after.segments}
         unnamed = [
-            self._layout.segment(before.scope, each.name) for each in before.segments if each.name not in kept
+            self._layout.segment(before.scope, segment.name)
+            for segment in before.segments
+            if segment.name not in kept
         ]
         if before.base is not None and before.base != after.base:
             unnamed.append(self._layout.base(before.scope, before.base.name))
@@ -195,7 +197,9 @@ def _encode_base(folded: ScopeState) -> str:
         "left": departures.left,
         "claimed": sorted(marks.claimed),
     }
-    records = sorted((stored.to_json() for stored in folded.stored.values()), key=lambda each: str(each[:4]))
+    records = sorted(
+        (stored.to_json() for stored in folded.stored.values()), key=lambda values: str(values[:4])
+    )
     return f"{json.dumps(first)}\n{encode_json(records).decode()}\n"
 
 
@@ -222,11 +226,12 @@ def _decode_base(text: str, scope: str) -> ScopeState:
             frozenset(fields["plans_run"]),
         )
         decoded = {
-            each.address: decode_record(each.address, each.serial, each.body.encode()) for each in stored
+            record.address: decode_record(record.address, record.serial, record.body.encode())
+            for record in stored
         }
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the records of `{scope}` are not what was written") from error
-    return ScopeState(marks, {each.address: each for each in stored}, decoded)
+    return ScopeState(marks, {record.address: record for record in stored}, decoded)
 
 
 def _view(fields: dict[str, Any]) -> View[JournalEntry]:

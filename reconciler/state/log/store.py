@@ -90,7 +90,7 @@ class LogStore:
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         found = await self._in_thread(lambda: self._obstacles(scopes))
-        return {name: each.locked for name, each in found.items()}
+        return {name: obstacle.locked for name, obstacle in found.items()}
 
     async def renew(self, lease: Lease) -> Lease:
         return await self._in_thread(lambda: self.beat(lease))

@@ -85,12 +85,12 @@ class ObstoreBucket(Bucket):
 
     def list_beside(self) -> tuple[str, ...]:
         found = reading(self._place, lambda: obstore.list_with_delimiter(self._reads))
-        return tuple(each["path"] for each in found["objects"]) if found else ()
+        return tuple(item["path"] for item in found["objects"]) if found else ()
 
     def _listed(self, prefix: str) -> Iterator[tuple[str, str]]:
         for page in obstore.list(self._reads, prefix):
-            for each in page:
-                yield each["path"], _tag(each)
+            for item in page:
+                yield item["path"], _tag(item)
 
 
 def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> ObstoreBucket:
@@ -103,7 +103,7 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
     kind, begins, addresses = _STORES[scheme]
     place = f"{scheme}://{name}/{prefix}".rstrip("/")
     config = dict(_config(kind, name, begins, variables))
-    found = [each for each in (endpoint, *(config.pop(key, "") for key in addresses)) if each]
+    found = [address for address in (endpoint, *(config.pop(key, "") for key in addresses)) if address]
     if found:
         _refuse_unusable(found[0], place, addresses)
         config[addresses[0]] = found[0]

@@ -136,7 +136,7 @@ class TableBucket(Bucket):
     def list(self, prefix: str) -> Mapping[str, str]:
         rows = self._rows(_LIST, *_under(prefix))
         if rows is None:
-            return {key: each.tag for key, each in self._before.items() if key.startswith(prefix)}
+            return {key: found.tag for key, found in self._before.items() if key.startswith(prefix)}
         return dict(rows)
 
     def list_beside(self) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class TableBucket(Bucket):
                 ask(older.lock(names))
                 older.require_free(ask)
                 found = older.objects(ask, self.place, names, begun=True)
-                rows = [(key, each.tag, each.body) for key, each in found.items()]
+                rows = [(key, item.tag, item.body) for key, item in found.items()]
                 statements.append(self._statement(_COPY, *map(list, zip(*rows, strict=True))))
                 statements += [older.GRANTS, older.drop(names)]
             ask(*statements, COMMIT)

@@ -64,8 +64,8 @@ class DatabaseUrl:
         )
 
     def without_secrets(self, text: str) -> str:
-        for each in self.hidden:
-            text = text.replace(each, "***")
+        for secret in self.hidden:
+            text = text.replace(secret, "***")
         return text
 
 
