@@ -54,6 +54,7 @@ class Spooling(Passing):
         self._busy = anyio.Lock()
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
+        """As in `Store`, with what is spooled. Raises StateOlder where the state lacks what was seen."""
         if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
             state = await self._newest(scopes)
             self._lineage = state.lineage
@@ -97,17 +98,20 @@ class Spooling(Passing):
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
+        """As in `Store`. Counts the change, to tell an older copy of the state."""
         stored = await self.inner.commit(lease, entries, put, remove)
         if self._marks is not None:
             self._marks.committed(lease.scope, len(entries))
         return stored
 
     async def release(self, lease: Lease) -> None:
+        """As in `Store`. Marks what was committed."""
         await self.inner.release(lease)
         if self._marks is not None:
             self._marks.released()
 
     async def create(self) -> bool:
+        """As in `Store`. Raises StoreError where a state was at this place."""
         if self._marks is not None and not (await self.inner.load()).lineage:
             self._marks.refuse_new()
         return await self.inner.create()

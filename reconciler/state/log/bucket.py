@@ -68,7 +68,9 @@ class Bucket(Protocol):
         """What to do about damage, and the command in that text."""
         return restoring_a_file()
 
-    def get(self, key: str) -> Found | None: ...
+    def get(self, key: str) -> Found | None:
+        """Returns the object; None where there is none."""
+        ...
 
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """As `get`, of each of them in their order."""
@@ -142,15 +144,19 @@ class Layout:
         self.leases = f"{self.folder}leases/"
 
     def head(self, scope: str) -> str:
+        """The key of the head of a scope."""
         return f"{self.heads}{quoted(scope)}"
 
     def lease(self, id: str) -> str:
+        """The key of a lease, which has an id of its own."""
         return f"{self.leases}{id}"
 
     def segment(self, scope: str, name: str) -> str:
+        """The key of a file of older changes."""
         return f"{self.folder}journal/{quoted(scope)}/{name}"
 
     def base(self, scope: str, name: str) -> str:
+        """The key of a file with what changes amount to."""
         return f"{self.folder}base/{quoted(scope)}/{name}"
 
 

@@ -36,10 +36,12 @@ class StoredRecord(Struct, frozen=True):
         return int.from_bytes(hashlib.sha256(text.encode()).digest())
 
     def to_json(self) -> _StoredJson:
+        """The record as it stands in a line or a base."""
         return (*self.address, self.serial, self.body)
 
     @classmethod
     def from_json(cls, values: _StoredJson) -> "StoredRecord":
+        """The inverse of `to_json`."""
         kind, name, app, ordinal, serial, body = values
         return cls(Address(kind, name, app, ordinal), serial, body)
 
@@ -73,6 +75,7 @@ class Change(Struct, frozen=True):
     remove: Sequence[Address] = ()
 
     def to_line(self) -> str:
+        """The change as one line of JSON, which stands in a head or a segment."""
         line = _Line(
             self.number,
             self.id,

@@ -60,6 +60,7 @@ def _digest_of(text: str) -> str:
 
 @contextmanager
 def explained(bucket: Bucket) -> Iterator[None]:
+    """Turns what this package raises into StoreErrors that name the place, the damage and the way out."""
     try:
         yield
     except Newer as error:
@@ -77,6 +78,7 @@ def damaged(place: str, what: str, way_out: tuple[str, Command] | None = None) -
 
 
 def newer_program(place: str) -> StoreError:
+    """Says that only a newer version of this program reads the state."""
     return StoreError(
         f"the state {place} was written by a newer version of this program",
         help="install that version, or a newer one",

@@ -71,6 +71,7 @@ class Head(Struct, frozen=True):
         return self.base is not None or bool(self.segments)
 
     def fits(self, marks: ScopeSummary) -> bool:
+        """Whether this head says what its journal and records amount to."""
         return self == self.of(marks)
 
 

@@ -46,15 +46,19 @@ class Beat(Struct, frozen=True):
     nonce: str = ""
 
     def encode(self) -> bytes:
+        """The object as it is written."""
         return json.dumps(asdict(self)).encode()
 
     def holds(self, scope: str) -> bool:
+        """Whether the lease covers the scope."""
         return not self.ended and scope not in self.freed
 
     def age_s(self, now: datetime) -> float:
+        """How long ago the lease was taken, by the holder's clock."""
         return max(0.0, (now - datetime.fromisoformat(self.since)).total_seconds())
 
     def looks_alive(self, now: datetime) -> bool:
+        """Whether the newest beat is recent, if both clocks are right."""
         return abs(now - datetime.fromisoformat(self.at)) < timedelta(seconds=self.lease_s)
 
 
@@ -75,7 +79,9 @@ class Exclusion(Protocol):
         """This process holds a lease from now on, which nobody else knows yet."""
         ...
 
-    def end(self, id: str) -> None: ...
+    def end(self, id: str) -> None:
+        """The lease has ended, or did not come about."""
+        ...
 
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         """Seconds until the holder may be taken for dead; None: it is alive, or was a moment ago."""
@@ -151,8 +157,10 @@ def replaced(bucket: Bucket, layout: Layout, beat: Beat, tag: str) -> str | None
 
 
 def end(bucket: Bucket, layout: Layout, id: str) -> None:
+    """Delete a lease, which has ended for everybody then."""
     bucket.delete(layout.lease(id))
 
 
 def without(beat: Beat, scopes: Collection[str], nonce: str) -> Beat:
+    """The next beat of a lease that no longer covers `scopes`."""
     return replace(beat, freed=tuple(sorted({*beat.freed, *scopes})), nonce=nonce)

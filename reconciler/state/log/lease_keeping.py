@@ -28,6 +28,7 @@ class Held:
     lock: Lock = field(default_factory=Lock)
 
     def holds(self, scope: str) -> bool:
+        """Whether the scope is still ours, as far as is known here."""
         return not self.lost and self.beat.holds(scope)
 
 
@@ -54,6 +55,7 @@ class Keeping:
         self._fresh: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
 
     def keep(self, held: Held, holder: str, epochs: dict[str, int]) -> Lease:
+        """Remember a lease that was just taken, with the epoch of each scope."""
         self._held.update(dict.fromkeys(epochs.items(), held))
         return self._lease(holder, epochs)
 
@@ -75,6 +77,7 @@ class Keeping:
         return min((held.ends_s for held in self._all([lease])), default=0.0) - self._clock.monotonic()
 
     def now_s(self) -> float:
+        """The monotonic clock, by which leases are counted."""
         return self._clock.monotonic()
 
     def note_commit(self, lease: Lease, asked_s: float) -> None:
@@ -114,6 +117,7 @@ class Keeping:
         return self._lease(lease.holder, lease.epochs)
 
     def give_back(self, lease: Lease) -> None:
+        """Give up the scopes of `lease`: its last ones end the lease itself."""
         for held in self._all([lease]):
             ours = [scope for scope, epoch in lease.epochs.items() if self._held.get((scope, epoch)) is held]
             with held.lock:

@@ -35,6 +35,7 @@ class Obstacle(Struct, frozen=True):
 
     @property
     def stands(self) -> bool:
+        """Whether the scope may not be taken yet."""
         return self.rest_s is None or self.rest_s > 0
 
 
@@ -43,6 +44,12 @@ class Raced(Exception):
 
 
 class Taking:
+    """Takes scopes of one state for this process, and frees them from others.
+
+    A taken scope has a head with a higher epoch, which names the new lease. What its former holder writes
+    then has an older tag, and does not land.
+    """
+
     def __init__(
         self,
         bucket: Bucket,

@@ -48,6 +48,7 @@ class Moving:
         self._nonce = nonce
 
     def export(self) -> StateDump:
+        """All that the state holds, as of one moment; also of one that has moved."""
         return self._exported(self._root()[0])
 
     def verify(self) -> None:
@@ -57,6 +58,10 @@ class Moving:
         wholes.verify(self._exported(known))
 
     def import_(self, contents: StateDump) -> None:
+        """Make a state that holds exactly `contents`: its objects first, and last the root that shows them.
+
+        Raises StoreError where there is a state already that has not moved away.
+        """
         wholes.verify(contents)
         if contents.environment != self._environment:
             raise StoreError(
@@ -108,6 +113,7 @@ class Moving:
         self._replaced(tag, replace(known.next(self._nonce()), moving=False, moved_to=to))
 
     def revive(self) -> None:
+        """Be the state itself again, after `retire` or as a copy."""
         known, tag = self._root()
         self._replaced(tag, replace(known.next(self._nonce()), moved_to=""))
 
@@ -270,12 +276,14 @@ class _Causes:
         self._moving: Counter[str] = Counter()
 
     def came_before(self, row: Row) -> bool:
+        """Whether all that the row needs is ordered already."""
         effect = self._of(row)
         return effect.claimed not in self._untold and not (
             effect.moved_away and self._moving[effect.moved_away] <= 0
         )
 
     def take(self, row: Row) -> None:
+        """The row comes next."""
         effect = self._of(row)
         self._untold.discard(effect.unclaimed)
         self._moving[effect.moved_from] += 1

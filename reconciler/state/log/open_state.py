@@ -38,6 +38,7 @@ class Request:
     outcome: Sequence[StateRecord] | StoreError | None = None
 
     def stored(self, change: Change) -> None:
+        """The change has landed: the outcome is its records, with their new serials."""
         self.outcome = tuple(
             replace(record, serial=stored.serial)
             for (record, _), stored in zip(self.wanted.put, change.put, strict=True)
@@ -45,6 +46,11 @@ class Request:
 
 
 class Committing:
+    """Stores what was asked for at the same moment in one scope, as one write of its head.
+
+    A write whose answer is lost is recognised by the ids of its changes, so that nothing is stored twice.
+    """
+
     def __init__(self, bucket: Bucket, scopes: Scopes, heads: Heads, files: Files, keeping: Keeping) -> None:
         self._bucket = bucket
         self._scopes = scopes
@@ -138,6 +144,8 @@ class Check:
 
 
 class Opened:
+    """Reads, takes, keeps and commits, for one handle on one state."""
+
     def __init__(
         self,
         bucket: Bucket,

@@ -45,6 +45,7 @@ class Root(Struct, frozen=True):
     format: int = FORMAT
 
     def encode(self) -> bytes:
+        """The object as it is written, with a digest of its fields."""
         fields = asdict(self) | {
             "key": base64.b64encode(self.key).decode(),
             "scopes": dict(sorted(self.scopes.items())),
@@ -72,6 +73,7 @@ def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] |
 
 
 def require_here(bucket: Bucket, root: Root) -> None:
+    """Raises StateMoved where the state is at another place."""
     if root.moved_to:
         raise StateMoved(bucket.place, root.moved_to)
 

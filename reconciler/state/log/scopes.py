@@ -49,6 +49,7 @@ class Scopes:
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
+        """What is known of a scope; a scope without a head is empty."""
         if name not in self._known:
             new = Head(name, self._begin.hash).of(self._begin)
             self._known.setdefault(name, Scope(new, ScopeState(self._begin)))
@@ -56,6 +57,7 @@ class Scopes:
 
     @property
     def known(self) -> Mapping[str, Scope]:
+        """All scopes of which anything is known."""
         return dict(self._known)
 
     def differing(self, tags: Mapping[str, str]) -> list[str]:
@@ -179,6 +181,7 @@ class Heads:
         self.root = 0  # the serial that the root had when this process took a scope last
 
     def seen(self, name: str) -> Seen:
+        """The head of a scope as it is known now, to be written over."""
         scope = self._scopes.of(name)
         with scope.lock:
             return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)

@@ -68,18 +68,23 @@ class LogStore:
         self._loaded: State | None = None
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
+        """As in `Store`: reads the root, the list of heads, and what has changed since."""
         return (await self._in_thread(self._load)).of(scopes)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        """As in `Store`. Reads all segments."""
         return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
 
     async def create(self) -> bool:
+        """As in `Store`: the root is one conditional write."""
         return await self._in_thread(self._create)
 
     async def fingerprint_key(self) -> bytes:
+        """As in `Store`: the root holds it."""
         return await self._in_thread(self._fingerprint_key)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        """As in `Store`. Waits by asking again, since no place calls back."""
         wanted = sorted(set(scopes))
         ends_s = self._clock.monotonic() + timeout_s
         while True:
@@ -89,14 +94,17 @@ class LogStore:
             await self._wait(taken, ends_s)
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        """As in `Store`. Reads heads and leases."""
         found = await self._in_thread(lambda: self._obstacles(scopes))
         return {name: obstacle.locked for name, obstacle in found.items()}
 
     async def renew(self, lease: Lease) -> Lease:
+        """As in `Store`: the next beat of the lease."""
         return await self._in_thread(lambda: self.beat(lease))
 
     @property
     def lease_s(self) -> float:
+        """How long a lease lasts unless it is renewed; `math.inf`: as long as its process."""
         return self._exclusion.lease_s
 
     def beat(self, lease: Lease) -> Lease:
@@ -121,6 +129,7 @@ class LogStore:
         opened.keeping.require(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
+        """As in `Store`. Cannot be cancelled half-way."""
         with anyio.CancelScope(shield=True):
             await self._in_thread(lambda: self._release(lease))
 
@@ -147,6 +156,7 @@ class LogStore:
         return request.outcome
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        """As in `Maintenance`."""
         opened, _ = await self._in_thread(self._require_state)
         while not force:
             found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
@@ -175,16 +185,20 @@ class LogStore:
         )
 
     async def export(self) -> StateDump:
+        """As in `Movable`."""
         return await self._in_thread(lambda: self._moving().export())
 
     async def import_(self, contents: StateDump) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().import_(contents))
         await self.close()  # what was known is of the state before
 
     async def retire(self, to: str, contents: StateDump) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().retire(to, contents))
 
     async def revive(self) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().revive())
 
     async def probe(self) -> bool:
@@ -200,6 +214,7 @@ class LogStore:
         return True
 
     async def close(self) -> None:
+        """As in `Store`. What this handle knows is forgotten."""
         self._exclusion.close()
         self._opened = self._loaded = None
 

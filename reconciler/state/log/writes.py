@@ -20,6 +20,8 @@ _TIMES = 3  # how often a write is sent at most, always with the same body
 
 
 class Stored(Struct, frozen=True):
+    """The write landed. `tag`: of the object now."""
+
     tag: str
 
 
@@ -67,6 +69,7 @@ def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Stored | Conflic
 
 
 def unsettled(bucket: Bucket, cause: str) -> StoreError:
+    """Says that nobody knows whether a write landed, and what to do about it."""
     help = "check the store and run again; the next run finds out what was stored"
     if cause in (_NOT_THERE, _UNCHANGED):
         help = "this store has no conditional writes that work: keep the state in another one"

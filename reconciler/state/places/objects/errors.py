@@ -170,6 +170,7 @@ def _explained(place: str, error: BaseError, verb: _Verb) -> StoreError:
 
 
 def unusable(place: str) -> StoreError:
+    """The store's own variables contradict each other, or miss one."""
     words = _words(place)
     return StoreError(
         f"the state {place} cannot be opened with these variables",

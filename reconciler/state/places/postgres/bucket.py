@@ -143,6 +143,7 @@ class TableBucket(Bucket):
         return ()
 
     def close(self) -> None:
+        """Close the connections; what was known of heads is forgotten."""
         self._connections.close()
         self._written.clear()
 
@@ -187,10 +188,12 @@ class TableBucket(Bucket):
         return TableBucket(self._connections, schema=schema)
 
     def drop(self) -> None:
+        """Drop the schema with all that is in it."""
         statement = self._statement("DROP SCHEMA IF EXISTS :schema CASCADE")
         self._connections.repeat(lambda ask: ask(BEGIN, LIMITS, statement, COMMIT))
 
     def has_table(self) -> bool:
+        """Whether there is a state, or was one, that this version has written."""
         return ("objects",) in self._connections.read((_TABLES, [self._schema]))[0]
 
     # --- the table ---

@@ -90,6 +90,7 @@ class Connections:
             self.pause(_PAUSE_S)
 
     def close(self) -> None:
+        """Close the connections that nobody uses now."""
         while self._idle:
             self._idle.pop().close()
 

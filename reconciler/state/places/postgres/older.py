@@ -63,6 +63,7 @@ def lock(tables: Collection[str]) -> Statement:
 
 
 def drop(tables: Collection[str]) -> Statement:
+    """Drop the tables, whose content is in the new one."""
     return f"DROP TABLE {_named(tables)}", ()
 
 

@@ -64,6 +64,7 @@ class DatabaseUrl:
         )
 
     def without_secrets(self, text: str) -> str:
+        """`text` with *** for each secret of the URL and of libpq's variables."""
         for secret in self.hidden:
             text = text.replace(secret, "***")
         return text
