@@ -19,6 +19,12 @@ settings.register_profile("whole", deadline=None)  # a busy machine is not a fai
 settings.register_profile("quick", deadline=None, max_examples=10)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The loop of all asynchronous tests, which pytest knows without a mark (`anyio_mode`)."""
+    return "asyncio"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Put temporary files in memory, restore signals, and choose how many examples properties play.
 

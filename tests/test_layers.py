@@ -355,7 +355,7 @@ def test_what_acts_on_all_kinds_names_none() -> None:
         ),
         (
             "execution/for_each.py",
-            "from reconciler.kinds.volume.snapshots import snapshot_due",
+            "from reconciler.kinds.volume.snapshots import why_due",
             "1: execution imports reconciler.kinds.volume",
         ),
         ("importing/run.py", "from ..kinds import machine", "1: importing imports reconciler.kinds.machine"),

@@ -21,7 +21,7 @@ from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, error, warning
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.project.files import read_file
 from reconciler.project.project import Project
 

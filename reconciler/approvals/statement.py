@@ -27,7 +27,7 @@ from reconciler.approvals.rules import Needed, needed
 from reconciler.approvals.ssh import Key, agent_keys, public_of, sign
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
-from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.words import did_you_mean, nearest
 from reconciler.manifests.files import read_files
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.revisions.git import find_repository

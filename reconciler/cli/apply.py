@@ -17,7 +17,6 @@ from reconciler.cli.addresses import ADDRESS, CREATE
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
-from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit, emit_part
 from reconciler.cli.signals import Interrupted, confirmed
 from reconciler.cli.verb import (
@@ -35,9 +34,9 @@ from reconciler.core.advice import command as advised
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import TO_APPROVE, Address
-from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
 from reconciler.core.steps import Plan
+from reconciler.core.words import counted
 from reconciler.planning.declared import Desired
 from reconciler.project.apply import PlanRefused, about_targets, apply, read_saved, run_saved
 from reconciler.project.identity import create_state
@@ -53,7 +52,7 @@ from reconciler.state.spooling import Spooling
 _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": PENDING, "done": DONE}
 
 
-@verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", then=notify)
+@verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", notifies=True)
 @click.option(
     "--plan",
     "plan_file",

@@ -29,7 +29,7 @@ from reconciler.cli.signals import blocking, confirmed
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.planning.saved import load_saved
 from reconciler.project.apply import refuse_other_environment
 from reconciler.project.files import read_file, write_output

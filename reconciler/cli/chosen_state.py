@@ -10,9 +10,8 @@ from typing import TypeVar
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.options import ChosenManifests
-from reconciler.core.attribution import Attribution
 from reconciler.core.clock import SystemClock
-from reconciler.core.context import EMBEDDED, Context, make_context
+from reconciler.core.context import EMBEDDED, Attribution, Context, make_context
 from reconciler.core.model import Resource
 from reconciler.core.state_url import shown_url
 from reconciler.execution.decisions import Actor

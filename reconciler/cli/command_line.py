@@ -14,7 +14,7 @@ from reconciler.cli.signals import blocking
 from reconciler.core.advice import NO_OPTIONS, RunOptions
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import shown_url
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.project.files import SourceTexts
 from reconciler.project.manifests import environments_at
 from reconciler.project.settings import ProjectSettings, find_settings, project_root
@@ -100,8 +100,8 @@ def settings_here(
     if ref is None or untrusted is not None:
         config.refuse_unknown_environment()
     if not manifests_only:
-        elsewhere = ref is not None and untrusted is None
-        config.refuse_forgotten_environment(partial(environments_at, config, ref) if elsewhere else None)
+        at_revision = ref is not None and untrusted is None
+        config.refuse_forgotten_environment(partial(environments_at, config, ref) if at_revision else None)
     command_line().settings = config
     return config.in_sandbox() if sandbox else config
 

@@ -15,10 +15,10 @@ from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
 from reconciler.core.errors import ReconcilerError
-from reconciler.hosts.job import Given, Job, job_of
+from reconciler.hosts.job import Given, job_of
 from reconciler.hosts.show import Shown, show
 from reconciler.reports.documents import MOST_BYTES, read_report
-from reconciler.reports.report import Page, Report
+from reconciler.reports.report import Page
 
 _MOST_EVENT = 32 * 1024 * 1024
 _ACTIONS = {
@@ -90,7 +90,17 @@ def command(
             tell=options.make_reporter().note,
         )
 
-    emit(_page(job, run(work)))
+    done = run(work)
+    document = {
+        "environment": done.environment,
+        "host": job.host,
+        "url": done.url or None,
+        "action": done.action,
+        "status": done.status,
+    }
+    where = f" {done.url}" if done.url else ""
+    text = f"reconcile/{done.environment}: {_ACTIONS[done.action]}{where}\n"
+    emit(Page(document=document, text=text + (f"Status: {done.status}\n" if done.status else "")))
     return DONE
 
 
@@ -111,16 +121,3 @@ def _event() -> bytes:
             return opened.read(_MOST_EVENT)
     except OSError:
         return b""
-
-
-def _page(job: Job, shown: Shown) -> Report:
-    document = {
-        "environment": shown.environment,
-        "host": job.host,
-        "url": shown.url or None,
-        "action": shown.action,
-        "status": shown.status,
-    }
-    where = f" {shown.url}" if shown.url else ""
-    said = f"reconcile/{shown.environment}: {_ACTIONS[shown.action]}{where}\n"
-    return Page(document=document, text=said + (f"Status: {shown.status}\n" if shown.status else ""))

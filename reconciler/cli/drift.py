@@ -12,13 +12,12 @@ from reconciler.cli import options
 from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
-from reconciler.cli.notifying import notify
 from reconciler.cli.output import emit
 from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
 from reconciler.drift.find import Drift, find_drift
@@ -33,7 +32,7 @@ from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 
 
-@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", then=notify)
+@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", notifies=True)
 @click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS)
 @click.option(
     "--accept",

@@ -15,7 +15,7 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.evidence.archive import MOST_BYTES, Damaged, digest
 from reconciler.evidence.bundle import NotBundled
 from reconciler.evidence.bundle import bundle as bundle_of

@@ -65,7 +65,7 @@ class Group(click.Group):
             old = " ".join([*ctx.command_path.split()[1:], args[0]])
             raise click.UsageError(f"`{old}` is `{self._moved[args[0]]}` now")
         if args and args[0] not in names and not args[0].startswith("-"):
-            from reconciler.core.nearest import did_you_mean  # only a typing mistake needs it
+            from reconciler.core.words import did_you_mean  # only a typing mistake needs it
 
             hint = did_you_mean(args[0], names)
             ctx.fail(f"no such command `{args[0]}`{hint and f'; {hint}'}")

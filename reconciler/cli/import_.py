@@ -24,7 +24,6 @@ from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged
 from reconciler.importing.search import Wanted, meaning
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.files import name_of
-from reconciler.project.settings import ProjectSettings
 from reconciler.reports.importing import File, import_document, render_import
 from reconciler.reports.report import Page, advise
 
@@ -80,11 +79,11 @@ def command(
     wanted = _wanted(words, organizations, apps, clusters, machines=machines)
     found = chosen.config
     folder = out or default_folder(found)
-    read, loaded, elsewhere = declared(found, folder)
+    read, loaded, other_environments = declared(found, folder)
 
     async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
-            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, elsewhere)
+            unmanaged = await find_unmanaged(project, loaded, wanted, found.root, other_environments)
         planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)
@@ -96,13 +95,30 @@ def command(
         failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
         report_failure(failure)
         return interrupted.code
-    _report(unmanaged, planned, found, dry_run=dry_run)
+    files = [
+        File(
+            name_of(str(plan.change.path), found.root),
+            plan.change.before is None,
+            plan.entries,
+            plan.change.added if dry_run else "",
+        )
+        for plan in planned
+    ]
+    run = of_this_run()
+    skipped = [replace(item, reason=spell(item.reason, item.advice, run)) for item in unmanaged.skipped]
+    problems = unmanaged.diagnostics
+    emit(
+        Page(
+            document=import_document(files, skipped, advise(problems, run), dry_run=dry_run),
+            text=render_import(files, skipped, reported=unmanaged.reported, dry_run=dry_run),
+            diagnostics=tuple(problems),
+        )
+    )
     if planned and not is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
     elif planned and found.env and not is_below(folder, found.root / found.overlay):
         own = f"--out {os.path.relpath(found.root / found.overlay)} keeps them to {found.env}"
         click.echo(f"note: manifests in `{folder}` count in every environment; {own}", err=True)
-    problems = unmanaged.diagnostics
     return code_of(problems, FAILED if has_errors(problems) else DONE)
 
 
@@ -146,31 +162,3 @@ def _id(word: str) -> str:
     if not _ID.fullmatch(word):
         raise click.UsageError(f"`{word}` is not a valid id")
     return word
-
-
-def _report(
-    unmanaged: Unmanaged,
-    planned: Sequence[Planned],
-    config: ProjectSettings,
-    *,
-    dry_run: bool,
-) -> None:
-    files = [
-        File(
-            name_of(str(each.change.path), config.root),
-            each.change.before is None,
-            each.entries,
-            each.change.added if dry_run else "",
-        )
-        for each in planned
-    ]
-    run = of_this_run()
-    skipped = [replace(each, reason=spell(each.reason, each.advice, run)) for each in unmanaged.skipped]
-    problems = advise(unmanaged.diagnostics, run)
-    emit(
-        Page(
-            document=import_document(files, skipped, problems, dry_run=dry_run),
-            text=render_import(files, skipped, reported=unmanaged.reported, dry_run=dry_run),
-            diagnostics=tuple(unmanaged.diagnostics),
-        )
-    )

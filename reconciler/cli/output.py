@@ -71,7 +71,7 @@ def _remember_files(context: click.Context, option: click.Parameter, value: Sequ
 
 def _is_standard_output(path: str) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(1))  # noqa: PTH116 - beside a descriptor
+        return os.path.samestat(os.stat(path), os.fstat(1))  # noqa: PTH116 - compared with a descriptor
     except OSError:  # there is no such file yet
         return False
 

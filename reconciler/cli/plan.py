@@ -130,7 +130,7 @@ def command(
 
         write_output(out, dump_plan(plan, rehearsal), mode=0o600)
     unchanged = unchanged_in(plan, desired) if show_all else None
-    foretold = [each.address for each in forecast.items] if forecast is not None else []
+    foretold = [item.address for item in forecast.items] if forecast is not None else []
     report = PlanReport(
         plan=plan,
         unchanged=unchanged,

@@ -34,7 +34,7 @@ class PlainReporter(Reporter):
     """Prints one sentence an event. What takes long is repeated every `TELL_EVERY_S` seconds."""
 
     def __init__(self) -> None:
-        self._told_at_s: dict[str, float] = {}  # when something was last reported, by what is waited for
+        self._reported_at_s: dict[str, float] = {}  # when something was last reported, by what is waited for
 
     def observing(self, done: int, total: int, waited_s: float) -> None:
         if self._is_due("reads", waited_s):
@@ -78,11 +78,11 @@ class PlainReporter(Reporter):
 
     def _is_due(self, what: str, waited_s: float) -> bool:
         """Whether to report `what` after `waited_s` seconds of waiting. A smaller number: a new wait."""
-        told_at_s = self._told_at_s.get(what, 0.0)
-        if waited_s < told_at_s:
-            told_at_s = 0.0
-        due = waited_s - told_at_s >= TELL_EVERY_S
-        self._told_at_s[what] = waited_s if due else told_at_s
+        reported_at_s = self._reported_at_s.get(what, 0.0)
+        if waited_s < reported_at_s:
+            reported_at_s = 0.0
+        due = waited_s - reported_at_s >= TELL_EVERY_S
+        self._reported_at_s[what] = waited_s if due else reported_at_s
         return due
 
     def _line(self, text: str) -> None:

@@ -20,8 +20,8 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from (f"## {context.command_path}", "", f"```text\n{usage}\n```", "")
     yield from (inspect.cleandoc(command.help or "").replace("\b\n", ""), "")
-    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
-    records = [record for each in options if (record := each.get_help_record(context)) is not None]
+    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
     yield from ("| option | meaning |", "|---|---|")
     yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in records)
     yield ""

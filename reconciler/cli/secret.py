@@ -27,7 +27,7 @@ from reconciler.project.secret import (
 )
 from reconciler.reports.report import Page
 from reconciler.secrets import age
-from reconciler.secrets.text import MAX_BYTES, as_value
+from reconciler.secrets.sensitive import MAX_BYTES, as_value
 
 _WORDS = {
     "same": "same",

@@ -23,8 +23,8 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import ReconcilerError, named
 from reconciler.core.model import Address, owed_work
-from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared, shown_url
+from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.planning.decide import recorded_twice
 from reconciler.project import identity, records

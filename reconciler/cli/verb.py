@@ -13,10 +13,12 @@ from reconciler.cli.options import refuse_contradictions
 from reconciler.cli.output import emit, report_options
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
+from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
+from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible_lines
-from reconciler.reports.report import Failure
+from reconciler.reports.report import Failure, Report
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129
@@ -27,14 +29,14 @@ def verb(
     *shared: click.Parameter,
     of: click.Group | None = None,
     report: str | None = "page",
-    then: Callable[[int], int] = lambda code: code,
+    notifies: bool = False,
     **settings: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
-    the formats of -o; None for a verb without -o. `then`: gets the exit code at the very end, and returns it.
+    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings hear of its end.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
@@ -47,7 +49,10 @@ def verb(
                     field.name: given.pop(field.name) for field in fields(chosen_type) if field.name in given
                 }
                 given["chosen"] = chosen_type(**said)
-            return then(_code_and_report(lambda: function(**given)))
+            code = _code_and_report(lambda: function(**given))
+            if notifies:
+                _notify(code)
+            return code
 
         command: click.Command = click.command(name, cls=click.Command, **settings)(run)
         command.params += [*shared, *(report_options(report) if report else ())]
@@ -108,3 +113,38 @@ def echo_error(failure: ReconcilerError) -> None:
     click.echo(f"error: {visible_lines(spell(failure.message, failure.advice, run))}", err=True)
     if failure.help:
         click.echo(f"  = help: {visible_lines(spell(failure.help, failure.advice, run))}", err=True)
+
+
+def _notify(code: int) -> None:
+    """Notify of the end of the verb, after its report. A lost message does not change the exit code."""
+    context, line = click.get_current_context(), command_line()
+    # Nobody needs to hear of the embedded sandbox.
+    if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
+        return
+    if line.settings is not None and line.report is not None and line.settings.settings.notify:
+        _send(line.report, line.settings, context.info_name or "", code)
+
+
+def _send(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
+    from reconciler.cli.event_loop import run  # few projects have receivers
+    from reconciler.core.clock import SystemClock
+    from reconciler.notify.delivery import send_all
+    from reconciler.notify.events import Run, events_of
+    from reconciler.project.attribution import attribution_of
+
+    clock, who = SystemClock(), attribution_of(config)
+    platform = config.settings.platform.base_url or ""
+    ended = Run(verb, config.env or BASE, platform, code, who.actor, who.url, clock.now())
+    events = events_of(report, ended)
+    if not events:
+        return
+    try:
+        run(lambda: send_all(events, config, clock, _warn))
+    except Interrupted:
+        _warn("interrupted; not everybody may have been notified")
+    except Exception as failure:  # a defect must not hide how the run ended; its text may hold an address
+        _warn(f"notifications failed: {type(failure).__name__}")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)

@@ -85,8 +85,8 @@ def commands_in(text: str) -> list[Command]:
 def pieces(text: str, advice: Sequence[Command]) -> list[str | Command]:
     """`text` cut at the commands of `advice` that stand in it, in order."""
     found: list[str | Command] = [text] if text else []
-    for each in sorted(set(advice), key=lambda each: len(str(each)), reverse=True):
-        found = [part for piece in found for part in _cut(piece, each)]
+    for command in sorted(set(advice), key=lambda command: len(str(command)), reverse=True):
+        found = [part for piece in found for part in _cut(piece, command)]
     return found
 
 

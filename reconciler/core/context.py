@@ -1,6 +1,6 @@
-"""What a report is about: the same few facts at the beginning of every one.
+"""The facts at the beginning of every report, and who ran the command that a report is about.
 
-Later reports and approvals sign this shape, so it stays as it is.
+Later reports and approvals sign the shape of `Context`, so it stays as it is.
 """
 
 from datetime import datetime
@@ -8,6 +8,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from reconciler.core.saved import Saved
 
@@ -78,3 +80,27 @@ def without_credentials(url: str) -> str:
         return url
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+class Attribution(Struct, frozen=True):
+    """Who ran something, and why, as the journal stores it. Fields that are not known are "".
+
+    `url`: of the CI run; `reason`: in a person's words.
+    """
+
+    actor: str = ""
+    url: str = ""
+    reason: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the fields that a person's decision gets in the journal."""
+        said = {"by": self.actor, "url": self.url, "reason": self.reason}
+        return {name: value for name, value in said.items() if value}
+
+    def __str__(self) -> str:
+        """Return one line, such as `ana@host (https://ci.example/1): the ticket 12`."""
+        url = f" ({self.url})" if self.url else ""
+        return f"{self.actor}{url}{self.reason and f': {self.reason}'}"
+
+
+UNATTRIBUTED = Attribution()

@@ -28,7 +28,8 @@ def require_extra(extra: str, what: str) -> None:
 def _packages(extra: str) -> list[str]:
     """Their names, from the metadata of the installed package: `fastapi>=0.115; extra == 'sandbox'`."""
     line = re.compile(rf"([\w.-]+)[^;]*;.*\bextra == ['\"]{re.escape(extra)}['\"].*")
-    return sorted(found[1] for each in requires(_PACKAGE) or () if (found := line.fullmatch(each)))
+    requirements = requires(_PACKAGE) or ()
+    return sorted(found[1] for text in requirements if (found := line.fullmatch(text)))
 
 
 def _installed(name: str) -> bool:

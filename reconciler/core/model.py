@@ -246,11 +246,11 @@ class Observation(Struct, frozen=True):
 
 def owing(record: StateRecord, owed: Obligation) -> StateRecord:
     """`record` with `owed`. Of two for one reason the more certain one, or else the older, stays."""
-    for each in record.obligations:
-        if (each.work, each.because) == (owed.work, owed.because):
-            if each.certainty == "owed" or owed.certainty == "unknown":
+    for known in record.obligations:
+        if (known.work, known.because) == (owed.work, owed.because):
+            if known.certainty == "owed" or owed.certainty == "unknown":
                 return record
-            others = tuple(other for other in record.obligations if other is not each)
+            others = tuple(other for other in record.obligations if other is not known)
             return replace(record, obligations=(*others, owed))
     return replace(record, obligations=(*record.obligations, owed))
 

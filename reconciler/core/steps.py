@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.digest import Digest
 from reconciler.core.model import SENSITIVE, Action, Address, Change, Lifecycle, Owed
-from reconciler.core.saved import Saved
+from reconciler.core.saved import Digest, Saved
 from reconciler.core.wire import Shape
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -420,7 +419,7 @@ class Plan(Saved, frozen=True):
     def deletes(self) -> tuple[Address, ...]:
         """What it would delete. What a call does decides, not only what its change says."""
         said = [change.address for change in self.changes if change.action is Action.DELETE]
-        sent = [each.address for each in self.steps if each.call.method == "DELETE" or each.effect.removes]
+        sent = [step.address for step in self.steps if step.call.method == "DELETE" or step.effect.removes]
         return tuple(dict.fromkeys((*said, *sent)))
 
 

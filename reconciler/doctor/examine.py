@@ -10,9 +10,9 @@ from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.context import EMBEDDED, Context, Origin, make_context
 from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.errors import Locked, ManifestError, ReconcilerError
-from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
 from reconciler.core.state_url import shown_url
+from reconciler.core.words import counted
 from reconciler.doctor import state as states
 from reconciler.doctor.check import Check, failed, fine, has_problems, suspicious, wrong
 from reconciler.doctor.platform import check_capabilities, check_platform, reads_of

@@ -6,7 +6,7 @@ from datetime import datetime
 from reconciler.core.advice import command
 from reconciler.core.errors import Locked, named
 from reconciler.core.model import owed_work
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.execution.open_intents import sender
 from reconciler.project.identity import refuse_other_platform, refuse_other_state, state_missing

@@ -1,6 +1,6 @@
 """What a bundle proves, as a page."""
 
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.evidence.archive import Damaged
 from reconciler.evidence.verify import PLAN, Verified
 from reconciler.reports.escape import visible

@@ -1,1 +1,1 @@
-"""Carrying a plan out: intent, one send, outcome, wait. Everything durable goes through the journal."""
+"""Carries out a plan: intent, one send, outcome, wait. All durable facts go through the journal."""

@@ -1,7 +1,7 @@
-"""Decisions that change a state without a plan: who makes them, and what a state remembers of them.
+"""Decisions that change a state without a plan: their author, and notes that the state keeps.
 
-Such a memory is about no object, as the rules of the last apply. It is a record as any other, so that
-every store keeps it, moves it and encrypts it.
+A note is about no object: for example, the approval rules of the last apply. It is stored as a record, so
+that every store keeps it, moves it and encrypts it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,21 +12,21 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.execution.leasing import leased
 from reconciler.state.renewing import lasts_s
 from reconciler.state.store import REMEMBERED, WHOLE_STATE, Event, JournalEntry, Lease, State, Store
 
-_NOTE_S = 10.0  # others hold the whole state for a moment only, and one that died as long as its lease lasts
+_NOTE_S = 10.0  # others hold the whole state only for a moment, or after a death until their lease ends
 
 
 class Actor(Struct, frozen=True):
-    """`holder`: this process, for people. `by`: who decides, and why. `run`: the id of it in the journal.
+    """The author of a decision. `holder`: this process, for people. `by`: the person, and the reason.
 
-    `timeout_s`: how long a lock is waited for.
+    `run`: the decision's id in the journal. `timeout_s`: how long to wait for a lock.
     """
 
     clock: Clock
@@ -41,11 +41,11 @@ class Actor(Struct, frozen=True):
         return leased(store, scopes, self.holder, timeout_s=self.timeout_s, reporter=self.reporter)
 
     def for_a_note(self, store: Store) -> "Actor":
-        """The same, who waits for as long as others may hold the whole state to note something."""
+        """The same actor, who waits as long as others may hold the whole state for a note."""
         return replace(self, timeout_s=max(self.timeout_s, _NOTE_S + lasts_s(store)))
 
     def decided(self, data: Mapping[str, Any], address: Address | None = None) -> JournalEntry:
-        """The journal's entry of a decision that is made now."""
+        """The journal entry of a decision that is made now."""
         said = {**data, **self.by.to_json()}
         return JournalEntry(self.run, Event.DECIDED, self.clock.now(), address, data=said)
 
@@ -55,7 +55,7 @@ _NOTHING: Content = MappingProxyType({})
 
 
 def recall(state: State, name: str) -> Content:
-    """What `state` remembers under `name`; empty where it remembers nothing."""
+    """The note `name` of `state`; empty if there is none."""
     found = state.remembered.get(name)
     return found.applied if found is not None else _NOTHING
 
@@ -69,11 +69,11 @@ async def remember(
     *,
     known: State | None = None,
 ) -> None:
-    """Remember `new(what was remembered)` under `name`; nothing is written where that is the same.
+    """Replace the note `name` by `new(note)`; nothing is written if that changes nothing.
 
-    Takes the lease of the whole state for a moment, unless `held` covers it, so that no change of another
-    run is lost. `known`: the state, if it was loaded just now. Raises Locked, and StoreError where the store
-    cannot take it.
+    Takes the lease of the whole state for a moment, unless `held` covers it, so that no change of another run
+    is lost. `known`: the state, if it was loaded just now. Raises Locked, and StoreError if the store does
+    not accept the note.
     """
     before = recall(known or await store.load(), name)
     if new(before) == before:

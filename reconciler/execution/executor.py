@@ -8,17 +8,17 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.durations import since
 from reconciler.core.errors import ReconcilerError, StoreError, Unauthorized
 from reconciler.core.model import READY_AFTER, made_at, took_s
 from reconciler.core.steps import Result, Step, UnlessRecorded
-from reconciler.execution.for_each import send_each
+from reconciler.core.words import since
+from reconciler.execution.for_each import send_for_each
+from reconciler.execution.judging import settled_by_restart
 from reconciler.execution.outputs import dig
-from reconciler.execution.recorder import Unrecorded
-from reconciler.execution.restarts import served_by
+from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
+from reconciler.execution.send_gate import CallNotSent
 from reconciler.execution.sending import mutate
-from reconciler.execution.traffic import Unsent
 from reconciler.execution.waiting import Waited, wait_for
 
 GRACE_S = 10.0  # how long calls under way may go on after the first signal
@@ -42,7 +42,7 @@ class Executor:
             self._sending.deadline = anyio.current_time() + GRACE_S
 
     async def run(self) -> Sequence[Result]:
-        """One result per step, in the plan's order. Failures are results; only a bug raises."""
+        """One result for each step, in the plan's order. Failures are results; only a bug raises."""
         steps = {step.id: step for step in self._run.plan.steps}
         sorter = TopologicalSorter(_predecessors(self._run.plan.steps))
         sorter.prepare()
@@ -65,9 +65,9 @@ class Executor:
         ]
 
     def notices(self) -> Sequence[Diagnostic]:
-        """Why calls of this run were not sent, once for each cause."""
+        """Why calls of this run were not sent: one diagnostic for each cause."""
         done = sum(result.outcome == "done" for result in self._run.results.values())
-        return self._run.traffic.notices(done, len(self._run.plan.steps))
+        return self._run.gate.notices(done, len(self._run.plan.steps))
 
     async def _one(self, step: Step) -> Result:
         blocker = next((id for id in step.after if self._run.results[id].outcome != "done"), None)
@@ -76,14 +76,14 @@ class Executor:
         started = self._run.clock.monotonic()
         try:
             if step.if_owed and not await self._is_owed(step, step.if_owed.machine):
-                if step.address not in {each.address for each in self._run.recorder.owing(step.address)}:
+                if step.address not in {record.address for record in self._run.recorder.owing(step.address)}:
                     return self._run.result(step, "done", "not needed: no restart is owed")
                 return self._skip(step, f"{step.if_owed.machine} is not seen to hold what owes it; run again")
             if isinstance(step.guard, UnlessRecorded) and self._is_recorded(step, step.guard.field):
                 return self._run.result(step, "done", "not needed: the value is the same")
             reply, baseline = None, frozenset[str]()
             if step.for_each is not None:
-                result = await send_each(self._run, step)
+                result = await send_for_each(self._run, step)
             elif step.mutates:
                 result, reply, baseline = await mutate(self._run, step)
             else:
@@ -93,15 +93,15 @@ class Executor:
                 result = await _wait(self._run, step, reply, baseline)
             if result.outcome == "done":
                 result = replace(result, note="; ".join(filter(None, (result.note, step.note))))
-        except Unsent as unsent:
-            return self._skip(step, unsent.message)
+        except CallNotSent as not_sent:
+            return self._skip(step, not_sent.message)
         except Unauthorized as refused:  # by a read after it
             if refused.status == 401:
-                self._run.traffic.token_refused(self._run.services.of(step.call.service))
+                self._run.gate.token_refused(self._run.services.of(step.call.service))
             result = self._run.result(step, "failed", refused.message)
         except ReconcilerError as failure:
-            # Raised before a call or by a read after it: what the call did is already recorded.
-            lost = isinstance(failure, Unrecorded) and not failure.kept
+            # Raised before a call, or by a read after it: the outcome of the call is already recorded.
+            lost = isinstance(failure, OutcomeNotStored) and not failure.kept
             result = self._run.result(step, "unknown" if lost else "failed", failure.message)
             if isinstance(failure, StoreError):
                 self._run.stopping = True
@@ -110,11 +110,13 @@ class Executor:
         return result
 
     async def _is_owed(self, step: Step, machine: str) -> bool:
-        """Whether `machine` is to be restarted: found out once, before the first call of its restart."""
+        """Whether `machine` must be restarted. This is read once, before the first call of its restart."""
         recorder = self._run.recorder
-        if machine not in recorder.served:
-            recorder.serve(machine, await served_by(self._run, machine, recorder.owing(step.address)))
-        return bool(recorder.served[machine])
+        if machine not in recorder.restarts:
+            recorder.add_restart(
+                machine, await settled_by_restart(self._run, machine, recorder.owing(step.address))
+            )
+        return bool(recorder.restarts[machine])
 
     def _is_recorded(self, step: Step, name: str) -> bool:
         record = self._run.recorder.records.get(step.address)
@@ -156,7 +158,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
     if waited.ended == "failed":
         return run.result(step, "failed", f"ended as {waited.seen}; its id is recorded")
     if waited.silent_s:
-        run.traffic.unanswered(run.services.of(step.wait.read.service), step.address, waited)
+        run.gate.unanswered(run.services.of(step.wait.read.service), step.address, waited)
     timed_out = not run.stopping and not waited.silent_s
     await run.recorder.pending(step, waited.seen, timed_out=timed_out)
     return run.result(
@@ -165,7 +167,7 @@ async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> 
 
 
 def _timed(run: Run, step: Step, waited: Waited) -> Mapping[str, Any]:
-    """How long the object took to be ready, if the wait measures that and saw it become ready."""
+    """The seconds until the object was ready, if the wait measures them and saw it become ready."""
     record = run.recorder.records.get(step.address)
     began = made_at(record) if record is not None else None
     if step.wait is None or not step.wait.timed or began is None or not (waited.watched or step.mutates):
@@ -183,7 +185,7 @@ def _since(run: Run, step: Step) -> str:
 
 
 def _predecessors(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """The steps that must be over before each one: those in `after`, and the one before it in its lane."""
+    """By step, the steps that must be over before it: those in `after`, and the previous one of its lane."""
     before: dict[str, tuple[str, ...]] = {}
     newest: dict[str, str] = {}
     for step in steps:

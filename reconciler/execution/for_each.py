@@ -24,8 +24,8 @@ from reconciler.core.steps import (
 )
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.run import Run
+from reconciler.execution.send_gate import CallNotSent
 from reconciler.execution.sending import mutate
-from reconciler.execution.traffic import Unsent
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import segment
 from reconciler.kinds.roles import SetsSecrets, secret_names
@@ -37,16 +37,16 @@ CLAIMED = "claimed"  # the record's field with the names that a step with `for_e
 KEYS_SHOWN = 60  # characters of an unfit key, which somebody else chose
 
 
-async def send_each(run: Run, step: Step) -> Result:
-    """Send the calls one after another, each with its own intent and outcome. The first failure ends it."""
+async def send_for_each(run: Run, step: Step) -> Result:
+    """Send the calls one after another until the first failure, every one with its own intent and outcome."""
 
     def print_of(key: str, value: Sensitive) -> str:
-        # The key is part of it, so that two keys with one value do not show it.
+        # The fingerprint covers the key, so that it does not show that two keys have the same value.
         return fingerprint(run.fingerprint_key, step.address, Sensitive(f"{key}={value.reveal()}"))
 
     assert step.for_each is not None
     if run.stopping:
-        raise Unsent("interrupted before it was sent")
+        raise CallNotSent("interrupted before it was sent")
     run.reporter.step_started(step)
     failed = await _ask_again(run, step)
     if failed is not None:
@@ -64,8 +64,8 @@ async def send_each(run: Run, step: Step) -> Result:
             # Stands only when the grace period after a signal cuts the call off.
             run.results[step.id] = run.result(step, "pending", f"interrupted at `{key}`; run again")
             result, _, _ = await mutate(run, call, within=True)
-        except Unsent as unsent:
-            return run.result(step, "pending", f"`{key}`: {unsent.message}; run again")
+        except CallNotSent as not_sent:
+            return run.result(step, "pending", f"`{key}`: {not_sent.message}; run again")
         if result.outcome != "done":
             return replace(result, step=step.id, error=f"`{key}`: {result.error}")
         sent.append(key)
@@ -75,12 +75,12 @@ async def send_each(run: Run, step: Step) -> Result:
 
 
 async def _ask_again(run: Run, step: Step) -> Result | None:
-    """Send the call once more whose answer a run before this one had; the result, if it is not done."""
+    """Repeat the call whose answer only an earlier run had. Returns the result if the call is not done."""
     assert step.for_each is not None
     over = step.for_each.over
     if not step.for_each.again or run.outputs.get(over) is not None:
         return None
-    asked = next(each for each in run.plan.steps if each.id == over.source)
+    asked = next(other for other in run.plan.steps if other.id == over.source)
     result, reply, _ = await mutate(run, replace(asked, id=f"{asked.id}-again"), within=True)
     if result.outcome != "done":
         return replace(result, step=step.id)
@@ -89,7 +89,7 @@ async def _ask_again(run: Run, step: Step) -> Result | None:
 
 
 async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
-    """Record the names of the secrets before they are set: they are ours even if an answer is lost.
+    """Record the names of the secrets before they are set, so that they are ours even if an answer is lost.
 
     Raises ReconcilerError if one of them already exists, and no record has set it.
     """
@@ -111,7 +111,7 @@ async def _claim(run: Run, step: Step, values: Mapping[str, Any]) -> None:
 
 
 async def _set_by_strangers(run: Run, step: Step, keys: Collection[str]) -> Collection[str]:
-    """The `keys` that the app already has and the manifest does not name; none if no list shows them."""
+    """The `keys` that the app already has and the manifest does not name; empty if no list shows them."""
     sets = find_kinds()[step.address.kind].role(SetsSecrets)
     read = sets.app_secrets(step.address, run.capabilities) if sets is not None else None
     if sets is None or read is None:
@@ -128,30 +128,30 @@ def _values_of(
 
     Raises ReconcilerError when any of the calls must not be sent.
     """
-    each = step.for_each
-    assert each is not None
-    values = outputs.get(each.over)
-    if values is None and each.if_none is not None:
+    calls = step.for_each
+    assert calls is not None
+    values = outputs.get(calls.over)
+    if values is None and calls.if_none is not None:
         return None
     if not isinstance(values, Mapping):
-        raise ReconcilerError(f"the answer to {each.over.source} has no `{each.over.path}`")
-    if each.ignored:
-        values = {key: value for key, value in values.items() if not re.fullmatch(each.ignored, str(key))}
-    _check(step, each, values, records)
+        raise ReconcilerError(f"the answer to {calls.over.source} has no `{calls.over.path}`")
+    if calls.ignored:
+        values = {key: value for key, value in values.items() if not re.fullmatch(calls.ignored, str(key))}
+    _check(step, calls, values, records)
     return {key: values[key] for key in sorted(values)}
 
 
 def _calls_of(
     step: Step, values: Mapping[str, Sensitive], print_of: Callable[[str, Sensitive], str]
 ) -> Iterable[tuple[str, Step]]:
-    """One step a key. Its body holds a `Sensitive`; what the record keeps of it is its fingerprint."""
-    each = step.for_each
-    assert each is not None
+    """One step for each key. Its body contains a `Sensitive`; the record keeps only its fingerprint."""
+    calls = step.for_each
+    assert calls is not None
     assert isinstance(step.call.path, Template)
     for key, value in values.items():
         body = {name: value if part == EACH_VALUE else part for name, part in (step.call.body or {}).items()}
         call = dataclasses.replace(step.call, path=_path(step.call.path.parts, key), body=body)
-        applied = {each.keep + key: print_of(key, value)}
+        applied = {calls.keep + key: print_of(key, value)}
         yield key, step.replaced(applied, id=f"{step.id}[{key}]", call=call, for_each=None)
 
 
@@ -161,22 +161,22 @@ def _path(parts: Iterable[str | OutputRef], key: str) -> str | Template:
 
 
 def _check(
-    step: Step, each: ForEach, values: Mapping[str, Any], records: Mapping[Address, StateRecord]
+    step: Step, calls: ForEach, values: Mapping[str, Any], records: Mapping[Address, StateRecord]
 ) -> None:
-    others = {**_set_by_others(step.address, records), **each.taken}
+    others = {**_set_by_others(step.address, records), **calls.taken}
     for key in sorted(values, key=str):
         shown = cleaned(str(key))[:KEYS_SHOWN]
-        if not re.fullmatch(each.pattern, key):
+        if not re.fullmatch(calls.pattern, key):
             raise ReconcilerError(
                 f"the answer contains a key `{shown}`, which is not a valid name of a secret; no secret "
                 "is set"
             )
-        if each.never and re.fullmatch(each.never, key):
+        if calls.never and re.fullmatch(calls.never, key):
             raise ReconcilerError(
                 f"the answer contains `{shown}`, which changes how programs run and is never set; no "
                 "secret is set"
             )
-        if each.allowed and not re.fullmatch(each.allowed, key):
+        if calls.allowed and not re.fullmatch(calls.allowed, key):
             raise ReconcilerError(
                 f"the answer contains a key `{shown}` that the manifest does not allow; no secret is set"
             )
@@ -192,7 +192,7 @@ def _check(
 
 
 def _set_by_others(address: Address, records: Mapping[Address, StateRecord]) -> dict[str, str]:
-    """The app's secrets that records of other addresses hold, as of now."""
+    """The app's secrets in records of other addresses, with those addresses."""
     kinds = find_kinds()
     return {
         name: str(other)

@@ -1,4 +1,4 @@
-"""What the journal stores about a call before sending: enough to settle it after a crash, but no secret."""
+"""The journal's entry about a call before it is sent: enough to settle it after a crash, but no secret."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,11 +18,11 @@ from reconciler.kinds import find_kinds
 class Intent(Saved, frozen=True):
     """One call that is about to be sent to `service`.
 
-    `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings
-    a new object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart
-    may be owed. `own_id`: the id that the call gives what it makes (see `Repeat.own_id`). `one`: see `Find`.
-    `service_at`: the service's own time when it was sent; None where no answer had told it. `holder`: of the
-    lease that it is sent under; "" in what an older program wrote.
+    `baseline`: ids of equal objects that the list at `find` showed before. `creates`: success brings a new
+    object, whose record gets `applied`, `scope`, `lifecycle` and `source`. `owes`: why a restart may be owed.
+    `own_id`: the id that the call gives its object (see `Repeat.own_id`). `one`: see `Find`. `service_at`:
+    the service's time at the sending; None if no answer had one. `holder`: the holder of the lease; "" if an
+    older program wrote the intent.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Intent(Saved, frozen=True):
         }
 
     def record(self, address: Address, id: str, created_at: datetime, *, inferred: bool) -> StateRecord:
-        """The record of the object that this call made."""
+        """A new record of the object that this call made."""
         return StateRecord(
             address,
             id,
@@ -69,7 +69,7 @@ class Intent(Saved, frozen=True):
     def settled_record(
         self, address: Address, record: StateRecord | None, id: str, sent_at: datetime
     ) -> StateRecord | None:
-        """The record once evidence or a person says that the call made `id`; None: nothing to record."""
+        """The record after evidence or a person says that the call made `id`; None: nothing to record."""
         if self.creates:
             made = self.record(address, id, sent_at, inferred=True)
             return made if record is None else replace(made, serial=record.serial)

@@ -1,4 +1,4 @@
-"""Holding leases for as long as a block runs."""
+"""Holds leases while a block runs."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,18 +11,17 @@ from reconciler.core.reporter import TELL_EVERY_S, Reporter
 from reconciler.state.renewing import renewed
 from reconciler.state.store import Lease, Store
 
-_SILENT_S = 2.0  # how long a store may take for a lease until a person is told why
+_SILENT_S = 2.0  # how long a store may take for a lease before a person sees the reason
 
 
 @asynccontextmanager
 async def leased(
     store: Store, scopes: Collection[str], holder: str, *, timeout_s: float, reporter: Reporter | None = None
 ) -> AsyncIterator[Lease]:
-    """Hold the leases of all `scopes`. Raises Locked after `timeout_s`, and then holds none.
+    """Hold the leases of all `scopes`. Raises Locked after `timeout_s` seconds, and then holds none.
 
-    If a lease cannot be released, the work of the block is still valid.
-
-    A lease that ends by itself is renewed while the block runs. One that is left behind frees itself.
+    A lease that ends by itself is renewed while the block runs. If a lease cannot be released, the work of
+    the block is still valid, and the lease ends by itself.
     """
     reporter = reporter or Reporter()
     lease = await _take(store, sorted(scopes), holder, timeout_s, reporter)
@@ -38,15 +37,15 @@ async def leased(
 
 
 async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float, reporter: Reporter) -> Lease:
-    """The lease, asked for in slices of `TELL_EVERY_S`: between two of them a person is told who has it."""
+    """Take the lease in attempts of `TELL_EVERY_S` seconds; between them the reporter gets the holder."""
     slice_s = 0.0
-    told: Locked | None = None
+    reported: Locked | None = None
 
     def tell(held: Locked, rest_s: float) -> None:
-        nonlocal told
-        if told is not None and told.scope != held.scope:
-            reporter.waiting_for_lock(told, 0)
-        told = held
+        nonlocal reported
+        if reported is not None and reported.scope != held.scope:
+            reporter.waiting_for_lock(reported, 0)
+        reported = held
         reporter.waiting_for_lock(held, rest_s)
 
     try:
@@ -60,22 +59,23 @@ async def _take(store: Store, scopes: Sequence[str], holder: str, left_s: float,
                 tell(held, left_s)
                 slice_s = min(TELL_EVERY_S, left_s)
     finally:
-        if told is not None:
-            reporter.waiting_for_lock(told, 0)
+        if reported is not None:
+            reporter.waiting_for_lock(reported, 0)
 
 
 async def _asked(
     store: Store, scopes: Sequence[str], holder: str, timeout_s: float, tell: Callable[[Locked, float], None]
 ) -> Lease:
-    """As `Store.lease`. `tell` gets a holder whose death the store waits to be sure of."""
+    """As `Store.lease`. `tell` gets a holder that may be dead, while the store waits to be sure."""
     found: Lease | ReconcilerError
 
     async def tell_of_the_dead() -> None:
         await anyio.sleep(_SILENT_S)
         with suppress(StoreError):
-            held = [each for each in (await store.holders(scopes)).values() if each.rest_s is not None]
-            for one in held[:1]:
-                tell(one, one.rest_s or 0.0)
+            for held in (await store.holders(scopes)).values():
+                if held.rest_s is not None:
+                    tell(held, held.rest_s)
+                    break
 
     async with anyio.create_task_group() as group:
         group.start_soon(tell_of_the_dead)

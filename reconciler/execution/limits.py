@@ -4,11 +4,10 @@ from msgspec import Struct
 
 
 class Limits(Struct, frozen=True):
-    """`concurrency`: calls at a time; `read_concurrency`: GETs at a time while planning.
+    """`concurrency`: calls at a time. `read_concurrency`: GETs at a time while planning.
 
-    `deadline_s` bounds one request, `settle_s` how late a lost create may still show up.
-
-    `adopt_inferred`: a lost create is settled by evidence alone; without it, a person is asked.
+    `deadline_s`: seconds for one request. `settle_s`: seconds after which a lost create cannot take effect
+    any more. `adopt_inferred`: a lost create is settled by evidence alone; without it, a person must decide.
     """
 
     concurrency: int = 8
@@ -19,5 +18,5 @@ class Limits(Struct, frozen=True):
 
     @property
     def repeat_after_s(self) -> float:
-        """Seconds from a lost absolute call to its repetition: the lost one must not arrive after that."""
+        """Seconds from a lost absolute call to its repetition, which the lost call must not overtake."""
         return min(self.deadline_s, self.settle_s)

@@ -1,8 +1,8 @@
-"""What a run saw right before its first call, for the journal: enough to play the run again, and bounded.
+"""The answers that a run read right before its first call, for the journal: enough to replay it, and bounded.
 
-Kept are the fields that wire models declare and nothing else of an answer: a field that the platform adds may
-be a secret. Of a sensitive answer nothing is kept but that it was read. Nothing is packed, so that a search
-of the state for a value finds it. An object that several answers hold is kept once, by its digest.
+Of an answer, only the fields that wire models declare are kept: a field that the platform adds may be a
+secret. Of a sensitive answer, only the fact that it was read is kept. Nothing is compressed, so that a search
+of the state for a value finds it. An object that several answers contain is kept once, by its digest.
 """
 
 import hashlib
@@ -29,10 +29,11 @@ def observed_data(
     records: Iterable[StateRecord] = (),
     about: Iterable[Address] = (),
 ) -> dict[str, Any]:
-    """`reads`: each with the digests of its objects; `objects`: by digest; `about`: the addresses.
+    """JSON for the journal.
 
-    `records`: by address, what was recorded of them, without fingerprints of secrets. `left_out`: how many
-    answers, objects and records there was no room for; such a run cannot be played again.
+    `reads`: every read with the digests of its objects. `objects`: by digest. `about`: the addresses.
+    `records`: by address, without fingerprints of secrets. `left_out`: how many answers, objects and records
+    did not fit; such a run cannot be replayed.
     """
     objects: dict[str, Any] = {}
     reads: list[dict[str, Any]] = []
@@ -79,7 +80,7 @@ def _record(record: StateRecord) -> dict[str, Any]:
 
 
 def _read(read: Read, observation: Observation) -> dict[str, Any]:
-    """`complete` and `withheld` stand there where they are not as usual."""
+    """JSON of a read; `complete` and `withheld` only if they are not as usual."""
     found: dict[str, Any] = {
         "path": str(read.path),
         "shape": str(read.shape),
@@ -97,5 +98,5 @@ def _declared(value: Any) -> Any:
         names = [name for name in type(value).model_fields if name in value.model_fields_set]
         return {name: _declared(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
-        return [_declared(each) for each in value]
+        return [_declared(item) for item in value]
     return value if isinstance(value, str | int) else None  # no model has a float, which may be no number

@@ -1,4 +1,4 @@
-"""Intents that an earlier run left without an outcome: settled before anything else is planned or sent."""
+"""Settles intents that an earlier run left without an outcome, before anything else is planned or sent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -23,11 +23,12 @@ from reconciler.state.store import JournalEntry, State
 
 
 def parse_intent(opened: JournalEntry) -> Intent:
+    """The intent of a journal entry of an open call."""
     return Intent.from_json(opened.data)
 
 
 def sender(opened: JournalEntry, holders: Mapping[str, Locked]) -> Locked | None:
-    """Who sent this call and still holds its scope. None: nobody holds it, or only who did not send it."""
+    """The holder of the call's scope, if it is the sender of the call; None otherwise."""
     held = holders.get(opened.data["scope"])
     return held if held is not None and opened.data.get("holder", "") in ("", held.holder) else None
 
@@ -46,10 +47,8 @@ async def settle_open(
 ) -> Mapping[Address, Settlement]:
     """Close every open intent that evidence can close, under the leases of their scopes.
 
-    Returns why the others stay open, by address.
-
-    Taking the lease also takes in what an earlier run had to spool (`Spooling.spool`).
-    `state`: as of a moment ago, which tells whether there is anything to do.
+    Returns by address why the others stay open. Taking a lease also ingests outcomes that an earlier run had
+    to spool (`Spooling.spool`). `state`: as of a moment ago; it shows whether there is anything to do.
     `concerned`: the scopes of this run; processes that work on other scopes are not disturbed.
     """
     left = {parse_intent(opened).scope for opened in state.open_intents} | state.spooled
@@ -83,7 +82,7 @@ async def _settlements(
     reporter: Reporter,
     limits: Limits,
 ) -> Sequence[tuple[JournalEntry, Settlement | None]]:
-    """The settlement of each open call of `scopes`, in the journal's order; None if it may be repeated.
+    """The settlement of every open call of `scopes`, in the journal's order; None if it may be repeated.
 
     The waits run in parallel.
     """
@@ -117,11 +116,11 @@ async def overlay(
     holders: Mapping[str, Locked] | None = None,
     undecided: Mapping[Address, Settlement] | None = None,
 ) -> tuple[Mapping[Address, StateRecord], Mapping[Address, Diagnostic]]:
-    """The records as they would be once open intents are settled, and what cannot be settled yet.
+    """The records as they would be after open intents are settled, and a diagnostic for each that cannot be.
 
-    Waits for nothing and writes nothing. `concerned`: the scopes to answer for. `holders`: who is at work in
-    which scope: what is open there is no question, but under way. `undecided`: what
-    `settle_open` found, which looked well; without it (for verbs that only read) one look has to do.
+    It does not wait, and writes nothing. `concerned`: the scopes that matter. `holders`: by scope; an open
+    call of a holder is no question, but under way. `undecided`: the result of `settle_open`; without it (for
+    verbs that only read) one look at the platform decides.
     """
     records = dict(state.records)
     questions: dict[Address, Diagnostic] = {}
@@ -140,7 +139,7 @@ async def overlay(
         settlement = Settlement("undecided", why="nothing on the platform shows its outcome")
         if undecided is not None:
             if opened.address not in undecided:
-                questions[opened.address] = _begun_since(opened, intent)
+                questions[opened.address] = _sent_meanwhile(opened, intent)
                 continue
             settlement = undecided[opened.address]
         elif intent.if_unknown == "find" and intent.find is not None:
@@ -160,10 +159,10 @@ async def overlay(
 
 
 def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = False) -> Diagnostic:
-    """The question to a person: what was sent when, and the two answers.
+    """The question to a person: the call, its time, and the two possible answers.
 
-    `later`: an apply may still find the answer. Where it looked in vain, something shows an object that may
-    be of this call: only `--force` says that it is not.
+    `later`: an apply may still find the answer. If it has looked in vain, the platform shows an object that
+    this call may have made, and only `--force` says that it has not.
     """
     name = intent.applied.get("name", opened.address.name if opened.address else "")
     region = intent.applied.get("region")
@@ -184,10 +183,10 @@ def describe(opened: JournalEntry, intent: Intent, why: str, *, later: bool = Fa
 
 
 async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked]]:
-    """The state, and who is at work in the scopes of its open intents.
+    """The state, and the holders of the scopes of its open intents.
 
-    An intent is open while its holder is running, or until somebody settles it. If one was open before the
-    holders were read, is still open, and its scope had no holder in between, nobody works on it.
+    An intent is open while its holder is running, or until it is settled. If an intent was open before the
+    holders were read, is still open afterwards, and its scope had no holder, then no process works on it.
     """
     state, holders = await store.load(), dict[str, Locked]()
     while True:
@@ -205,7 +204,7 @@ async def load_with_holders(store: Spooling) -> tuple[State, Mapping[str, Locked
 
 
 def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime) -> Diagnostic:
-    """The diagnostic for a call whose sender is still running, or may be: nobody has to decide yet."""
+    """The diagnostic for a call whose sender may still be running: no decision is needed yet."""
     sent_s = max(0.0, (now - opened.at).total_seconds())
     again = command("plan" if held.rest_s is None else "apply")
     when = "when that apply is done" if held.rest_s is None else "to find out what became of the call"
@@ -218,7 +217,7 @@ def _in_flight(opened: JournalEntry, intent: Intent, held: Locked, now: datetime
     )
 
 
-def _begun_since(opened: JournalEntry, intent: Intent) -> Diagnostic:
+def _sent_meanwhile(opened: JournalEntry, intent: Intent) -> Diagnostic:
     """The diagnostic for a call whose sender died after this run had settled what it found."""
     apply = command("apply")
     return warning(
@@ -231,6 +230,7 @@ def _begun_since(opened: JournalEntry, intent: Intent) -> Diagnostic:
 
 
 async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settlement: Settlement) -> None:
+    """Close an open call as `settlement` says; an undecided one stays open."""
     if settlement.kind == "landed":
         assert opened.address is not None
         record = recorder.records.get(opened.address)
@@ -241,7 +241,7 @@ async def _close(recorder: Recorder, opened: JournalEntry, intent: Intent, settl
 
 
 async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Intent, clock: Clock) -> None:
-    """An absolute call is simply planned again."""
+    """Close an absolute call: it is simply planned again."""
     assert opened.address is not None
     record = recorder.records.get(opened.address)
     after = _after_absolute(opened, intent, record, clock.now())
@@ -253,7 +253,7 @@ async def _close_absolute(recorder: Recorder, opened: JournalEntry, intent: Inte
 def _after_absolute(
     opened: JournalEntry, intent: Intent, record: StateRecord | None, now: datetime
 ) -> StateRecord | None:
-    """The record in doubt, with the restart that the lost answer may have required."""
+    """The doubtful record, with the restart that the lost answer may have required."""
     assert opened.address is not None
     after = intent.in_doubt(opened.address, record, opened.at)
     if after is None or not intent.owes:

@@ -1,4 +1,4 @@
-"""Fill templates at the moment of sending, from earlier answers and secrets."""
+"""Fills templates at the moment of sending, from earlier answers and secrets."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +18,7 @@ class Outputs:
         self._values: dict[str, Any] = {}
 
     def put(self, source: str, value: Any) -> None:
+        """Store the answer of `source`, an address or a step id."""
         self._values[source] = value
 
     def get(self, ref: OutputRef) -> Any:
@@ -25,6 +26,7 @@ class Outputs:
         return dig(self._values.get(ref.source), ref.path)
 
     def need(self, ref: OutputRef) -> Any:
+        """The value. Raises ReconcilerError if no answer so far contains it."""
         value = self.get(ref)
         if value is None:
             raise ReconcilerError(f"{ref.source} has no `{ref.path}` yet")
@@ -32,24 +34,26 @@ class Outputs:
 
 
 def dig(value: Any, path: str) -> Any:
-    """The value at a dotted path of nested dicts; None when a part of the way is missing."""
+    """The value at a dotted path of nested dicts; None if any part of the path is missing."""
     for name in path.split(".") if path else ():
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def fill_path(path: str | Template, outputs: Outputs) -> str:
+    """`path` with its references replaced, each as one encoded segment."""
     if isinstance(path, str):
         return path
     return "".join(part if isinstance(part, str) else segment(str(outputs.need(part))) for part in path.parts)
 
 
 def fill_text(template: Template, outputs: Outputs) -> str:
+    """`template` with its references replaced by text."""
     return "".join(part if isinstance(part, str) else str(outputs.need(part)) for part in template.parts)
 
 
 def fill_body(value: Any, outputs: Outputs, read_secret: SecretReader) -> Any:
-    """`value` with its references replaced. Secrets come out in clear: the result must only be sent."""
+    """`value` with its references replaced. Secrets are in clear text: the result must only be sent."""
     if isinstance(value, SecretRef):
         return read_secret(value, outputs.need).reveal()
     if isinstance(value, Sensitive):
@@ -68,7 +72,7 @@ def fill_body(value: Any, outputs: Outputs, read_secret: SecretReader) -> Any:
 def fill_record(
     applied: Mapping[str, Any], outputs: Outputs, fingerprint: Callable[[SecretRef], str]
 ) -> dict[str, Any]:
-    """The fields to record of a sent step: references filled in, secrets as keyed fingerprints."""
+    """The fields of a sent step for its record: references replaced, secrets as keyed fingerprints."""
     filled: dict[str, Any] = {}
     for name, value in applied.items():
         if isinstance(value, SecretRef):

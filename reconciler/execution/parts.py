@@ -6,7 +6,7 @@ from datetime import datetime
 
 import anyio
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.core.steps import Move
@@ -15,7 +15,7 @@ from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 @dataclass(slots=True)
 class Part:
-    """What one commit brings into one scope. `last`: only after all parts that are not."""
+    """The content of one commit to one scope. `last`: committed only after all parts that are not `last`."""
 
     entries: list[JournalEntry] = field(default_factory=list)
     put: list[StateRecord] = field(default_factory=list)

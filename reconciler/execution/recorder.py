@@ -1,4 +1,4 @@
-"""The only writer of journal and records during an apply: an outcome is stored together with its effect."""
+"""The only writer of journal and records during an apply: an outcome and its effect are one commit."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
+from reconciler.core.context import UNATTRIBUTED, Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import (
     BAD_ANSWER,
@@ -35,7 +35,7 @@ from reconciler.planning.digest import plan_digest
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, Run
 
-Served = Mapping[Address, Collection[Obligation]]
+Settled = Mapping[Address, Collection[Obligation]]
 
 
 def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
@@ -62,7 +62,7 @@ def bound(binding: Binding, record: StateRecord | None) -> StateRecord | None:
     )
 
 
-class Unrecorded(StoreError):
+class OutcomeNotStored(StoreError):
     """A call was sent, but its outcome could not be stored. `kept`: it is spooled for the next run."""
 
     def __init__(self, message: str, *, kept: bool) -> None:
@@ -71,10 +71,12 @@ class Unrecorded(StoreError):
 
 
 class Recorder:
-    """Holds the records of this run as they stand after each commit. `unrecorded`: an outcome is not stored.
+    """The journal of this run, and its records as of the newest commit.
 
-    `done`, `failed` and `unknown` record the outcome of a call that was sent. Where the store does not take
-    it, they spool it (`Spooling.spool`) and raise Unrecorded. What comes before a call raises StoreError.
+    `done`, `failed` and `unknown` record the outcome of a call that was sent. If the store does not accept
+    it, they spool it (`Spooling.spool`) and raise OutcomeNotStored. Methods for the time before a call raise
+    StoreError. `restarts`: by machine, the obligations that its restart settles. `has_unstored_outcome`: the
+    store did not accept an outcome.
     """
 
     def __init__(
@@ -93,32 +95,34 @@ class Recorder:
         self._run = run
         self._clock = clock
         self._by = by
-        self._intended: dict[Address, str] = {}  # the scopes of what has no record yet
-        self._storing: set[anyio.Event] = set()  # outcomes; each event says that one is stored, or cannot be
+        self._intended: dict[Address, str] = {}  # the scopes of addresses that have no record yet
+        self._storing: set[anyio.Event] = set()  # outcomes that are being stored; set when that has ended
         self._writing: Counter[Address] = Counter()  # records that a commit under way replaces
-        self.served: dict[str, Served] = {}  # by machine, what its restart settles
-        self.unrecorded = False
+        self.restarts: dict[str, Settled] = {}
+        self.has_unstored_outcome = False
         self.records = dict(records)
         self._ids = Counter(record.id for record in records.values())
 
     def tracked_ids(self) -> Collection[str]:
-        """Those of the records as they stand, also later: each create asks for them."""
+        """The ids of all records: a live view, because every create needs it."""
         return self._ids.keys()
 
     def owing(self, address: Address) -> Sequence[StateRecord]:
         """The records of the scope of `address` that owe a restart."""
         scope = self._lease_of(address).scope
-        return [each for each in self.records.values() if each.obligations and each.scope == scope]
+        return [record for record in self.records.values() if record.obligations and record.scope == scope]
 
-    def serve(self, machine: str, found: Served) -> None:
-        """The restart of `machine` settles what was `found`, but for what another one settles already."""
-        others = [pair for each in self.served.values() for pair in each.items()]
+    def add_restart(self, machine: str, found: Settled) -> None:
+        """The restart of `machine` settles the obligations `found`, without those of another restart."""
+        others = [pair for settled in self.restarts.values() for pair in settled.items()]
         taken = {(address, owed) for address, obligations in others for owed in obligations}
         left = {
             address: [owed for owed in obligations if (address, owed) not in taken]
             for address, obligations in found.items()
         }
-        self.served[machine] = {address: obligations for address, obligations in left.items() if obligations}
+        self.restarts[machine] = {
+            address: obligations for address, obligations in left.items() if obligations
+        }
 
     async def start(
         self,
@@ -127,11 +131,12 @@ class Recorder:
         approvals: Sequence[Mapping[str, str]] = (),
         digest: str = "",
     ) -> None:
-        """The run begins in each of its scopes, with all that needs no call: moves, adoptions, forgetting.
+        """Start the run in all of its scopes, with the changes that need no call: moves, adopting,
+        forgetting.
 
-        A plan counts as run as soon as it has started in one of them. `observed`: what it relies on, kept in
-        the first scope with the records that it began with. `approvals`: those that it uses, each whole:
-        they are used in each of its scopes. `digest`: of the plan that was reviewed, if it is another one.
+        A plan counts as run as soon as it has started in one scope. `observed`: the answers that it relies
+        on, kept in the first scope together with the records at the start. `approvals`: the approvals that it
+        uses, in all of its scopes. `digest`: of the plan that was reviewed, if that is another one.
         """
         run = Run(
             plan.id,
@@ -153,9 +158,9 @@ class Recorder:
             lambda scope: {**run.to_json(), "changes": counts, **noted.get(scope, {}), **used},
         )
         if observed or plan.steps:
-            about = {each.address for each in plan.changes} | {each.address for each in plan.steps}
-            # What is only learnt is not read again: no replay could show it.
-            about |= {each.address for each in plan.bindings} & {each.address for each in plan.expectations}
+            about = {change.address for change in plan.changes} | {step.address for step in plan.steps}
+            # A binding without an expectation was not read again, so no replay could show it.
+            about |= {bound.address for bound in plan.bindings} & {item.address for item in plan.expectations}
             known = {*about, *(Address.parse(source) for source, _ in plan.inputs)}
             before = [record for address, record in self.records.items() if address in known]
             seen = self._entry(Event.RUN_OBSERVED, data=observed_data(observed, before, about))
@@ -166,10 +171,11 @@ class Recorder:
             parts.move(put[move.target].scope, entry, move.source)
         gone = [move.source for move in plan.moves]
         self._replace(put.values())
-        # What has left the manifests in other scopes is not this run's business.
-        ours = [each for each in plan.bindings if each.scope in self._lease.epochs or not only_left(each)]
-        records = [bound(each, self.records.get(each.address)) for each in ours]
-        put |= {each.address: each for each in records if each is not None}
+        for binding in plan.bindings:
+            # An address that has left the manifests in another scope does not concern this run.
+            concerns_us = binding.scope in self._lease.epochs or not only_left(binding)
+            if concerns_us and (record := bound(binding, self.records.get(binding.address))) is not None:
+                put[record.address] = record
         for record in put.values():
             parts.of(record.scope).put.append(record)
         for change in plan.changes:
@@ -179,9 +185,9 @@ class Recorder:
         self._keep(await parts.commit(self._store, self._lease), gone)
 
     def _without_calls(self, plan: Plan) -> Mapping[str, Mapping[str, Sequence[str]]]:
-        """By scope, the addresses whose records come, go, or are confirmed without a call of their own."""
+        """By scope, the addresses that are adopted, forgotten or confirmed without a call of their own."""
         noted: dict[str, dict[str, list[str]]] = {}
-        scopes = {each.address: each.scope for each in plan.bindings}
+        scopes = {binding.address: binding.scope for binding in plan.bindings}
         scopes |= {address: record.scope for address, record in self.records.items()}
         for change in plan.changes:
             for action, name in ((Action.ADOPT, "adopted"), (Action.FORGET, "forgotten")):
@@ -200,34 +206,35 @@ class Recorder:
         return parts
 
     def owed(self) -> tuple[Owed, ...]:
+        """The work that the records owe now."""
         return owed_work(self.records)
 
     async def finish(self, results: Sequence[Result] = (), *, interrupted: bool = False) -> None:
-        """The run ends in each of its scopes, with how its steps ended, and what is owed there."""
-        said: dict[str, Any] = {"outcomes": Counter(result.outcome for result in results)}
-        said |= {"interrupted": True} if interrupted else {}
+        """End the run in all of its scopes, with the outcomes of its steps, and the work that is owed."""
+        ended: dict[str, Any] = {"outcomes": Counter(result.outcome for result in results)}
+        ended |= {"interrupted": True} if interrupted else {}
         owed: dict[str, list[dict[str, str]]] = {}
-        for each in self.owed():
-            owed.setdefault(self.records[each.address].scope, []).append(each.to_json())
+        for work in self.owed():
+            owed.setdefault(self.records[work.address].scope, []).append(work.to_json())
         parts = self._in_every_scope(
             Event.RUN_FINISHED,
-            lambda scope: {**said, "owed": owed[scope]} if scope in owed else said,
+            lambda scope: {**ended, "owed": owed[scope]} if scope in owed else ended,
         )
         await parts.commit(self._store, self._lease)
 
     async def intent(self, step: Step, attempt: int, intent: Intent) -> None:
-        """Stored once this returns, and so are the outcomes before it, unless one is `unrecorded`."""
+        """Store an intent, and wait until earlier outcomes are stored, too, or cannot be."""
         self._intended[step.address] = intent.scope
         before = tuple(self._storing)
-        if intent.if_unknown == "ask":  # a death in between would ask a person about what was not sent
+        if intent.if_unknown == "ask":  # else a death in between asks a person about a call that was not sent
             await _ended(before)
         await self._commit(self._entry(Event.INTENT, step, attempt, intent.to_json()))
         await _ended(before)
 
     async def check_lease(self, step: Step, for_s: float) -> None:
-        """Raises StoreError unless the lease is ours for as long as the call of `step` may take.
+        """Raises StoreError unless the lease of the step's scope is ours while its call may take `for_s`.
 
-        That of its own scope, whose intent was just stored: a run may have hundreds of others.
+        Only that scope is checked, whose intent was just stored: a run may have hundreds of others.
         """
         await self._store.check(self._lease_of(step.address), for_s)
 
@@ -242,7 +249,7 @@ class Recorder:
         owed: Obligation | None = None,
         inferred: bool = False,
     ) -> None:
-        """The call succeeded: its outcome and what the record then holds are one commit."""
+        """Record a success: the outcome and the new record are one commit."""
         event = Event.SETTLED if inferred else Event.DONE
         entry = self._entry(event, step, attempt, {"id": id} if id is not None else {})
         record = self.records.get(step.address)
@@ -255,7 +262,7 @@ class Recorder:
             record = intent.record(step.address, id or known_id, self._clock.now(), inferred=found)
         elif id and id != record.id:
             if intent.creates and intent.if_unknown != "repeat":
-                # A new object in the place of a destroyed one: none of the old fields are valid.
+                # A new object in the place of a destroyed one: the old fields are not valid any more.
                 made = intent.record(step.address, id, self._clock.now(), inferred=inferred)
                 record = replace(made, serial=record.serial)
             else:
@@ -265,22 +272,28 @@ class Recorder:
         known = {name: value for name, value in record.applied.items() if name != BAD_ANSWER}
         put = [replace(record, applied={**known, **applied})]
         if step.if_owed is not None and step.if_owed.settles:
-            put = self._settled(put[0], self.served[step.if_owed.machine])
+            put = self._settled(put[0], self.restarts[step.if_owed.machine])
         await self._outcome(entry, put)
 
-    def _settled(self, record: StateRecord, served: Served) -> list[StateRecord]:
-        """`record` and the others of `served`, without what they owed when the restart began.
+    def _settled(self, record: StateRecord, settled: Settled) -> list[StateRecord]:
+        """`record` and the records of `settled`, without the obligations that they had when the restart
+        began.
 
-        One that another task is storing goes on owing: one restart too many loses nothing.
+        A record that another task is storing keeps its obligations: a restart too many loses nothing.
         """
-        free = [self.records[each] for each in served if each in self.records and not self._writing[each]]
-        after = {each.address: each for each in (*free, record)}
-        for address in after.keys() & served.keys():
-            left = [owed for owed in after[address].obligations if owed not in served[address]]
+        after = {
+            address: self.records[address]
+            for address in settled
+            if address in self.records and not self._writing[address]
+        }
+        after[record.address] = record
+        for address in after.keys() & settled.keys():
+            left = [owed for owed in after[address].obligations if owed not in settled[address]]
             after[address] = replace(after[address], obligations=tuple(left))
         return list(after.values())
 
     async def failed(self, step: Step, attempt: int, message: str, status: int) -> None:
+        """Record that the call had no effect."""
         await self._outcome(self._entry(Event.FAILED, step, attempt, {"error": message, "status": status}))
 
     async def unknown(
@@ -294,7 +307,10 @@ class Recorder:
         status: int = 0,
         bad_id: bool = False,
     ) -> None:
-        """`status`: 0 where no answer came. `bad_id`: see `Outcome`; a person decides then."""
+        """Record that the outcome is unknown.
+
+        `status`: 0 if no answer came. `bad_id`: see `Outcome`; then a person must decide.
+        """
         entry = self._entry(Event.UNKNOWN, step, attempt, {"error": message, "status": status})
         record = self.records.get(step.address)
         doubted = intent.in_doubt(step.address, record, self._clock.now())
@@ -306,14 +322,15 @@ class Recorder:
             async with self._as_outcome():
                 await self._commit(entry, [doubted] if doubted is not None and doubted != record else [])
         except StoreError as failure:
-            # Nothing to spool: the open intent already says that.
-            raise Unrecorded(failure.message, kept=False) from failure
+            # There is nothing to spool: the intent that stays open says the same.
+            raise OutcomeNotStored(failure.message, kept=False) from failure
 
     async def not_landed(self, step: Step, attempt: int) -> None:
+        """Record that a lost call had no effect."""
         await self._commit(self._entry(Event.SETTLED, step, attempt, {"landed": False}))
 
     async def reached(self, step: Step, applied: Mapping[str, Any]) -> None:
-        """The wait of the step ended well, or all of its calls are done: record that."""
+        """Record that the wait of the step ended well, or that all of its calls are done."""
         record = self.records.get(step.address)
         if record is None:
             return
@@ -321,10 +338,10 @@ class Recorder:
         await self._commit(self._entry(Event.DONE, step, data={"reached": True}), put)
 
     async def pending(self, step: Step, seen: str, *, timed_out: bool) -> None:
-        """The wait of the step has not ended yet.
+        """Record that the wait of the step has not ended yet.
 
-        Once a run that did nothing but wait has waited its whole time, the record no longer says that it is
-        coming: somebody may have undone it, and the next run makes the call again.
+        If this run only waited, for its whole time, the record no longer says that the change is coming:
+        somebody may have undone it, and the next run sends the call again.
         """
         record = self.records.get(step.address)
         coming = step.wait.applied if step.wait is not None and timed_out and not step.mutates else {}
@@ -337,7 +354,7 @@ class Recorder:
     async def settle(
         self, opened: JournalEntry, data: Mapping[str, Any], put: Sequence[StateRecord] = ()
     ) -> None:
-        """Close an earlier run's intent with what evidence or a person says."""
+        """Close an earlier run's intent by evidence, or by a person's decision."""
         assert opened.address is not None
         self._intended[opened.address] = opened.data["scope"]
         await self._commit(replace(opened, event=Event.SETTLED, at=self._clock.now(), data=data), put)
@@ -365,7 +382,7 @@ class Recorder:
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> None:
-        """Commit an outcome that must not be lost, because its call cannot be undone."""
+        """Commit an outcome, or spool it: it must not be lost, because its call cannot be undone."""
         try:
             async with self._as_outcome():
                 await self._commit(entry, put, remove)
@@ -376,19 +393,19 @@ class Recorder:
                 message = (
                     f"{failure.message}; it could not be written anywhere else, either: {another.message}"
                 )
-                raise Unrecorded(message, kept=False) from failure
+                raise OutcomeNotStored(message, kept=False) from failure
             message = f"{failure.message}; it was written to {place}: the next run reads it from there"
-            raise Unrecorded(message, kept=True) from failure
+            raise OutcomeNotStored(message, kept=True) from failure
 
     @asynccontextmanager
     async def _as_outcome(self) -> AsyncIterator[None]:
-        """An intent that is stored meanwhile waits for the end of the block (`intent`)."""
+        """A block that stores an outcome; an intent that is stored meanwhile waits for its end."""
         ended = anyio.Event()
         self._storing.add(ended)
         try:
             yield
         except StoreError:
-            self.unrecorded = True
+            self.has_unstored_outcome = True
             raise
         finally:
             self._storing.remove(ended)
@@ -405,7 +422,7 @@ class Recorder:
             self._writing.subtract(writing)
 
     def _lease_for(self, entry: JournalEntry) -> Lease:
-        """The lease of the scope that `entry` belongs to: its record's, or else its intent's."""
+        """The lease of the entry's scope: the scope of its record, or else of its intent."""
         assert entry.address is not None
         return self._lease_of(entry.address)
 
@@ -426,7 +443,7 @@ class Recorder:
             self._ids[record.id] += 1
 
     def _untrack(self, record: StateRecord | None) -> None:
-        """`record` goes, or another one takes its place."""
+        """Note that `record` is removed or replaced."""
         if record is not None:
             self._ids[record.id] -= 1
             if not self._ids[record.id]:
@@ -434,5 +451,5 @@ class Recorder:
 
 
 async def _ended(storing: Iterable[anyio.Event]) -> None:
-    for each in storing:
-        await each.wait()
+    for ended in storing:
+        await ended.wait()

@@ -1,4 +1,4 @@
-"""One run of one plan: what all of its calls share."""
+"""One run of one plan: the data that all of its calls share."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from reconciler.core.steps import Binding, OutcomeWord, Plan, Read, Result, Secr
 from reconciler.execution.limits import Limits
 from reconciler.execution.outputs import Outputs, SecretReader, fill_record
 from reconciler.execution.recorder import Recorder
+from reconciler.execution.send_gate import SendGate
 from reconciler.execution.settling import Evidence
-from reconciler.execution.traffic import Traffic
 from reconciler.secrets.fingerprint import fingerprint
 from reconciler.services.registry import Services
 
 
 @dataclass(eq=False)
 class Run:
-    """Under a lease, against what was `observed` under it.
+    """A run under a lease, with the platform as `observed` under that lease.
 
-    `recorded`: the records that it began with, moves carried out. `approved_deletes`: addresses.
-    `results`: by step; of one under way, what stands if it is cut off. `stopping`: no new call starts.
-    `outages`: why the store took nothing more, as it was said already.
+    `recorded`: the records at its start, after moves. `approved_deletes`: addresses. `results`: by step; for
+    a step under way, the result if it is cut off. `stopping`: no new call starts. `outages`: the failures of
+    the store that were already reported.
     """
 
     plan: Plan
@@ -45,27 +45,30 @@ class Run:
     outages: set[str] = field(default_factory=set)
     results: dict[str, Result] = field(default_factory=dict)
     bindings: Mapping[Address, Binding] = field(init=False)
-    traffic: Traffic = field(init=False)
+    gate: SendGate = field(init=False)
     evidence: Evidence = field(init=False)
     _shown: dict[Read, Lookup] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bindings = {binding.address: binding for binding in self.plan.bindings}
-        self.traffic = Traffic(self.limits.concurrency, self.clock)
+        self.gate = SendGate(self.limits.concurrency, self.clock)
         self.evidence = Evidence(self.clock, self.limits, self.recorder.tracked_ids)
 
     def shown(self, read: Read) -> Lookup | None:
-        """What was observed by `read`: all creates of an app look into one list."""
+        """The observation of `read`, indexed once for all creates of an app; None if it was not read."""
         if read in self.observed and read not in self._shown:
             self._shown[read] = Lookup(self.observed[read].objects)
         return self._shown.get(read)
 
     def applied(self, step: Step) -> dict[str, Any]:
+        """The fields that the record of `step` gets, with secrets as fingerprints."""
+
         def print_of(ref: SecretRef) -> str:
             return fingerprint(self.fingerprint_key, step.address, self.read_secret(ref, self.outputs.need))
 
         return fill_record(step.effect.applied, self.outputs, print_of)
 
     def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
+        """The result of `step`, with the id that is recorded by now."""
         record = self.recorder.records.get(step.address)
         return Result(step.address, step.id, outcome, (record.id or None) if record else None, error, note)

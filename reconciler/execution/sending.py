@@ -1,4 +1,4 @@
-"""One call of a step: its intent, the sending, and its outcome, which is durable before all else."""
+"""One call of a step: its intent, the sending, and its outcome, which is stored before anything else."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,27 +21,27 @@ from reconciler.execution.judging import (
     is_seen_to_be_gone,
     says_gone,
     settle,
+    settled_by_restart,
 )
 from reconciler.execution.outputs import dig, fill_body, fill_path
-from reconciler.execution.recorder import Unrecorded
-from reconciler.execution.restarts import served_by
+from reconciler.execution.recorder import OutcomeNotStored
 from reconciler.execution.run import Run
-from reconciler.execution.traffic import Limited, Unsent
+from reconciler.execution.send_gate import CallNotSent, RateLimited
 from reconciler.kinds.base import segment
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Refusal, Verdict
 from reconciler.services.retry import TOO_MANY
 
-ATTEMPTS = 2  # a lost call is sent again at most once per run, and only when it is known not to have landed
-UNDER_WAY = ("running", "unfinished")  # of a snapshot: it may be the one that a refusal tells us to wait for
-PAUSE_S = 5.0  # over the deadline of a request: only a process that was stopped takes so long
+ATTEMPTS = 2  # a lost call is sent again at most once a run, and only if it is known to have had no effect
+UNDER_WAY = ("running", "unfinished")  # states of a snapshot that a refusal may tell us to wait for
+PAUSE_S = 5.0  # beyond the deadline of a request: only a process that was stopped takes so long
 
 
 async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result, Any, frozenset[str]]:
-    """Send the call of a step. Returns result, reply and baseline. Raises Unsent if it was never sent.
+    """Send the call of a step. Returns result, reply and baseline. Raises CallNotSent if it was never sent.
 
-    At most `ATTEMPTS` intents whose outcome is unknown, each sent once; and any number within
-    `RATE_LIMIT_S` that are refused with 429. `within`: a part of a step that has begun.
+    Every intent is sent once. There are at most `ATTEMPTS` intents with an unknown outcome, and any number
+    within `RATE_LIMIT_S` that are refused with 429. `within`: the call is part of a step that has started.
     """
     path = fill_path(step.call.path, run.outputs)
     why = _why_not(run, step, path) if not within else ""
@@ -50,12 +50,12 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
     body = fill_body(step.call.body, run.outputs, run.read_secret)
     call = dataclasses.replace(step.call, path=path, body=body)
     client = run.services.of(call.service)
-    lost, limited = 0, Limited(run.clock)
+    lost, limited = 0, RateLimited(run.clock)
     outcome = Outcome(Verdict.NO)
     for attempt in count(1):
         listed = [NOTHING]
         creates = not isinstance(step.recovery, Repeat)
-        turn = run.traffic.turn(
+        turn = run.gate.turn(
             client,
             call,
             creates=creates,
@@ -66,25 +66,25 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
         try:
             async with turn as over:
                 if run.stopping:
-                    raise Unsent("interrupted before it was sent")
+                    raise CallNotSent("interrupted before it was sent")
                 if attempt == 1 and not within:
                     run.reporter.step_started(step)
                 intent, usable = _intend(run, step, path, listed[0])
                 sent_at = run.clock.now()
                 answered = partial(_answered, run, client, creates, over)
                 outcome = await _send(run, step, attempt, intent, call, answered)
-        except Unsent as unsent:
+        except CallNotSent as not_sent:
             if attempt == 1:
                 raise
             word: OutcomeWord = "pending" if isinstance(step.recovery, Repeat) else "failed"
-            return run.result(step, word, f"{outcome.message}; {unsent.message}"), None, frozenset()
+            return run.result(step, word, f"{outcome.message}; {not_sent.message}"), None, frozenset()
         if outcome.kind is Verdict.YES:
             return run.result(step, "done"), outcome.reply, usable
         if outcome.status == TOO_MANY:
             wait_s = limited.pause_s(outcome)
             if wait_s is None:
-                why = limited.told(outcome)
-                run.traffic.give_up(client, call, outcome, why)
+                why = limited.why_given_up(outcome)
+                run.gate.give_up(client, call, outcome, why)
                 why = f"{outcome.message}; rate-limited: {why}; run again later"
                 return run.result(step, "failed", why), None, usable
             client.refused(call, wait_s)
@@ -126,7 +126,9 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
         if lost == ATTEMPTS:
             break
         owed = step.if_owed
-        if owed is not None and not await served_by(run, owed.machine, run.recorder.owing(step.address)):
+        if owed is not None and not await settled_by_restart(
+            run, owed.machine, run.recorder.owing(step.address)
+        ):
             why = f"{outcome.message}; {owed.machine} is not seen to hold what owes it any more; run again"
             return run.result(step, "pending", why), None, usable
     why = f"{outcome.message}; the call had no effect, and is not sent again in this run"
@@ -134,7 +136,7 @@ async def mutate(run: Run, step: Step, *, within: bool = False) -> tuple[Result,
 
 
 def _why_not(run: Run, step: Step, path: str) -> str:
-    """Why the call, whatever the plan says, is not for the recorded object, or not approved; "" if it is."""
+    """Why the call must not be sent; "" if it is approved, and for the recorded object."""
     record, began = run.recorder.records.get(step.address), run.recorded.get(step.address)
     removes = step.effect.removes
     if removes != (step.call.method == "DELETE"):
@@ -154,7 +156,7 @@ def _why_not(run: Run, step: Step, path: str) -> str:
 
 
 def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, frozenset[str]]:
-    """The intent of the next call, and the ids of the objects that the list showed as finished."""
+    """The intent of the next call, and the ids of objects that the list showed as finished."""
     binding = run.bindings.get(step.address)
     record = run.recorder.records.get(step.address)
     known = binding or record
@@ -192,9 +194,9 @@ def _finished(listed: Lookup) -> frozenset[str]:
 
 
 def _refuse_namesake(run: Run, step: Step, find: Find, listed: Lookup) -> None:
-    """Raises ReconcilerError if the object of a create may already exist, in no record.
+    """Raises ReconcilerError if the object of a create may already exist without a record.
 
-    Independent of the plan: a lost call may have created it, or a lost state may have recorded it.
+    This does not depend on the plan: a lost call may have created it, or a lost state may have recorded it.
     """
     if step.effect.id_path is None:
         return
@@ -214,9 +216,9 @@ def _where_found(run: Run, step: Step) -> Read | None:
 
 
 async def _list_before(run: Run, step: Step, listed: list[Lookup], *, fresh: bool) -> None:
-    """Put into `listed` the list of the objects with which a lost create will be compared.
+    """Put into `listed` the list of objects with which a lost create will be compared.
 
-    This run's observation serves all creates of an app; a second attempt looks again.
+    The observation of this run serves all creates of an app; a second attempt reads the list again.
     """
     read = _where_found(run, step)
     if read is not None:
@@ -225,17 +227,18 @@ async def _list_before(run: Run, step: Step, listed: list[Lookup], *, fresh: boo
 
 
 def _answered(run: Run, client: Client, creates: bool, over: Callable[[], None], outcome: Outcome) -> None:
-    """The next call may have the slot: a state that is far away takes its time to store an outcome."""
-    run.traffic.answered(client, outcome, creates=creates)
+    """Free the slot for the next call: a remote state takes time to store an outcome."""
+    run.gate.answered(client, outcome, creates=creates)
     over()
 
 
 async def _send(
     run: Run, step: Step, attempt: int, intent: Intent, call: Call, answered: Callable[[Outcome], None]
 ) -> Outcome:
-    """Intent, send, outcome: the outcome is recorded even if this task is cancelled meanwhile.
+    """Record the intent, send the call, and record its outcome, even if this task is cancelled meanwhile.
 
-    While the intent is stored, so may be the outcomes of calls before it; it is not sent before they are.
+    While the intent is stored, outcomes of earlier calls may be stored, too. The call is not sent before they
+    are stored.
     """
     with anyio.CancelScope(shield=True):
         await run.recorder.intent(step, attempt, intent)
@@ -245,8 +248,8 @@ async def _send(
     # Stands only when the grace period after a signal cuts the call off.
     run.results[step.id] = run.result(step, "unknown", outcome.message)
     try:
-        if run.recorder.unrecorded:
-            raise Unsent("not sent: the outcome of the call before it could not be stored")
+        if run.recorder.has_unstored_outcome:
+            raise CallNotSent("not sent: the outcome of the call before it could not be stored")
         outcome = await run.services.of(call.service).send(
             call,
             id_path=step.effect.id_path,
@@ -285,10 +288,10 @@ _WORDS = {
 
 
 async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
-    """Raises Unrecorded if the store cannot be written: the next run continues from the spool."""
+    """Record the outcome. Raises OutcomeNotStored if the store fails: the next run reads the spool."""
     try:
         await _commit_outcome(run, step, attempt, intent, outcome)
-    except Unrecorded as failure:
+    except OutcomeNotStored as failure:
         id_shown = f" ({outcome.id})" if outcome.id else ""
         message = f"{_WORDS[outcome.kind]}{id_shown}"
         if failure.message not in run.outages:
@@ -296,7 +299,7 @@ async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: O
         else:
             message += f": {'written to the same file' if failure.kept else 'not stored either'}"
         run.outages.add(failure.message)
-        raise Unrecorded(message, kept=failure.kept) from failure
+        raise OutcomeNotStored(message, kept=failure.kept) from failure
 
 
 async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
@@ -324,7 +327,7 @@ async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, ou
 
 
 def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
-    """What the reply says is owed; a lost or silent reply leaves it unknown."""
+    """The obligation that the reply causes; a lost reply, or one that does not say, leaves it unknown."""
     owes = step.effect.owes
     if owes is None:
         return None
@@ -350,4 +353,4 @@ async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -
 
 
 def _quiet(left_s: float) -> None:
-    """Reports nothing: for a short wait that is not part of the plan."""
+    """Reports nothing, for a short wait that is not part of the plan."""

@@ -1,4 +1,4 @@
-"""Settling an unknown outcome from evidence: what the platform's list shows now and did not show before."""
+"""Settles an unknown outcome by evidence: objects that the platform's list shows now, and did not before."""
 
 import math
 from collections import defaultdict
@@ -28,9 +28,10 @@ DATE_IS_WITHIN_S = 1.0  # a Date header has whole seconds
 
 
 class Settlement(Struct, frozen=True):
-    """`landed` with the object's `id`; `not_landed`; or `undecided`, which `why` explains to a person.
+    """The answer to an unknown outcome: `landed` with the object's `id`, `not_landed`, or `undecided`.
 
-    `unread`: undecided only because the platform could not be read, so a later read may decide.
+    `why`: the reason of `undecided`, for people. `unread`: undecided only because the platform could not be
+    read, so that a later read may decide.
     """
 
     kind: Literal["landed", "not_landed", "undecided"]
@@ -40,7 +41,7 @@ class Settlement(Struct, frozen=True):
 
 
 def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str]) -> list[Any]:
-    """Objects that the call may have made: new since the baseline and untracked."""
+    """The objects that the call may have made: new since the baseline, and in no record."""
     return [
         item
         for item in possible(intent.match or {}, objects)
@@ -51,8 +52,8 @@ def candidates(intent: Intent, objects: Sequence[Any], tracked: Collection[str])
 def judge(intent: Intent, found: Sequence[Any], limits: Limits) -> Settlement:
     """The settlement that the candidates prove.
 
-    An object that is already attached may still be ours: it is neither taken nor ignored.
-    A snapshot may be taken on evidence alone: any one of its volume serves.
+    An object that is already attached may still be ours: it is neither taken nor ignored. A snapshot may be
+    taken on evidence alone: any snapshot of its volume will do.
     """
     if not found:
         return Settlement("not_landed")
@@ -77,7 +78,7 @@ async def look(
     tracked: Callable[[], Collection[str]],
     limits: Limits,
 ) -> Settlement:
-    """The settlement after one list; if the list may lag, the object is also read by its id."""
+    """The settlement after one list. If the list may lag behind, the object is also read by its id."""
     assert intent.find is not None
     try:
         observation = await read_list(intent.find)
@@ -101,10 +102,10 @@ async def look(
 def left_of_window(
     intent: Intent, sent_at: datetime, clock: Clock, services: Reader, settle_s: float
 ) -> float:
-    """Seconds until a call sent at `sent_at` can no longer take effect; 0 when that time is over.
+    """Seconds until a call sent at `sent_at` can no longer take effect; 0 after that, `settle_s` at most.
 
-    A clock may have jumped since, ours or the service's: of the two times that have passed, the shorter one
-    counts, where the service has told its own. Never more than the whole window.
+    Our clock may have jumped since, or the service's: if both times are known, the shorter one that has
+    passed counts.
     """
     passed_s = (clock.now() - sent_at).total_seconds()
     now = services.time(intent.service)
@@ -115,10 +116,10 @@ def left_of_window(
 
 
 class Evidence:
-    """The evidence for all lost calls of one run, and the objects already assigned to one of them.
+    """The evidence for all lost calls of one run, and the objects that are already assigned to one of them.
 
-    Lists are read at common moments, so one list serves all lost calls that wait for it.
-    `tracked`: the ids that records hold now.
+    Lists are read at common moments, so that one list serves all lost calls that wait for it. `tracked`: the
+    ids that records contain now.
     """
 
     def __init__(self, clock: Clock, limits: Limits, tracked: Callable[[], Collection[str]]) -> None:
@@ -126,7 +127,7 @@ class Evidence:
         self._limits = limits
         self._recorded = tracked
         self._taken: set[str] = set()
-        self._asked: dict[Read, _Asked] = {}
+        self._asked: dict[Read, _SharedList] = {}
         self._reading: dict[Read, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def settle(
@@ -140,15 +141,15 @@ class Evidence:
     ) -> Settlement:
         """Settle a call with a lost reply, after the settle window and `least_s` have passed.
 
-        No other lost call can then get the same object. `tell`: how many seconds are left of them, at
-        once and each `TELL_EVERY_S`; 0 once all is known.
+        No other lost call can then get the same object. `tell` gets the seconds that are left, at once and
+        every `TELL_EVERY_S`, and 0 at the end.
         """
         if intent.if_unknown != "find" or intent.find is None:
             return Settlement("undecided", why="the platform documents no call that shows its outcome")
         settle_s, began_s = self._limits.settle_s, self._clock.monotonic()
 
         def left() -> float:
-            """Of the window; what was waited for here has passed in any case."""
+            """Seconds left of the settle window, minus the time that was already waited here."""
             left_s = left_of_window(intent, sent_at, self._clock, services, settle_s)
             return max(0.0, min(left_s, settle_s - (self._clock.monotonic() - began_s)))
 
@@ -156,11 +157,11 @@ class Evidence:
         tell(left_s)
         try:
             await sleep_telling(self._clock, left_s, tell)
-            return await self._judged(intent, services, left, tell)
+            return await self._by_lists(intent, services, left, tell)
         finally:
             tell(0.0)
 
-    async def _judged(
+    async def _by_lists(
         self,
         intent: Intent,
         services: Reader,
@@ -169,8 +170,8 @@ class Evidence:
     ) -> Settlement:
         """Read lists, one after another, until one gives a clear settlement.
 
-        `left`: of the window. The first answer of a run may tell that more of it is left than our clock says:
-        then it counts for nothing.
+        `left`: seconds of the window. The first answer of a run may show that more is left than our clock
+        says: then that list does not count.
         """
         settlement, lists = Settlement("not_landed"), 0
         asked = services.time(intent.service) is not None
@@ -203,12 +204,12 @@ class Evidence:
         return (math.floor(now_s / every_s + 1e-6) + 1) * every_s - now_s
 
     async def _list(self, services: Reader, read: Read) -> Observation:
-        """One list for all callers that ask before it starts: an earlier list may show less."""
+        """Read one list for all callers that ask before it starts; an earlier list may show less."""
         asked = self._asked.get(read)
         if asked is not None:
             await asked.over.wait()
         else:
-            asked = self._asked[read] = _Asked()
+            asked = self._asked[read] = _SharedList()
             async with self._reading[read]:
                 await checkpoint()
                 del self._asked[read]
@@ -223,8 +224,8 @@ class Evidence:
         return asked.answer
 
 
-class _Asked:
-    """A list that callers wait for, and its result."""
+class _SharedList:
+    """A list that several callers wait for, and its result."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()

@@ -1,4 +1,4 @@
-"""Waiting for the effect of a call: read until a condition holds or the deadline passes."""
+"""Waits for the effect of a call: reads until a condition holds, or the deadline passes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -15,14 +15,14 @@ from reconciler.services.registry import Reader
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-OUTAGE_S = 60.0  # of failed reads alone: then the next apply waits on
+OUTAGE_S = 60.0  # of failed reads only: then the wait is left to the next apply
 
 
 class Waited(Struct, frozen=True):
-    """How a wait ended. `seen` is the last value of the awaited field; `live` the object, once done.
+    """The end of a wait. `seen`: the last value of the awaited field. `live`: the object, once done.
 
-    `watched`: an earlier read showed that it was not over yet. `silent_s`: how long all reads have failed, if
-    that ended the wait.
+    `watched`: an earlier read showed that the wait was not over. `silent_s`: how long all reads had failed,
+    if that ended the wait.
     """
 
     ended: Literal["done", "failed", "pending"]
@@ -43,9 +43,9 @@ async def wait_for(
     on_seen: Callable[[str, float], None] = lambda seen, waited_s: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Waited:
-    """Read until `wait` is over. `baseline`: items that were finished before the call, which do not count.
+    """Read until `wait` is over. `baseline`: items that were finished before the call, and do not count.
 
-    A temporary failure of the platform does not end the wait; the deadline or a long outage does.
+    A short failure of the platform does not end the wait; the deadline or a long outage does.
     """
     if wait.reply_path is not None and isinstance(reply, Mapping):
         live = dig(reply, wait.reply_path)
@@ -116,7 +116,7 @@ def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "fail
 def _pauses(every_s: float, *, immediately: bool) -> Iterator[float]:
     """Seconds between reads: short at first, because most work is quick, then at most `LONGEST_PAUSE_S`.
 
-    With `every_s`, that; the first look is at once.
+    With `every_s`, the first read is at once, and the pauses are all the same.
     """
     if immediately or every_s:
         yield 0

@@ -56,7 +56,7 @@ class Job:
 
     `commit`: the head of the pull request when the job started; "" where it is unknown. `also`: other ids of
     the checkout, such as the merge commit that the host makes. `run_url`: page of the job. `page`: page of
-    the pull request; "" where it is unknown. `elsewhere`: the job runs after the pull request's own job
+    the pull request; "" where it is unknown. `runs_later`: the job runs after the pull request's own job
     (`workflow_run`), so only the host knows the head.
     """
 
@@ -70,7 +70,7 @@ class Job:
     also: frozenset[str] = frozenset()
     run_url: str = ""
     page: str = ""
-    elsewhere: bool = False
+    runs_later: bool = False
 
 
 def job_of(variables: Mapping[str, str], event: bytes, given: Given) -> Job:
@@ -94,7 +94,7 @@ def job_of(variables: Mapping[str, str], event: bytes, given: Given) -> Job:
         also=_also(host, variables, facts),
         run_url=run_url(variables),
         page=_page(host, variables),
-        elsewhere="workflow_run" in facts,
+        runs_later="workflow_run" in facts,
     )
 
 

@@ -136,7 +136,7 @@ class _Publication:
             pull = await host.pull_request()
             commit = job.commit or (pull.head if self._draft.revision in (pull.merge, None) else "")
             outdated = not self._is_current(pull)
-            if outdated and (job.elsewhere or (current and run_of(current.body).commit == pull.head)):
+            if outdated and (job.runs_later or (current and run_of(current.body).commit == pull.head)):
                 return Published("stale", current.url if current else "", "")
         commit = commit or self._draft.revision or ""
         run = Run(commit, self._draft.at or self._now, self._draft.nonce)
@@ -182,7 +182,7 @@ class _Publication:
         Without a comment nothing newer can be lost, and a run for a newer commit replaces ours.
         """
         job, revision = self._host.job, self._draft.revision
-        if current is not None or not job.commit or job.elsewhere:
+        if current is not None or not job.commit or job.runs_later:
             return True
         return revision is not None and revision not in (job.commit, *job.also)
 
@@ -192,7 +192,7 @@ class _Publication:
         In a job that comes later, the report itself proves nothing: a stranger may have written it.
         """
         job, revision = self._host.job, self._draft.revision
-        if job.elsewhere:
+        if job.runs_later:
             return job.commit == pull.head
         if revision in (pull.head, pull.merge) or not pull.head:
             return True

@@ -1,6 +1,6 @@
-"""One file or folder per kind: a module with a `KIND`, or a folder with one in its `kind.py`, is found here.
+"""One file or folder per kind. There is no list to edit.
 
-There is no list to edit.
+A kind is found where a module here has a `KIND`, or where the `kind.py` of a folder has one.
 """
 
 import importlib
@@ -18,12 +18,12 @@ K = TypeVar("K", bound=ManifestKind)
 
 @cache
 def find_kinds() -> Mapping[str, Kind]:
-    """Every kind of object by name, in order of name."""
+    """Return every kind of object by name, in order of name."""
     return declared_in(__name__, Kind)
 
 
 def declared_in(package: str, base: type[K]) -> Mapping[str, K]:
-    """The `KIND` of each module of `package` that has one, by name, in order of name."""
+    """Return the `KIND` of every module of `package` that has one of class `base`, by name and sorted."""
     kinds = [module.KIND for module in _modules(package) if isinstance(getattr(module, "KIND", None), base)]
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
 

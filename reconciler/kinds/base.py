@@ -1,8 +1,13 @@
-"""What a kind declares. A kind knows and never acts: everything it answers is data.
+"""The contract of a kind. A kind knows and never acts: all its answers are data.
 
 To add a kind, copy the folder `secret/`: declare `Spec`, how live state is read and matched,
 which fields there are, and which steps create, change and remove an object. A nested value, such as
-`compute`, differs by a change for each value in it (`nested_changes`).
+`compute`, differs by one change for every value in it that differs (`nested_changes`).
+
+A call that creates something is made by `steps.create`. Its `id_path` names the id in the answer ("id",
+or "data.id"), and `object_path` the object whose fields later steps may use ("" for the whole answer).
+Its recovery says how a lost answer is found: `Find(listing, match)`, with `one` where a list may lag behind
+the object itself.
 """
 
 import json
@@ -39,7 +44,7 @@ PENDING_VALUE = "pending"  # stands for the fingerprint of a value that is known
 
 
 class Power(NamedTuple):
-    """What a manifest, or else the record, keeps a machine: its id, the word, and whose word it is."""
+    """The power that a manifest, or else a record, keeps a machine in, and the address that says so."""
 
     machine: str
     wanted: Literal["started", "suspended", "stopped"]
@@ -50,12 +55,12 @@ class Subject(Struct, frozen=True):
     """Everything known about one address when its change is decided.
 
     `live` is the matched wire object, None when there is none. `now` is the platform's time.
-    `extra` holds answers of `Kind.extra_reads`, by their shape. `fingerprint` is that of the
-    desired secret value: None when there is none or its source is not readable. `powers`: what is
-    wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: who sets which of the app's
-    secrets (see `roles.SetsSecrets`), itself included. `made`: of what it refers to, what this plan makes.
-    `others_s`: how many seconds others of its kind took to be ready.
-    `beside`: where it is to be made, what the list shows in which it would stand. `referred`: the ids of
+    `extra` holds answers to `Kind.extra_reads`, by their shape. `fingerprint` is that of the
+    desired secret value: None when there is none or its source is not readable. `powers`: the power
+    wanted of the app's machines, by id (see `roles.KeepsPower`). `sets`: the addresses that set the app's
+    secrets, by name (see `roles.SetsSecrets`), itself included. `made`: the addresses that it refers to and
+    that this plan creates. `others_s`: how many seconds other objects of its kind took to be ready.
+    `neighbours`: for an object to be created, those in the list that will show it. `referred`: the ids of
     recorded objects that it refers to.
     """
 
@@ -71,7 +76,7 @@ class Subject(Struct, frozen=True):
     sets: Mapping[str, Sequence[Address]] = field(default_factory=dict)
     made: frozenset[Address] = frozenset()
     others_s: Sequence[float] = ()
-    beside: Lookup = NOTHING
+    neighbours: Lookup = NOTHING
     referred: Mapping[Address, str] = field(default_factory=dict)
 
     @property
@@ -88,11 +93,11 @@ class Subject(Struct, frozen=True):
 
     @property
     def to_delete(self) -> bool:
-        """Whether the manifest is gone, and the object is to go, too."""
+        """Whether the manifest has left, and its object is to be deleted."""
         return self.resource is None and self.lifecycle.deletion is Deletion.DELETE
 
     def known_id(self) -> str | OutputRef:
-        """The platform's id, or a reference to the one that an earlier step will bring."""
+        """Return the platform's id, or a reference to the one in the answer to an earlier step."""
         if self.live is not None:
             return str(self.live.id)
         if self.record is not None and self.record.id:
@@ -100,19 +105,20 @@ class Subject(Struct, frozen=True):
         return OutputRef(str(self.address), "id")
 
     def platform_name(self) -> str:
-        """What the platform calls it: `spec.name`, or else `metadata.name`."""
+        """Return its name on the platform: `spec.name`, or else `metadata.name`."""
         return self.spec.name or self.address.name
 
     def span(self, *path: str | int) -> Span | None:
+        """Return where the manifest holds the value at `path`; None without a manifest."""
         return self.resource.span(*path) if self.resource is not None else None
 
 
-class Moves(Struct, frozen=True):
-    """What a kind says should happen to one subject: steps in order, and what they amount to.
+class Decision(Struct, frozen=True):
+    """The answer of a kind about one subject: steps in order, and what they amount to.
 
-    A step's `after` holds only what goes beyond "after the kind's previous step": planning adds that.
-    `settles`: what the record owes is not owed any more, without a call. `advice`: the reason's commands.
-    `also`: what is done beside `action`, which is the weightiest.
+    The steps run one after another; a step's `after` names only others that it has to wait for, too.
+    `settles`: the record's obligations have ended without a call. `advice`: the reason's commands.
+    `action` is the weightiest action, `also` holds the others. `impact`: what users of the object notice.
     """
 
     action: Action
@@ -130,8 +136,8 @@ class Watched(NamedTuple):
     """A field of a live object that no manifest sets, and that shows its health, identity or relations.
 
     `bad`: the values that are never right, and `good` one that is. `owed`: it names the machine that owes a
-    restart, while one is owed. Else each value is drift but the one that the record has since the object was
-    first seen. `says`: the warning, with `{before}` and `{after}`; `code`: of that warning.
+    restart, while one is owed. Without either, every value is drift but the recorded one, which is from when
+    the object was first seen. `says`: the warning, with `{before}` and `{after}`; `code`: its code.
     """
 
     path: str
@@ -143,7 +149,7 @@ class Watched(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the record has the value that is right."""
+        """Whether the right value is the recorded one."""
         return not self.bad and not self.owed
 
 
@@ -153,11 +159,11 @@ REPLACED = Watched(
 
 
 class AtRest(NamedTuple):
-    """By which `values` of its `field` a live object shows that it is there, and nothing under way.
+    """The `values` of `field` that mean: the object exists, and no operation is running.
 
-    A recorded one that shows one of them, equals its manifest in all `Kind.fields`, owes nothing, has no
-    objectives, and whose record holds nothing at the names `unless_recorded`, needs nothing: no further
-    reads, and no change. The kind is not asked about it.
+    A recorded object at rest needs no further reads and no change, and the kind is not asked about it, if
+    it equals its manifest in all `Kind.fields`, owes nothing, has no objectives, and its record holds
+    nothing at the names `unless_recorded`.
     """
 
     field: str
@@ -166,79 +172,80 @@ class AtRest(NamedTuple):
 
 
 class Kind(ManifestKind):
-    """The contract between the pipeline, which acts, and one kind of object, which only knows.
+    """The contract between planning and apply, which act, and one kind of object, which only knows.
 
-    What only some kinds can be asked is a role: see `kinds.roles`.
+    Questions that only some kinds can answer are roles: see `kinds.roles`.
     """
 
-    remake_missing: ClassVar[bool] = False  # an object that vanished may be made again: it holds no data
-    hides_at_first: ClassVar[bool] = True  # reads need not show an object that was made a moment ago
-    read_alone: ClassVar[bool] = (
-        False  # `read` asks for the object itself: its 404 means that it is not there
-    )
+    remake_missing: ClassVar[bool] = False  # an object that vanished may be created again: it holds no data
+    hides_at_first: ClassVar[bool] = True  # reads need not show an object that was created a moment ago
+    read_alone: ClassVar[bool] = False  # `read` asks for the object itself: a 404 means that it is gone
     takes_over: ClassVar[bool] = True  # to record an existing object is a change of its own: an adoption
-    at_rest: ClassVar[AtRest | None] = None  # None: it is asked about each object
+    at_rest: ClassVar[AtRest | None] = None  # None: the kind is asked about every object
     watched: ClassVar[tuple[Watched, ...]] = ()
-    # What it can use of the platform beside what the API documents, and what for: settings may name it.
+    # Undocumented parts of the platform that it can use, and what for: settings may enable them by name.
     capabilities: ClassVar[Mapping[str, str]] = {}
-    # What its paths call its objects (`/v1/apps/APP/machines/ID`), if the platform's rate limit counts the
-    # requests for each object alone. Source: platform notes, "Errors, limits, headers".
+    # The word for its objects in paths (`machines` in /v1/apps/APP/machines/ID), if the platform's rate limit
+    # counts the requests of one object alone. Source: platform notes, "Errors, limits, headers".
     counted_alone: ClassVar[str] = ""
     unreadable: ClassVar[str] = "write-only"  # why `read` shows nothing
 
     def scope(self, spec: Any, address: Address) -> str:
-        """The lease's scope."""
+        """Return the scope of the lease that protects the object: its app, or "-"."""
         return address.app or "-"
 
     # --- observing ---
 
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
-        """The GET whose answer shows this object, shared by all of one list. None: nothing shows it."""
+        """Return the GET that shows this object; all objects of one list share it. None: nothing does."""
         return None
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
-        """More GETs that deciding about this subject needs."""
+        """Return more GETs that a decision about this subject needs."""
         return ()
 
     def origin_reads(self, subject: Subject) -> Sequence[Read]:
-        """GETs that show whether a new object can be made from its origin."""
+        """Return the GETs that show whether a new object can be created from its origin."""
         return ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """GETs that only tell people more: where one cannot be answered, `extra` lacks it.
+        """Return GETs that only inform people: without an answer, `extra` lacks it and the plan goes on.
 
-        Also of an object without a manifest that is not shown any more.
+        Also asked about an object without a manifest that the platform does not show any more.
         """
         return ()
 
     def match(self, spec: Any, address: Address) -> Mapping[str, Any] | None:
-        """Fields by which an object without a record is recognised; None: by recorded id only."""
+        """Return fields that recognise an object without a record; None: only a recorded id does."""
         return None
 
     # --- deciding ---
 
     @abstractmethod
-    def create(self, subject: Subject) -> Moves:
-        """There is no object yet."""
+    def create(self, subject: Subject) -> Decision:
+        """Decide about an address without an object."""
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
-        """The managed fields that differ, in the order of `fields`."""
+        """Return the managed fields that differ, in the order of `fields`."""
         return compare_fields(self.fields, subject)
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        """The object exists; `fields` differ: none refused, possibly none at all (waits, objectives)."""
-        return Moves(Action.NOOP)
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Decide about an existing object whose `fields` differ.
 
-    def remove(self, subject: Subject) -> Moves:
-        """The manifest is gone and the record's lifecycle says delete."""
-        return Moves(Action.RETAIN)
+        None of them is refused; there may be none at all, where only waits or objectives are left.
+        """
+        return Decision(Action.NOOP)
+
+    def remove(self, subject: Subject) -> Decision:
+        """Decide about an object whose manifest has left, and whose recorded lifecycle says delete."""
+        return Decision(Action.RETAIN)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
-        """Fields of the live object that must not move before `action`, beside the managed ones."""
+        """Return fields of the live object, besides the managed ones, that must not move before `action`."""
         return ("id", "present")
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
-        """Why a refused field cannot change, at its place, with the recipe."""
+        """Return why a refused field cannot change, at its place, with the recipe."""
         name = change.path.partition(".")[0]
         recipe = next((field.help for field in self.fields if field.name == name), "")
         was, wanted = ("nothing" if value is None else value for value in (change.before, change.after))
@@ -251,75 +258,76 @@ class Kind(ManifestKind):
         )
 
     def known_from(self, record: StateRecord) -> str:
-        """Where what the record holds of the object is from, and since when."""
+        """Return where the recorded fields are from, and since when, for people."""
         return f"what was recorded first at {record.created_at:%Y-%m-%dT%H:%M:%SZ}"
 
     def managed(self, subject: Subject) -> dict[str, Any]:
-        """The live values of the fields that the manifest manages; what the record then holds of them."""
+        """Return the live values of the managed fields, as the record will hold them."""
         written = subject.spec.model_fields_set
         values = {}
-        for each in self.fields:
-            if each.source == "live" and each.name in written:
-                value = getattr(subject.live, each.name, None)
-                if value is not None:
-                    values[each.name] = value
+        for declared in self.fields:
+            value = getattr(subject.live, declared.name, None) if declared.source == "live" else None
+            if value is not None and declared.name in written:
+                values[declared.name] = value
         return values
 
     def as_found(self, subject: Subject, names: Collection[str]) -> Any:
-        """The spec that wants the fields `names` as they are, so that no call puts them back."""
-        recorded = subject.record.applied if subject.record is not None else {}
+        """Return the spec with the fields `names` as they are, so that no call puts them back."""
         found = {}
-        for each in self.fields:
-            known = (
-                getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
-            )
-            if each.name in names and known is not None:
-                found[each.name] = known
+        for declared in self.fields:
+            known = _known_value(declared, subject)
+            if declared.name in names and known is not None:
+                found[declared.name] = known
         return subject.spec.model_copy(update=found)
 
 
 def compare_fields(fields: Iterable[Field], subject: Subject) -> list[FieldChange]:
-    """The fields of the manifest whose value is known to differ.
+    """Return the fields of the manifest whose value is known to differ.
 
-    A field that nobody wrote, and a field that is missing on the other side, is not a difference.
+    A field that nobody wrote, or that the other side does not show, is not a difference.
     """
     spec = subject.spec
     written = spec.model_fields_set
-    recorded = subject.record.applied if subject.record is not None else {}
     differing: list[FieldChange] = []
-    for each in fields:
-        if each.name not in written:
+    for declared in fields:
+        if declared.name not in written:
             continue
-        want = getattr(spec, each.name)
-        known = getattr(subject.live, each.name, None) if each.source == "live" else recorded.get(each.name)
+        want, known = getattr(spec, declared.name), _known_value(declared, subject)
         if want is None or known is None or known == want:
             continue
-        if each.equal is not None and each.equal(want, known):
+        if declared.equal is not None and declared.equal(want, known):
             continue
         if isinstance(want, BaseModel):
             want = want.model_dump(exclude_none=True)
             if isinstance(known, Mapping):
                 if known != want:
-                    differing += nested_changes(each.name, known, want, each.effect)
+                    differing += nested_changes(declared.name, known, want, declared.effect)
                 continue
-        differing.append(FieldChange(each.name, known, want, each.effect))
+        differing.append(FieldChange(declared.name, known, want, declared.effect))
     return differing
 
 
+def _known_value(declared: Field, subject: Subject) -> Any:
+    """Return what the platform shows of a field, or else the record; None where neither tells."""
+    if declared.source == "live":
+        return getattr(subject.live, declared.name, None)
+    return subject.record.applied.get(declared.name) if subject.record is not None else None
+
+
 def value_at(live: Any, path: str) -> Any:
-    """What a live object shows at a dotted path; None where nothing does."""
+    """Return the value of a live object at a dotted path; None where it shows none."""
     for name in path.split("."):
         live = getattr(live, name, None)
     return live
 
 
 def segment(value: str) -> str:
-    """`value` as one segment of a URL path."""
+    """Return `value` as one segment of a URL path."""
     return quote(value, safe="")
 
 
 def path_of(*parts: str | OutputRef) -> str | Template:
-    """A path from its parts: plain text where everything is known, else a template."""
+    """Return a path from its parts: plain text where all are known, else a template."""
     if all(isinstance(part, str) for part in parts):
         return "".join(map(str, parts))
     return Template(parts)
@@ -327,17 +335,17 @@ def path_of(*parts: str | OutputRef) -> str | Template:
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _PART = re.compile(r'\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+|"(?:[^"\\]|\\.)*")\]')
-# What deepdiff calls a name that only one side has: such a field is not managed, or not known.
+# deepdiff's words for a name that only one side has: such a field is not managed, or not known.
 _ONE_SIDED = ("dictionary_item_added", "dictionary_item_removed")
 
 
 def nested_changes(
     path: str, before: Mapping[str, Any], after: Mapping[str, Any], effect: Effect
 ) -> Iterator[FieldChange]:
-    """The values inside `after` that are others in `before`, in the order of `after`, with their full paths.
+    """Yield the values inside `after` that differ in `before`, in the order of `after`, with full paths.
 
-    A name that only one of the two holds is not a difference, at any depth. In a list, what only one of the
-    two holds stands against None.
+    A name that only one of the two holds is not a difference, at any depth. An item that only one of two
+    lists holds is compared with None.
     """
     from deepdiff import DeepDiff  # 0.1 s: only once something does differ
     from deepdiff.helper import notpresent
@@ -350,13 +358,13 @@ def nested_changes(
         if group not in _ONE_SIDED
         for item in items
     ]
-    for parts, item in sorted(found, key=lambda each: [order[each[0][0]], *each[0][1:]]):
+    for parts, item in sorted(found, key=lambda item: [order[item[0][0]], *item[0][1:]]):
         known, want = (None if value is notpresent else value for value in (item.t1, item.t2))
         yield FieldChange(joined([path, *parts]), known, want, effect)
 
 
 def joined(parts: Sequence[str | int]) -> str:
-    """`compute.kernel_args[1]`; a name that is not plain stands in quotes: `config["a.b"]`."""
+    """Return a path as `compute.kernel_args[1]`; an unusual name is in quotes: `config["a.b"]`."""
     text = ""
     for part in parts:
         if isinstance(part, str) and _NAME.fullmatch(part):
@@ -367,5 +375,5 @@ def joined(parts: Sequence[str | int]) -> str:
 
 
 def parts_of(path: str) -> list[str | int]:
-    """The opposite of `joined`."""
+    """Split a path that `joined` made."""
     return [name or json.loads(other) for name, other in _PART.findall(path)]

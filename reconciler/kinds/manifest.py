@@ -1,8 +1,8 @@
-"""What every `kind:` of a manifest declares, whether it owns objects (`Kind`) or nothing (`Policy`).
+"""The declarations of every `kind:` of a manifest, whether it owns objects (`Kind`) or nothing (`Policy`).
 
-An overlay is a JSON merge patch (RFC 7386), which adds to what the manifest gives. Where several fields
-exclude each other, it has to take the other one away. If it does not, the mistake is the overlay's, and
-`point_at_patch` makes the problem point there.
+An overlay is a JSON merge patch (RFC 7386), which adds to the manifest. Where fields exclude one another, the
+patch has to remove the other one. If it does not, the mistake is the overlay's, and `point_at_patch` makes
+the problem point there.
 """
 
 from abc import ABC
@@ -19,8 +19,8 @@ from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Re
 R = TypeVar("R")
 
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
-# What the platform calls an object, where its API sets no form: one line that does not begin or end with a
-# space. It generates such names itself: `orders 2026-11-22T01:41:15Z`.
+# The name of an object on the platform, where its API sets no form: one line that does not begin or end with
+# a space. The platform itself generates such names: `orders 2026-11-22T01:41:15Z`.
 FREE_NAME = r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
 
 
@@ -36,9 +36,9 @@ class Field(Struct, frozen=True):
 
     `effect`: what changing it means (REFUSED: the platform cannot).
     `source`: "live", or "record" for create-only fields that the platform never returns.
-    `help`: the recipe when it is refused. `equal` replaces `==` (want, live). `undo`: what brings a value
-    that moved from `before` to `after` back (REFUSED: nothing does), where the effect does not say it.
-    `moves`: the platform changes it by itself where no manifest says what it must be.
+    `help`: the recipe when it is refused. `equal` replaces `==` (want, live). `undo`: the action that brings
+    a value back that moved from `before` to `after` (REFUSED: none does), where the effect does not tell.
+    `moves`: the platform changes it by itself unless a manifest gives it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Field(Struct, frozen=True):
 
 
 class ManifestKind(ABC):
-    """The shape of one `kind:`, and what else it can be asked: see `role`."""
+    """The shape of one `kind:`. Further questions that it can answer are its roles: see `role`."""
 
     name: ClassVar[str]
     Spec: ClassVar[type[Spec]]
@@ -61,23 +61,23 @@ class ManifestKind(ABC):
     id_path: ClassVar[Path] = ("metadata", "id")  # where a manifest names an existing object
     adoptable: ClassVar[bool] = False  # manifests may name an existing object at `metadata.id`
     lifecycle: ClassVar[tuple[str, ...]] = ()  # the fields of `lifecycle` that count for it
-    # What changing a field of `Spec` means that is not in `fields`, or one below it (`size_gb.min`).
+    # The meaning of a change of fields that are not in `fields`, or inside one of them (`size_gb.min`).
     remarks: ClassVar[Mapping[str, str]] = {}
     example: ClassVar[Mapping[str, Any]] = {}  # a `spec`, for `reconcile explain`
 
     def role(self, role: type[R]) -> R | None:
-        """This kind as `role`, a class such as those in `kinds.roles`; None: it does not have it."""
+        """Return this kind as `role`, a class such as those in `kinds.roles`; None: it does not have it."""
         return self if isinstance(self, role) else None
 
     def references(self, spec: Any, address: Address) -> Iterable[Reference]:
-        """The addresses whose values `spec` needs."""
+        """Return the references to resources whose values `spec` needs."""
         return ()
 
     def check(self, spec: Any, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-        """Problems that field types cannot express. `span(*path)` locates a value of the manifest.
+        """Yield problems that field types cannot express. `span(*path)` locates a value of the manifest.
 
-        `spec` may lack invalid fields, which are then their defaults; ask `model_fields_set` whether
-        something was written.
+        In a manifest with other errors, invalid fields of `spec` have their defaults: ask `model_fields_set`
+        whether a field was written.
         """
         return ()
 
@@ -88,9 +88,9 @@ Locate = Callable[..., Span | None]  # `Kind.check` is called with one
 def point_at_patch(
     problem: Diagnostic, given: Sequence[Path], offered: Sequence[Path], span: Locate
 ) -> Diagnostic:
-    """`problem`, that not exactly one of `offered` is given, at the patch that made it so, if one did.
+    """Return `problem` at the patch that caused it, if one did: not exactly one of `offered` is given.
 
-    `given`: those that are, none or several; paths in the manifest.
+    `given`: the paths in the manifest that are given, none or several.
     """
     places = {path: place for path in given or offered if (place := span(*path)) is not None}
     patched = [path for path in places if is_patched(path, span)]
@@ -113,7 +113,7 @@ def is_patched(path: Path, span: Locate) -> bool:
 
 
 def _replacing(given: Path, others: Sequence[Path]) -> str:
-    """How the patch that gives `given` takes away what the manifest gives at `others`."""
+    """Return how the patch that gives `given` removes the manifest's values at `others`."""
     depths = [next(at for at, part in enumerate(other) if given[at] != part) for other in others]
     nulls = dict.fromkeys(f"`{other[at]}: null`" for other, at in zip(others, depths, strict=True))
     return f"a patch adds to the manifest: write {' and '.join(nulls)} beside `{given[max(depths)]}`"

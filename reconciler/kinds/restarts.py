@@ -15,7 +15,7 @@ from reconciler.kinds.steps import absolute
 from reconciler.services.machines.wire.machine import RUNNING, Machine
 from reconciler.services.machines.wire.volume import Volume
 
-STOPPED = ("stopped", "created")  # at rest, with nothing in memory: the next start is a cold one
+STOPPED = ("stopped", "created")  # nothing is in memory: the next start is a cold one
 STALE = "its earlier connections may have been closed; clients should reconnect"
 
 _STOP_AND_START = frozenset({"machine.stop", "machine.get"})
@@ -23,7 +23,10 @@ _NEEDED = "this needs capability machine.restart, or machine.stop and machine.ge
 
 
 def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
-    """The machine's own state, where an owed restart depends on it and the platform shows it."""
+    """Return the GET of the machine, where an owed restart depends on its state and the platform shows it.
+
+    `grows`: this plan extends the volume.
+    """
     auto = subject.lifecycle.restart == "auto"
     machine = subject.live.attached_machine_id
     if not machine or "machine.get" not in subject.capabilities or not (_owes(subject) or (auto and grows)):
@@ -32,7 +35,7 @@ def machine_reads(subject: Subject, *, grows: bool) -> Sequence[Read]:
 
 
 def restart_steps(subject: Subject) -> list[Step]:
-    """The restart of the attached machine, if it is wanted and can be carried out now."""
+    """Return the restart of the attached machine, if it is wanted and can be carried out now."""
     if subject.lifecycle.restart != "auto" or not subject.live.attached_machine_id or _hindrance(subject):
         return []
     if "machine.restart" in subject.capabilities:
@@ -44,40 +47,40 @@ def restart_steps(subject: Subject) -> list[Step]:
 
 
 def settled_by_a_stop(subject: Subject) -> bool:
-    """Whether the next start of the machine, a cold one, does what is owed so far.
+    """Whether the machine's next start is a cold one, which does the restart that is owed so far.
 
-    So it is for a volume that no machine holds: the one that it is attached to next sees all of it.
+    True also for a volume that no machine holds: the machine that it is attached to next sees all of it.
     """
-    return _owes(subject) and (_state(subject) in STOPPED or _is_seen_loose(subject))
+    return _owes(subject) and (_state(subject) in STOPPED or _is_seen_detached(subject))
 
 
-def loose_reads(subject: Subject) -> Sequence[Read]:
-    """The volume itself, before what it owes is dropped: a list may lag behind an attachment."""
-    if not (_owes(subject) and _is_loose(subject.live)):
+def detached_reads(subject: Subject) -> Sequence[Read]:
+    """Return the GET of a detached volume that owes a restart: a list may lag behind an attachment."""
+    if not (_owes(subject) and _is_detached(subject.live)):
         return ()
     return (itself(subject.address, subject.live.id),)
 
 
 def itself(address: Address, id: str) -> Read:
-    """The GET of what owes a restart, which names its machine."""
+    """Return the GET of the volume that owes a restart; its answer names the machine."""
     return Read(f"/v1/apps/{address.app}/volumes/{segment(id)}", one(Volume))
 
 
-def _is_seen_loose(subject: Subject) -> bool:
+def _is_seen_detached(subject: Subject) -> bool:
     seen = subject.extra.get(one(Volume), ())
-    return _is_loose(subject.live) and bool(seen) and all(map(_is_loose, seen))
+    return _is_detached(subject.live) and bool(seen) and all(map(_is_detached, seen))
 
 
-def _is_loose(live: Any) -> bool:
-    """Whether the platform shows that nothing holds the volume. A field that is missing says nothing."""
-    told = "attached_machine_id" in live.model_fields_set
-    return told and not live.attached_machine_id and not live.attached_alloc_id
+def _is_detached(live: Any) -> bool:
+    """Whether the platform shows that nothing holds the volume. A field that is missing proves nothing."""
+    is_shown = "attached_machine_id" in live.model_fields_set
+    return is_shown and not live.attached_machine_id and not live.attached_alloc_id
 
 
 def restart_remarks(subject: Subject, *, grows: bool) -> tuple[Diagnostic, ...]:
-    """What a person should know of a restart that is owed, or soon may be, and is not carried out.
+    """Return remarks about a restart that is owed, or soon may be, and is not carried out.
 
-    And of one that is not owed any more.
+    Also about one that is no longer owed.
     """
     machine = subject.live.attached_machine_id
     if settled_by_a_stop(subject):
@@ -104,14 +107,14 @@ def _owes(subject: Subject) -> bool:
 
 
 def _state(subject: Subject) -> str | None:
-    """The machine's state, `not found`, or None when nobody looked."""
+    """Return the machine's state, `not found`, or None when it was not read."""
     if one(Machine) not in subject.extra:
         return None
     return next((found.state or "in an unknown state" for found in subject.extra[one(Machine)]), "not found")
 
 
 def _hindrance(subject: Subject) -> str:
-    """Why the machine must not or cannot be restarted now; "" when nothing is known to be in the way."""
+    """Return why the machine must not or cannot be restarted now; "" when nothing is known to prevent it."""
     machine = subject.live.attached_machine_id
     power = subject.powers.get(machine)
     if power is not None and power.wanted == "suspended":
@@ -130,7 +133,7 @@ def _hindrance(subject: Subject) -> str:
 
 
 def _woken(subject: Subject) -> tuple[str, ...]:
-    """The step of this plan that resumes the machine, because a manifest wants it to run."""
+    """Return the id of the step that resumes the machine, because a manifest wants it to run."""
     power = subject.powers.get(subject.live.attached_machine_id)
     if power is None or power.wanted != "started" or _state(subject) != "suspended":
         return ()

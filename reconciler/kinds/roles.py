@@ -1,15 +1,15 @@
-"""What only some kinds can be asked, each as one small class. A kind names its roles in its class line.
+"""Questions that only some kinds can answer, one small class a role. A kind names its roles as base classes.
 
     sends = kind.role(SendsSecret)
     ref = sends.secret(resource) if sends is not None else None
 
-`Declared` is a live object in the words of a manifest, as an import writes it down. The functions at the end
-answer for every kind, with or without the role.
+`Declared` is a live object as an import writes it into a manifest. The functions at the end answer for every
+kind, with or without the role.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -17,18 +17,29 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
-from reconciler.core.model import Action, Address, FieldChange, Path, Relocation, Resource, StateRecord
+from reconciler.core.diagnostics import Diagnostic, as_warning, error
+from reconciler.core.model import (
+    Action,
+    Address,
+    FieldChange,
+    Path,
+    Reference,
+    Relocation,
+    Resource,
+    StateRecord,
+)
 from reconciler.core.steps import PLATFORM, Read, SecretRef, Step
-from reconciler.kinds.base import Kind, Moves, Power, Subject
+from reconciler.kinds.base import Decision, Kind, Power, Subject
 from reconciler.kinds.manifest import Field, ManifestKind
 
 
 class Declared(Struct, frozen=True):
-    """`spec` holds JSON values, without `name`. `refused`: why no manifest can stand for the object.
+    """A live object as a manifest: `spec` holds JSON values, without `name`.
 
-    `comments`: by path in the manifest, what its fields cannot say. `place`: app or organization.
-    `apart`: what tells the object from others of its name. `skeleton`: a person has to complete it first,
-    so it is written as a comment.
+    `place`: app or organization. `comments`: lines for facts that fields cannot express, by path in the
+    manifest. `refused`: why no manifest can stand for the object. `apart`: a property that distinguishes the
+    object from others of its name. `skeleton`: a person has to complete it first, so it is written as a
+    comment.
     """
 
     place: str
@@ -43,10 +54,10 @@ class Declared(Struct, frozen=True):
 def declared_fields(
     model: type[BaseModel], names: Iterable[str], live: Any, defaults: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[Path, tuple[str, ...]]]:
-    """The fields of `live` that a manifest has to write, in the model's order, and comments for the others.
+    """Return the fields of `live` that a manifest has to write, in the model's order, and comments.
 
-    Left out is what equals its default and what the platform does not tell (missing or empty). A value
-    that the model does not take becomes a comment. `names` are fields that the model does not require.
+    Values that equal their default, and those that the platform does not show (missing or empty), are left
+    out. A value that the model refuses becomes a comment. `names`: fields that the model does not require.
     """
     wanted = frozenset(names)
     fields: dict[str, Any] = {}
@@ -69,11 +80,11 @@ def declared_fields(
 
 
 class SendsSecret(ABC):
-    """Its manifests hold a secret value, or say where one comes from: they are never quoted."""
+    """Its manifests hold a secret value, or name the source of one: no message quotes them."""
 
     @abstractmethod
     def secret(self, resource: Resource) -> SecretRef:
-        """The secret value that this resource sends, or signs with."""
+        """Return the secret value that this resource sends, or signs with."""
 
 
 class SetsSecrets(ABC):
@@ -81,10 +92,10 @@ class SetsSecrets(ABC):
 
     @abstractmethod
     def secret_names(self, resource: Resource | None, record: StateRecord | None) -> Collection[str]:
-        """Names of the app's secrets that this address sets, or has set: nobody else may set them."""
+        """Return names of the app's secrets that this address sets, or has set: no other may set them."""
 
     def app_secrets(self, address: Address, capabilities: frozenset[str]) -> Read | None:
-        """The GET that lists the app's secrets, by whomever they were set. None: nothing does."""
+        """Return the GET that lists all secrets of the app. None: nothing does."""
         return None
 
     def may_replace(self, resource: Resource | None, name: str) -> bool:
@@ -97,15 +108,15 @@ class KeepsPower(ABC):
 
     @abstractmethod
     def power(self, address: Address, resource: Resource | None, record: StateRecord | None) -> Power | None:
-        """The power of the machine that the manifest, or else the record, keeps: restarts go by it."""
+        """Return the power that the manifest, or else the record, keeps the machine in: restarts heed it."""
 
 
 class OnService(ABC):
-    """Its objects are not the platform's, but of the service that a manifest or record names."""
+    """Its objects are not on the platform, but on the service that a manifest or record names."""
 
     @abstractmethod
     def service(self, spec: Any, record: StateRecord | None) -> str:
-        """The service that holds the object. `spec` is None when its manifest has left."""
+        """Return the name of the service that holds the object. `spec` is None when its manifest has left."""
 
 
 class Importable(Kind):
@@ -117,40 +128,40 @@ class Importable(Kind):
 
     @abstractmethod
     def listing(self, place: str, capabilities: frozenset[str]) -> Read | None:
-        """The GET that lists all objects of an app, or (outside apps) of an organization. None: nothing does.
+        """Return the GET that lists all objects of an app or organization. None: nothing does.
 
         Where `read_alone`, the list need not show more than ids and names.
         """
 
     def place(self, resource: Resource, resources: Mapping[Address, Resource]) -> str:
-        """The app, or (outside apps) the organization, of the object that `resource` wants.
+        """Return the app, or (outside apps) the organization, of the object that `resource` wants.
 
-        "" where the manifests, which are `resources`, do not tell.
+        "" where the manifests, all of `resources`, do not tell.
         """
         return resource.address.app or ""
 
     @abstractmethod
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """A present live object in the words of a manifest.
+        """Return a present live object as a manifest declares it.
 
-        `place`: its app or organization, "" where nobody knows it. `given`: what a field has when the
-        manifest is silent, where that is not the platform's default.
+        `place`: its app or organization, "" if unknown. `given`: defaults that policies give to fields, by
+        name, where they are not the platform's.
         """
 
 
 class MadeFromOthers(ABC):
-    """Its objects may be copies of others: what they are made from tells them apart, and may be renamed."""
+    """Its objects may be copies of others: their origin distinguishes them, and may be renamed."""
 
     @abstractmethod
     def fits(self, spec: Any, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-        """Whether the recorded object may be the one that `spec` describes, beyond what `fields` tell.
+        """Whether the recorded object may be the one that `spec` describes, apart from its `fields`.
 
-        `alias`: whether the address that a record holds may now be the other one, in a manifest.
+        `alias`: whether the first address, of a record, may now be the second, of a manifest.
         """
 
     @abstractmethod
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-        """What the record holds once the resources that it names have moved: `applied` itself if none has."""
+        """Return `record.applied` after the resources that it names have moved; itself if none has."""
 
 
 class NamesResources(ABC):
@@ -158,67 +169,67 @@ class NamesResources(ABC):
 
     @abstractmethod
     def follow(self, spec: Any, moved: Relocation) -> Iterable[tuple[Path, Any]]:
-        """What an environment that moves resources into other apps makes of names in a manifest.
+        """Yield the names in a manifest that differ in an environment which moves resources to other apps.
 
-        A path and its value in this environment each; several values of one path: nobody can tell which.
+        Pairs of a path and its value there. Several values for one path mean that none of them is certain.
         """
 
 
 class TakesTime(ABC):
-    """Its objects are not at rest as soon as they are made."""
+    """Its objects need time after they were created."""
 
     @abstractmethod
     def settled(self, subject: Subject) -> Step:
-        """A step without a call that waits until the recorded object is there and at rest."""
+        """Return a step without a call that waits until the recorded object exists and is at rest."""
 
 
 class Resumable(ABC):
-    """To make an object again goes on with the one that is half made."""
+    """A second create continues an unfinished one."""
 
     @abstractmethod
     def is_open(self, subject: Subject) -> bool:
-        """Whether not all is known to be done that making the recorded object means."""
+        """Whether a part of the recorded object's creation is not known to be done."""
 
 
 class ComesBack(ABC):
-    """An object that others destroyed can be made again with its data, at the same address."""
+    """An object that others destroyed can be created again with its data, at the same address."""
 
     @abstractmethod
-    def again(self, subject: Subject) -> Moves | None:
-        """What makes it from the copy that the manifest names; None: that names no copy of this object.
+    def again(self, subject: Subject) -> Decision | None:
+        """Decide to create it from the copy that the manifest names; None: that is not a copy of this object.
 
-        Only a copy that was made of the destroyed object counts: it says that a person has decided.
+        Only a copy of the destroyed object counts, because it shows that a person has decided.
         """
 
     @abstractmethod
     def how_again(self, subject: Subject) -> str:
-        """What to write into the manifest, so that the next apply brings the data back; "": nobody knows."""
+        """Return what to write into the manifest so that the next apply restores the data; "": unknown."""
 
 
 class RecordsAnswers(ABC):
-    """Its record holds what an answer made of the fields sent."""
+    """Its record holds the fields as an answer returned them, which may differ from those sent."""
 
     @abstractmethod
     def held(self, record: StateRecord) -> Mapping[str, Any]:
-        """What the record says of the fields: what drift is measured against."""
+        """Return the recorded fields that drift is measured against."""
 
 
 class HasObjectives(ABC):
-    """Its manifests may hold objectives: what is wanted beside its fields, and missed as time passes."""
+    """Its manifests may hold objectives: goals apart from its fields, which are missed as time passes."""
 
-    objectives: ClassVar[Mapping[str, Action]]  # by objective, what meets it again
+    objectives: ClassVar[Mapping[str, Action]]  # the action that meets an objective again, by its name
 
     @abstractmethod
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
-        """The GETs that show whether the objectives of the manifest are met; none where it has none."""
+        """Return the GETs that show whether the manifest's objectives are met; none without objectives."""
 
     @abstractmethod
     def missed(self, subject: Subject) -> Sequence[FieldChange]:
-        """The missed objectives: what was wanted, and what is, after the answers to `objective_reads`."""
+        """Return the missed objectives, wanted (`before`) and actual, after answers to `objective_reads`."""
 
     @abstractmethod
     def due(self, subject: Subject) -> Mapping[str, datetime]:
-        """When each objective will be missed if nothing is done, or has been since."""
+        """Return when every objective will be missed if nothing is done, or since when it has been."""
 
 
 class FillsUp(ABC):
@@ -226,11 +237,11 @@ class FillsUp(ABC):
 
     @abstractmethod
     def most_gb(self, spec: Any) -> int | None:
-        """The upper end of the range; None where the manifest gives none."""
+        """Return the upper end of the range in GB; None where the manifest gives none."""
 
     @abstractmethod
     def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
-        """What of an object, given by its fields, must not exceed that: in bytes, by name."""
+        """Return the amounts of an object that must not exceed it, in bytes by name, from its `fields`."""
 
 
 class HasDetails(ABC):
@@ -238,11 +249,11 @@ class HasDetails(ABC):
 
     @abstractmethod
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        """More GETs that `show` prints, by name."""
+        """Return more GETs whose answers `show` prints, by name."""
 
 
 def secret_of(kind: ManifestKind, resource: Resource) -> SecretRef | None:
-    """The secret value that `resource` sends, if any."""
+    """Return the secret value that `resource` sends, if any."""
     sends = kind.role(SendsSecret)
     return sends.secret(resource) if sends is not None else None
 
@@ -255,19 +266,19 @@ def holds_secrets(kind: ManifestKind) -> bool:
 def secret_names(
     kind: ManifestKind, resource: Resource | None, record: StateRecord | None
 ) -> Collection[str]:
-    """Names of the app's secrets that this address sets, or has set."""
+    """Return names of the app's secrets that this address sets, or has set."""
     sets = kind.role(SetsSecrets)
     return sets.secret_names(resource, record) if sets is not None else ()
 
 
 def service_of(kind: ManifestKind, spec: Any, record: StateRecord | None) -> str:
-    """The service that holds the object. `spec` is None when its manifest has left."""
-    elsewhere = kind.role(OnService)
-    return elsewhere.service(spec, record) if elsewhere is not None else PLATFORM
+    """Return the service that holds the object. `spec` is None when its manifest has left."""
+    on_service = kind.role(OnService)
+    return on_service.service(spec, record) if on_service is not None else PLATFORM
 
 
 def claim_of(kind: ManifestKind, id: str, spec: Any, record: StateRecord | None) -> str:
-    """What tells the object from all others: an id is unique within its service only."""
+    """Return a text that identifies the object among all of its kind: an id is unique in its service only."""
     service = service_of(kind, spec, record)
     return id if service == PLATFORM else f"{service}:{id}"
 
@@ -275,7 +286,7 @@ def claim_of(kind: ManifestKind, id: str, spec: Any, record: StateRecord | None)
 def object_of(
     kind: ManifestKind, address: Address, id: str, spec: Any, record: StateRecord | None
 ) -> tuple[str, str | None, str]:
-    """What tells the object of an address from all others: a secret's name is unique in its app only."""
+    """Return what identifies the object of an address: a secret's name is unique in its app only."""
     app = address.app if holds_secrets(kind) else None
     return address.kind, app, claim_of(kind, id, spec, record)
 
@@ -283,14 +294,12 @@ def object_of(
 def owner_of(
     kinds: Mapping[str, Kind], wanted: StateRecord, records: Iterable[StateRecord]
 ) -> Address | None:
-    """The address of another one of `records` that is about the same object; None where there is none."""
+    """Return the address of another record about the same object as `wanted`; None where there is none."""
     for record in records:
         address = record.address
         if record.id != wanted.id or address == wanted.address or address.kind != wanted.address.kind:
             continue
-        both = {
-            object_of(kinds[address.kind], each.address, each.id, None, each) for each in (record, wanted)
-        }
+        both = {object_of(kinds[address.kind], one.address, one.id, None, one) for one in (record, wanted)}
         if wanted.id and len(both) == 1:
             return address
     return None
@@ -304,7 +313,7 @@ def located(
     spec: Any = None,
     record: StateRecord | None = None,
 ) -> Read | None:
-    """The kind's `read`, at the service that holds the object."""
+    """Return the kind's `read`, at the service that holds the object."""
     read = kind.read(address, id, capabilities)
     service = service_of(kind, spec, record)
     return read if read is None or service == PLATFORM else replace(read, service=service)
@@ -316,7 +325,7 @@ def listed(
     capabilities: frozenset[str],
     resources: Mapping[Address, Resource],
 ) -> Read | None:
-    """The list that shows whether there is an object of `resource`, whose id nobody knows; None: nothing.
+    """Return the list that shows whether `resource`, without a known id, has an object; None: nothing does.
 
     `resources`: all that the manifests declare.
     """
@@ -328,19 +337,46 @@ def listed(
 
 
 def unmanaged(kind: ManifestKind, spec: Any) -> list[Field]:
-    """The fields that could be compared with the platform, and that no manifest says.
+    """Return the fields that could be compared with the platform, and that the manifest does not give.
 
-    None of a kind whose record holds what was sent; nor those that the platform changes by itself.
+    Fields that the platform changes by itself are left out; kinds that record answers have none.
     """
     if kind.role(RecordsAnswers) is not None:
         return []
-    written = spec.model_fields_set
-    return [
-        each for each in kind.fields if each.source == "live" and not each.moves and each.name not in written
-    ]
+    comparable = (field for field in kind.fields if field.source == "live" and not field.moves)
+    return [field for field in comparable if field.name not in spec.model_fields_set]
 
 
 def is_remade(kind: Kind, subject: Subject) -> bool:
-    """Whether a recorded object that is not there is made again, without asking."""
+    """Whether a recorded object that is gone is created again without asking."""
     resumable = kind.role(Resumable)
     return kind.remake_missing or (resumable is not None and resumable.is_open(subject))
+
+
+def missing_origins(resources: Iterable[Resource]) -> Iterator[Diagnostic]:
+    """Warn of origins that no manifest declares: only a record can say whether they are needed."""
+    known = {resource.address: resource for resource in resources}
+    for resource in known.values():
+        if resource.references:
+            for reference in absent_origins(resource, known):
+                yield as_warning(unknown_origin(resource, reference, {}))
+
+
+def absent_origins(resource: Resource, known: Mapping[Address, Resource]) -> Iterator[Reference]:
+    """Yield references to origins, needed only to create `resource`, that are not in `known`."""
+    return (to for to in resource.references if to.once and to.address not in known)
+
+
+def unknown_origin(
+    resource: Resource, origin: Reference, records: Mapping[Address, StateRecord]
+) -> Diagnostic:
+    """Return the problem that `resource` is to be created from an origin that no manifest declares."""
+    record = records.get(origin.address)
+    id = f", {record.id}" if record is not None else ""
+    return error(
+        "unknown-reference",
+        f"no manifest declares {origin.address}, from which {resource.address} is created",
+        resource.span(*origin.span_path),
+        help=f"correct the name, or write its platform id{id}; if {resource.address} "
+        "already exists, nothing is needed",
+    )

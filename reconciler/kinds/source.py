@@ -1,4 +1,4 @@
-"""Where a secret value comes from, as manifests write it: exactly one source, never the value itself."""
+"""The source of a secret value, as manifests write it: exactly one, and never the value itself."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
-# They hold our own credentials, the state's address among them: nobody's secret value.
+# They hold our own credentials, the state's address among them, which are no secret values of apps.
 OWN_VARIABLES = frozenset(
     {
         *("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE"),
@@ -30,7 +30,7 @@ Argument = Annotated[str, Describe(pattern=r"^[^\x00]*$")]
 
 
 class SopsSource(Spec):
-    """A file that sops has encrypted, and where in it the value stands."""
+    """A file that sops has encrypted, and the place of the value in it."""
 
     file: str = Describe(
         min_length=1,
@@ -93,12 +93,12 @@ class ValueSource(Spec):
 
     @property
     def is_given(self) -> bool:
-        """Whether it names a source at all: manifests with errors may name none."""
+        """Whether it names a source: manifests with errors may name none."""
         return any(getattr(self, name) is not None for name in type(self).model_fields if name != "timeout_s")
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where in a checked source its value, or the path of its file, stands."""
+        """The path, inside a checked source, of its value or of its file's name."""
         given = next(name for name in type(self).model_fields if getattr(self, name) is not None)
         return (given, "file") if given == "sops" else (given,)
 
@@ -106,7 +106,7 @@ class ValueSource(Spec):
 def check_source(
     source: ValueSource, path: tuple[str, ...], span: Callable[..., Span | None]
 ) -> Iterable[Diagnostic]:
-    """Problems of the source at `path` of the manifest that its field types cannot express."""
+    """Yield problems of the source at `path` of the manifest that its field types cannot express."""
     written = source.model_fields_set  # sources with an invalid value too
     offered = [name for name in type(source).model_fields if name != "timeout_s"]
     given = [name for name in offered if name in written]
@@ -148,22 +148,22 @@ def check_source(
 
 
 def source_ref(source: ValueSource, manifest: str) -> SecretRef:
-    """The reference for a checked source. `manifest`: the file that it stands in, relative to the root."""
-    beside = PurePosixPath(manifest).parent
+    """Return the reference for a checked source. `manifest`: the file that holds it, relative to the root."""
+    folder = PurePosixPath(manifest).parent
     timeout_s = source.timeout_s or 0
     if source.env is not None:
         return SecretRef("env", source.env)
     if source.file is not None:
-        return SecretRef("file", str(beside / source.file))
+        return SecretRef("file", str(folder / source.file))
     if source.age is not None:
-        return SecretRef("age", source.age if is_armored(source.age) else str(beside / source.age))
+        return SecretRef("age", source.age if is_armored(source.age) else str(folder / source.age))
     if source.sops is not None:
-        return SecretRef("sops", str(beside / source.sops.file), _components(source.sops.key), timeout_s)
+        return SecretRef("sops", str(folder / source.sops.file), _components(source.sops.key), timeout_s)
     return SecretRef("exec", parts=tuple(source.exec or ()), timeout_s=timeout_s)
 
 
 def is_private_key(text: str) -> bool:
-    """Whether `text`, which should name a file, begins as an identity of age or an SSH key does."""
+    """Whether `text`, which should name a file, begins like an identity of age or an SSH key."""
     return _PRIVATE_KEY.match(text) is not None
 
 
@@ -173,7 +173,7 @@ def is_armored(age: str) -> bool:
 
 
 def _components(key: str | list[str | int] | None) -> tuple[str, ...]:
-    """As sops writes them: keys in quotes, and places in lists without."""
+    """Return the components as sops writes them: keys in quotes, and list indices without."""
     if isinstance(key, str):
         return tuple(part if part.isdecimal() else f'"{part}"' for part in key.split("."))
     return tuple(str(part) if isinstance(part, int) else f'"{part}"' for part in key or ())

@@ -1,4 +1,8 @@
-"""The steps that kinds plan, one constructor for each way that a call can go."""
+"""The steps that kinds plan: one constructor for every way in which a call can be made safe to send.
+
+`create` makes a second object if it is sent twice, so its recovery finds the first; `absolute` and `delete`
+may be sent again; `wait_only` sends nothing.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
@@ -25,8 +29,8 @@ from reconciler.kinds.base import Subject
 DELETE_LAG_S = 60
 
 
-class Words(TypedDict, total=False):
-    """What else a step says and waits for; see `Step`."""
+class StepOptions(TypedDict, total=False):
+    """Further fields of a `Step`: its order, and texts for people."""
 
     after: tuple[str, ...]
     lane: str
@@ -34,14 +38,14 @@ class Words(TypedDict, total=False):
     if_refused: str
 
 
-class ToWhom(TypedDict, total=False):
-    """Whose call it is; see `Call`."""
+class CallOptions(TypedDict, total=False):
+    """Further fields of a `Call`."""
 
     service: str
     sensitive: bool
 
 
-class _Parts(Words, total=False):
+class _StepFields(StepOptions, total=False):
     effect: StepEffect
     guard: Guard | None
     recovery: Recovery
@@ -60,14 +64,17 @@ def create(
     wait: Wait | None = None,
     name: str = "create",
     accepts: tuple[str, ...] = (),
-    **words: Unpack[Words],
+    **options: Unpack[StepOptions],
 ) -> Step:
-    """A call that makes something, which the reply names at `id_path`: made twice, there would be two.
+    """Return a call that creates an object: sent twice, there would be two.
 
-    `id_path` is None where it is not the object of the record.
+    `id_path`: the dotted path of the id in the reply, such as "id"; None if the new object is not the
+    record's own. `object_path`: that of the object, whose fields later steps may use; "" for the whole
+    reply, None for nothing. `applied`: what the record then holds. `recovery`: how a lost reply is settled.
+    `accepts`: refusals that mean success.
     """
     effect = StepEffect(applied, id_path, object_path=object_path, accepts=accepts)
-    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **words)
+    return _step(subject, name, call, effect=effect, recovery=recovery, wait=wait, **options)
 
 
 def absolute(
@@ -81,11 +88,14 @@ def absolute(
     owes: Owes | None = None,
     guard: Guard | None = None,
     wait: Wait | None = None,
-    **words: Unpack[Words],
+    **options: Unpack[StepOptions],
 ) -> Step:
-    """A PUT, or another call that may be sent again."""
+    """Return a PUT, or another call that sets absolute values: it may be sent again.
+
+    `known_id`: the id of an object that no reply names. `owes`: the work that the reply may demand.
+    """
     effect = StepEffect(applied or {}, known_id=known_id, object_path=object_path, owes=owes)
-    return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **words)
+    return _step(subject, name, call, effect=effect, guard=guard, recovery=Repeat(), wait=wait, **options)
 
 
 def delete(
@@ -95,14 +105,15 @@ def delete(
     *,
     item: str | None = None,
     every_s: float = 0.0,
-    **to: Unpack[ToWhom],
+    **options: Unpack[CallOptions],
 ) -> Step:
-    """The object and its record go; one that is not there any more is gone.
+    """Return the call that deletes the object, and its record with it. A 404 or 410 counts as done.
 
-    `read`: shows the object, or `item` of its list. Where nothing does, the answer alone has to do.
+    `read`: shows the object, or `item` of its list, and is repeated until it is gone. Without one, the
+    answer to the call has to do.
     """
     effect = StepEffect(accepts=("not_found", "gone"), removes=True)
-    call = Call("DELETE", path, **to)
+    call = Call("DELETE", path, **options)
     gone = None
     if read is not None:
         there = Condition("present", any_of=(False,))
@@ -110,20 +121,25 @@ def delete(
     return _step(subject, "delete", call, effect=effect, recovery=Repeat(), wait=gone)
 
 
-def set_each(subject: Subject, name: str, call: Call, for_each: ForEach, **words: Unpack[Words]) -> Step:
-    """One absolute call for each key of an answer."""
-    return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **words)
+def set_each(
+    subject: Subject, name: str, call: Call, for_each: ForEach, **options: Unpack[StepOptions]
+) -> Step:
+    """Return one absolute call for every key of an answer."""
+    return _step(subject, name, call, for_each=for_each, recovery=Repeat(), **options)
 
 
 def wait_only(subject: Subject, wait: Wait, name: str = "wait") -> Step:
-    """No call: what was begun earlier is waited for."""
+    """Return a step that sends nothing and waits for an earlier call to take effect."""
     return _step(subject, name, Call("GET", wait.read.path, service=wait.read.service), wait=wait)
 
 
 def answer_of(subject: Subject, name: str, path: str, *, or_kept: bool = False) -> OutputRef:
-    """What the reply to the subject's step `name` holds at the dotted `path`."""
+    """Return a reference to the value at the dotted `path` in the reply to the subject's step `name`.
+
+    `or_kept`: a reply without the value leaves the record's.
+    """
     return OutputRef(f"{subject.address}#{name}", path, or_kept)
 
 
-def _step(subject: Subject, name: str, call: Call, **parts: Unpack[_Parts]) -> Step:
+def _step(subject: Subject, name: str, call: Call, **parts: Unpack[_StepFields]) -> Step:
     return Step(f"{subject.address}#{name}", subject.address, call, **parts)

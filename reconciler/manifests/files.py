@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
@@ -35,8 +35,8 @@ def read_files(
     and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
     are relative to `root` where the file lies below it, else as given. The directory with the name
     `apart` is passed over where it lies below one that is given. What cannot be read is added to
-    `problems`. At most `text.MOST_BYTES` + 1 bytes of a file are read. `within`: the folder that nothing is
-    read outside of, by whatever links.
+    `problems`. At most `refusals.MOST_BYTES` + 1 bytes of a file are read. `within`: the folder that nothing
+    is read outside of, by whatever links.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):

@@ -30,7 +30,7 @@ class Known:
         """The bytes of all files that were asked for."""
         return self._values.keys()
 
-    def documents(self, data: bytes, table: SpanTable) -> list[Document] | None:
+    def documents(self, file: str, data: bytes, table: SpanTable) -> list[Document] | None:
         """The documents of a file with the bytes `data`; None where `compose` has to read them."""
         if data not in self._values:
             values = line_values(data)
@@ -41,6 +41,7 @@ class Known:
         text, has_nulls = _Text(data, table), b"null" in known
         return [
             Document(
+                file,
                 value,
                 LaterSpans(text, number, False),
                 LaterSpans(text, number, True),
@@ -65,7 +66,7 @@ class _Text:
         """Where the values, or the `keys`, of the document `number` stand."""
         if self._composed is None:
             documents = compose(self._data, "", self._table).documents
-            self._composed = [(each.spans, each.key_spans) for each in documents]
+            self._composed = [(document.spans, document.key_spans) for document in documents]
             self._data = b""
         return self._composed[number][keys]
 

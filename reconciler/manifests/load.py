@@ -73,7 +73,7 @@ def load(
     with collector_paused():
         files = list(read(paths, root, stdin, loader.problems, apart))
         if overlay is not None:
-            files = [each for each in files if not each[0].startswith(f"{apart}/")]
+            files = [file for file in files if not file[0].startswith(f"{apart}/")]
             layers = list(read([overlay], root, None, loader.problems, ""))
         else:
             layers = []
@@ -116,18 +116,15 @@ def _read_layers(
     any document is checked: where resources moved, names in others follow.
     """
     overlays = loader.overlays = Overlays(
-        ((document, file) for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
+        (document for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
         loader.kinds,
     )
-    documents = [(document, file) for file, data in files for document in loader.compose(file, data)]
-    documents += (each for each in overlays.manifests if belongs(each[1]))
-    patched = [(overlays.apply(document, file), file) for document, file in documents]
-    loader.relocation = with_former(
-        overlays.relocation(), (document.value for document, _ in patched if document is not None)
-    )
-    for document, file in patched:
-        if document is not None:
-            loader.document(document, file)
+    documents = [document for file, data in files for document in loader.compose(file, data)]
+    documents += (document for document in overlays.manifests if belongs(document.file))
+    patched = [found for document in documents if (found := overlays.apply(document)) is not None]
+    loader.relocation = with_former(overlays.relocation(), (document.value for document in patched))
+    for document in patched:
+        loader.document(document)
 
 
 def _is_below(file: str, folders: Sequence[str]) -> bool:

@@ -58,14 +58,14 @@ def changed(
         return (_is_alike(was, now) or meant(was) == meant(now)) and not other_files(was, now)
 
     differ = {address for address in {**old, **new} if not same(address)} | set(before.claimed)
-    differ |= {to for address in differ for each in (old, new) for to in _moved(each.get(address), new)}
+    differ |= {to for address in differ for loaded in (old, new) for to in _moved(loaded.get(address), new)}
     referring: Mapping[Address, set[Address]] = defaultdict(set)
     for resource in new.values():
         for reference in resource.references:
             referring[reference.address].add(resource.address)
     reached, edge = set(differ), set(differ)
     while edge:
-        edge = {address for each in edge for address in referring.get(each, ())} - reached
+        edge = {address for origin in edge for address in referring.get(origin, ())} - reached
         reached |= edge
     return Changed(frozenset(differ), frozenset(reached - differ))
 
@@ -84,8 +84,8 @@ def meant(resource: Resource) -> dict[str, Any]:
     """All that the resource asks for, whatever fields it has."""
     return {name: getattr(resource, name) for name in _MEANT} | {
         "spec": meant_spec(resource),
-        "references": {each.address for each in resource.references},
-        "ignores": {replace(each, path=()) for each in resource.ignores},
+        "references": {reference.address for reference in resource.references},
+        "ignores": {replace(ignore, path=()) for ignore in resource.ignores},
     }
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.advice import Command, command
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Relocation, Resource
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets

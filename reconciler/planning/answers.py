@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, as_warning, error, has_errors
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import Address, Observation
-from reconciler.core.plural import counted
 from reconciler.core.steps import Expectation
+from reconciler.core.words import counted
 
 
 def digest_object(live: Any, fields: Sequence[str]) -> str:

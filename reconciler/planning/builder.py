@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, StateRecord
 from reconciler.core.steps import Binding, Expectation, Read, Step
-from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.base import Decision, Kind, Subject
 from reconciler.kinds.roles import unmanaged
 from reconciler.moves.compare import LEFT
 from reconciler.planning.answers import digest_object
@@ -79,36 +79,36 @@ class PlanBuilder:
         self._diagnostics.setdefault(address, []).extend(about)
 
     def add(
-        self, kind: Kind, subject: Subject, moves: Moves, read: Read | None, candidates: str = ""
+        self, kind: Kind, subject: Subject, decision: Decision, read: Read | None, candidates: str = ""
     ) -> None:
         """What a kind says about a subject. `read`, `candidates`: see `deciding.Seen`."""
         address, resource, record = subject.address, subject.resource, subject.record
-        if moves.action is Action.NOOP and not moves.steps:
+        if decision.action is Action.NOOP and not decision.steps:
             self.unchanged += 1
-            if moves.diagnostics:
-                self.report(address, *moves.diagnostics)
+            if decision.diagnostics:
+                self.report(address, *decision.diagnostics)
         else:
-            self.report(address, *moves.diagnostics)
+            self.report(address, *decision.diagnostics)
             id = subject.live.id if subject.live is not None else record.id if record is not None else None
             self.changes[address] = Change(
                 address,
-                moves.action,
-                moves.fields,
-                moves.impact,
-                moves.reason,
+                decision.action,
+                decision.fields,
+                decision.impact,
+                decision.reason,
                 id or None,
-                moves.advice,
-                moves.also,
+                decision.advice,
+                decision.also,
             )
-        if moves.steps:
-            self.steps[address] = moves.steps
-        confirms = resource is not None and _is_confirmed(kind, subject, moves)
-        relies = moves.action is Action.ADOPT or moves.settles or confirms
-        if relies or any(step.mutates for step in moves.steps):
-            self._expect(kind, subject, moves.action, read, candidates)
-        if resource is not None and moves.action is not Action.REFUSED:
-            self._bind(kind, subject, moves, confirms=confirms)
-        if moves.settles:
+        if decision.steps:
+            self.steps[address] = decision.steps
+        confirms = resource is not None and _is_confirmed(kind, subject, decision)
+        relies = decision.action is Action.ADOPT or decision.settles or confirms
+        if relies or any(step.mutates for step in decision.steps):
+            self._expect(kind, subject, decision.action, read, candidates)
+        if resource is not None and decision.action is not Action.REFUSED:
+            self._bind(kind, subject, decision, confirms=confirms)
+        if decision.settles:
             self.settled.add(address)
 
     def bind_left(self, records: Iterable[StateRecord]) -> None:
@@ -136,11 +136,11 @@ class PlanBuilder:
             expected = Expectation(subject.address, read, None, match or {}, (), candidates, serial)
         self.expectations.append(expected)
 
-    def _bind(self, kind: Kind, subject: Subject, moves: Moves, *, confirms: bool) -> None:
+    def _bind(self, kind: Kind, subject: Subject, decision: Decision, *, confirms: bool) -> None:
         """Records follow the manifests: also a changed lifecycle, which sends nothing, must be kept."""
         resource, record = subject.resource, subject.record
         assert resource is not None
-        if record is None and subject.live is None and not moves.steps:
+        if record is None and subject.live is None and not decision.steps:
             return  # nothing is known that could be recorded
         managed = _managed(kind, subject) if subject.live is not None else {}
         if resource.ignores and subject.live is not None:
@@ -149,8 +149,8 @@ class PlanBuilder:
             managed = {**_unmanaged(kind, subject), **managed, **first_seen(kind, record, subject.live)}
         if (
             record is not None
-            and not moves.steps
-            and not moves.settles
+            and not decision.steps
+            and not decision.settles
             and record.lifecycle == resource.lifecycle
             and record.source == resource.file
             and not record.applied.get(LEFT)
@@ -168,12 +168,12 @@ class PlanBuilder:
                 resource.file,
                 subject.live.id if subject.live is not None else None,
                 {**managed, LEFT: False} if record is not None and record.applied.get(LEFT) else managed,
-                moves.settles,
+                decision.settles,
             )
         )
 
 
-def _is_confirmed(kind: Kind, subject: Subject, moves: Moves) -> bool:
+def _is_confirmed(kind: Kind, subject: Subject, decision: Decision) -> bool:
     """Whether this is the second look that shows an inferred object, and shows the same as the first one.
 
     The first one has recorded when it was made. See `reconcile explain inferred-id`.
@@ -181,7 +181,7 @@ def _is_confirmed(kind: Kind, subject: Subject, moves: Moves) -> bool:
     record, live = subject.record, subject.live
     if record is None or not record.inferred or live is None or not live.present:
         return False
-    return moves.action is Action.NOOP and not moves.steps and is_as_recorded(kind, record, live)
+    return decision.action is Action.NOOP and not decision.steps and is_as_recorded(kind, record, live)
 
 
 def _managed(kind: Kind, subject: Subject) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from msgspec import Struct, field
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, error
 from reconciler.core.model import BAD_ANSWER, Address, Resource, StateRecord
-from reconciler.core.plural import in_a_row
 from reconciler.core.wire import is_id
+from reconciler.core.words import in_a_row
 from reconciler.kinds.base import Kind, Power
 from reconciler.kinds.roles import KeepsPower, SendsSecret, SetsSecrets, holds_secrets, object_of
 

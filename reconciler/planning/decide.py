@@ -20,7 +20,7 @@ from reconciler.core.model import (
     StateRecord,
 )
 from reconciler.core.steps import Step
-from reconciler.kinds.base import Kind, Moves, Subject
+from reconciler.kinds.base import Decision, Kind, Subject
 from reconciler.kinds.roles import ComesBack, OnService, TakesTime, holds_secrets, is_remade, object_of
 from reconciler.planning.declared import ignored_fields, split_ignored
 from reconciler.planning.drift import accepting, moved_fields, shown_state
@@ -112,7 +112,7 @@ def inferred_warning(record: StateRecord, span: Span | None = None) -> Diagnosti
     )
 
 
-def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Moves:
+def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now: datetime) -> Decision:
     """What a wanted resource needs. `now` is our clock's time, which records are dated by.
 
     `listed`: whether a read shows objects of this kind; without one, the record stands for the object.
@@ -128,7 +128,7 @@ def decide(kind: Kind, subject: Subject, matched: Matched, *, listed: bool, now:
     return _compare(kind, subject)
 
 
-def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) -> Moves:
+def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) -> Decision:
     """What happens to a recorded object that no manifest names any more, from what was seen of it."""
     record, live = subject.record, subject.live
     assert record is not None
@@ -139,16 +139,18 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         return not_seen("created a moment ago, not visible yet")
     if listed and (live is None or not live.present):
         if not keeps and live is None and kind.read_alone and record.applied.get(DELETION_SENT):
-            return Moves(
+            return Decision(
                 Action.FORGET, reason=f"{_LEFT}; its deletion was sent, and it does not exist any more"
             )
         if not keeps and live is not None:
             left = kind.role(ComesBack)
             how = f"; {left.how_again(subject)}".removesuffix("; ") if left is not None else ""
-            return Moves(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
+            return Decision(Action.FORGET, reason=f"{_LEFT}; the platform shows it as destroyed{how}")
         problem = gone(kind, subject)
         reason = f"{_LEFT}; gone: {_seen(live)}; if that is right, run `{problem.advice[0]}`"
-        return Moves(Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice)
+        return Decision(
+            Action.RETAIN, reason=reason, diagnostics=(as_warning(problem),), advice=problem.advice
+        )
     moved = moved_fields(kind, record, None, live) if live is not None else []
     told = "".join(
         f"; `{change.path}` changed: {_as_text(change.before)} -> {_as_text(change.after)}"
@@ -158,7 +160,7 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
         reason = f"{_LEFT}; kept on the platform (lifecycle deletion: {Deletion.RETAIN}){told}"
         advice = accepting(kind, record, moved) if moved else ()
         reason += "".join(f"; `{accept}` records what is there" for accept in advice)
-        return Moves(Action.RETAIN, reason=reason, advice=advice)
+        return Decision(Action.RETAIN, reason=reason, advice=advice)
     if record.inferred:
         adopt = command("resolve", subject.address, "--adopt", record.id)
         problem = error(
@@ -168,33 +170,33 @@ def decide_left(kind: Kind, subject: Subject, *, listed: bool, now: datetime) ->
             advice=(adopt,),
         )
         return refuse(problem)
-    moves = kind.remove(subject)
-    return replace(moves, reason=moves.reason + told)
+    decision = kind.remove(subject)
+    return replace(decision, reason=decision.reason + told)
 
 
-def not_seen(why: str) -> Moves:
+def not_seen(why: str) -> Decision:
     """What no manifest names stays as it is; `why` nobody could look at it."""
-    return Moves(Action.RETAIN, reason=f"{_LEFT}; not read: {why}")
+    return Decision(Action.RETAIN, reason=f"{_LEFT}; not read: {why}")
 
 
-def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Moves:
+def refuse(*problems: Diagnostic, fields: tuple[FieldChange, ...] = ()) -> Decision:
     """Nothing is done, for these reasons."""
-    return Moves(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
+    return Decision(Action.REFUSED, fields=fields, diagnostics=problems, reason=problems[0].message)
 
 
-def _adopt(kind: Kind, subject: Subject) -> Moves:
-    moves = _compare(kind, subject)
+def _adopt(kind: Kind, subject: Subject) -> Decision:
+    decision = _compare(kind, subject)
     found = f"matches the existing {subject.live.id}"
-    reason = f"{found}; {moves.reason}" if moves.reason else found
-    if moves.action is Action.REFUSED:
+    reason = f"{found}; {decision.reason}" if decision.reason else found
+    if decision.action is Action.REFUSED:
         note = f"no record holds it: `{subject.address}` {found}"
-        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in moves.diagnostics)
-        return replace(moves, reason=reason, diagnostics=told)
-    also = () if moves.action is Action.NOOP else (moves.action, *moves.also)
-    return replace(moves, action=Action.ADOPT, also=also, reason=reason)
+        told = tuple(replace(problem, notes=(*problem.notes, note)) for problem in decision.diagnostics)
+        return replace(decision, reason=reason, diagnostics=told)
+    also = () if decision.action is Action.NOOP else (decision.action, *decision.also)
+    return replace(decision, action=Action.ADOPT, also=also, reason=reason)
 
 
-def _compare(kind: Kind, subject: Subject) -> Moves:
+def _compare(kind: Kind, subject: Subject) -> Decision:
     differing, remarks = split_ignored(subject.resource, kind.compare(subject))
     fields = tuple(differing)
     if fields:
@@ -205,8 +207,8 @@ def _compare(kind: Kind, subject: Subject) -> Moves:
     if ignored and subject.resource is not None:
         resource = replace(subject.resource, spec=kind.as_found(subject, ignored))
         subject = replace(subject, resource=resource)
-    moves = kind.change(subject, fields)
-    return replace(moves, diagnostics=(*moves.diagnostics, *remarks)) if remarks else moves
+    decision = kind.change(subject, fields)
+    return replace(decision, diagnostics=(*decision.diagnostics, *remarks)) if remarks else decision
 
 
 def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
@@ -219,7 +221,7 @@ def _until_visible(kind: Kind, subject: Subject) -> tuple[Step, ...]:
     return (replace(step, wait=replace(step.wait, timeout_s=timeout_s)),)
 
 
-def _destroyed(kind: Kind, subject: Subject) -> Moves:
+def _destroyed(kind: Kind, subject: Subject) -> Decision:
     comes_back = kind.role(ComesBack)
     # Made again under the id that the manifest names, it would be refused by the next plan.
     named = subject.resource is not None and subject.resource.adopt_id is not None
@@ -278,7 +280,7 @@ def _seen(live: Any) -> str:
     )
 
 
-def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
+def _missing(kind: Kind, subject: Subject, now: datetime) -> Decision:
     record = subject.record
     assert record is not None
     if is_remade(kind, subject):
@@ -286,7 +288,7 @@ def _missing(kind: Kind, subject: Subject, now: datetime) -> Moves:
     if subject.live is not None:
         return _destroyed(kind, subject)
     if kind.hides_at_first and may_be_invisible(record, now):
-        return Moves(
+        return Decision(
             Action.NOOP, _until_visible(kind, subject), reason="created a moment ago, not visible yet"
         )
     return refuse(gone(kind, subject))

@@ -9,9 +9,15 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import IN_FLIGHT, UNKNOWN_OUTCOME, Diagnostic, as_warning, error
 from reconciler.core.model import Action, Address, Resource, StateRecord, owed_work
 from reconciler.core.steps import Plan, Read
-from reconciler.kinds.base import PENDING_VALUE, Kind, Moves, Subject
-from reconciler.kinds.origins import absent_origins, unknown_origin
-from reconciler.kinds.roles import holds_secrets, is_remade, object_of, secret_names
+from reconciler.kinds.base import PENDING_VALUE, Decision, Kind, Subject
+from reconciler.kinds.roles import (
+    absent_origins,
+    holds_secrets,
+    is_remade,
+    object_of,
+    secret_names,
+    unknown_origin,
+)
 from reconciler.moves.compare import LEFT
 from reconciler.moves.detect import find_renames
 from reconciler.planning.answers import Unread
@@ -222,19 +228,19 @@ class Deciding:
 
     # --- one subject ---
 
-    def _decide(self, seen: Seen) -> Moves:
+    def _decide(self, seen: Seen) -> Decision:
         assert seen.matched is not None
         taken = self._recorded_elsewhere(seen)
         if taken is not None:
-            return Moves(Action.REFUSED, diagnostics=(taken,), reason=taken.message)
-        moves = decide(
+            return Decision(Action.REFUSED, diagnostics=(taken,), reason=taken.message)
+        decision = decide(
             seen.kind, seen.subject, seen.matched, listed=seen.listed, now=self._request.context.at
         )
         resource = seen.subject.resource
-        if moves.action in (Action.CREATE, Action.RESTORE) and resource is not None:
+        if decision.action in (Action.CREATE, Action.RESTORE) and resource is not None:
             for origin in absent_origins(resource, self._subjects.resources):
                 return refuse(unknown_origin(resource, origin, self._request.records))
-        return moves
+        return decision
 
     def _recorded_elsewhere(self, seen: Seen) -> Diagnostic | None:
         """What to say of an object that another environment has recorded; None where it may be taken."""
@@ -251,15 +257,15 @@ class Deciding:
                 return recorded_elsewhere(seen.kind, resource, id, owner)
         return None
 
-    def _add(self, seen: Seen, moves: Moves) -> None:
+    def _add(self, seen: Seen, decision: Decision) -> None:
         subject = seen.subject
-        if moves.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
+        if decision.action is Action.RESTORE:  # of what was destroyed, if anything, only the record counts
             subject = replace(subject, live=None)
-        self._builder.add(seen.kind, subject, moves, seen.read, seen.candidates)
+        self._builder.add(seen.kind, subject, decision, seen.read, seen.candidates)
         record, live = seen.subject.record, seen.subject.live
         if record is not None and live is not None and live.present:
-            told = {problem.code for problem in moves.diagnostics}
-            told |= {watch.code for watch in seen.kind.watched if watch.owed and moves.settles}
+            told = {problem.code for problem in decision.diagnostics}
+            told |= {watch.code for watch in seen.kind.watched if watch.owed and decision.settles}
             found = list(watched_fields(seen.kind, record, live))
             warnings = warnings_of(seen.kind, record, subject.resource, found)
             self._builder.report(
@@ -277,8 +283,8 @@ class Deciding:
         elif seen.subject.live is None or not seen.subject.live.present:
             self._unplanned[address] = "it does not exist"
         elif not seen.kind.extra_reads(seen.subject):
-            moves = self._decide(seen)
-            if moves.action is Action.NOOP and any(step.wait is not None for step in moves.steps):
+            decision = self._decide(seen)
+            if decision.action is Action.NOOP and any(step.wait is not None for step in decision.steps):
                 self._unplanned[address] = "it is still being created"
 
     def _take_unreadable(self, subject: Subject, problem: str, cause: str) -> None:

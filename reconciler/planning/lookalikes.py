@@ -12,8 +12,8 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, warning
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import DISMISSED, Address, Observation, Resource, StateRecord
-from reconciler.core.plural import counted, in_a_row
 from reconciler.core.steps import Read
+from reconciler.core.words import counted, in_a_row
 from reconciler.kinds.base import Kind
 from reconciler.kinds.roles import listed
 from reconciler.planning.conflicts import Siblings

@@ -242,7 +242,7 @@ class Planner:
                 if not there and subjects.in_focus(resource.address):
                     match = kind.match(resource.spec, resource.address)
                     candidates = "" if match is None else digest_absence(match, shown)
-                    subject = replace(subject, beside=shown)
+                    subject = replace(subject, neighbours=shown)
                 yield Seen(kind, subject, matched, read, candidates)
 
     def _left(self, group: _Group, read: Read, observation: Observation) -> Iterator[Seen]:

@@ -1,4 +1,4 @@
-"""What a policy declares: a `kind:` of manifest that owns no object, and so has no record and no call."""
+"""The contract of a policy: a `kind:` of manifest that owns no object, and so has no record and no call."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +11,7 @@ Trait = tuple[str, ...]
 
 
 class Policy(ManifestKind):
-    """The contract of one policy. To add one, copy `retention.py`: what it does is its roles."""
+    """The contract of one policy. To add one, copy `retention.py`: its effects are its roles."""
 
 
 class GivesValues(ABC):
@@ -19,11 +19,11 @@ class GivesValues(ABC):
 
     @abstractmethod
     def selects(self, spec: Any) -> Collection[Trait]:
-        """What a resource must have, all of it, to be given values: its kind, and more of `traits`."""
+        """Return the traits that a resource must have, all of them, to be given values."""
 
     @abstractmethod
     def gives(self, spec: Any) -> Mapping[str, Any]:
-        """What `spec` gives each resource that it selects, whatever the resource itself says.
+        """Return the values for the selected resources, whatever these give themselves.
 
         Names of fields of the resource's spec become defaults there; other names become objectives.
         """
@@ -42,7 +42,7 @@ def label_trait(name: str, value: str) -> Trait:
 
 
 def traits(resource: Resource) -> Iterator[Trait]:
-    """What `resource` can be selected by."""
+    """Yield the traits by which `resource` can be selected: its kind, app and labels."""
     yield kind_trait(resource.address.kind)
     if resource.address.app is not None:
         yield app_trait(resource.address.app)

@@ -1,4 +1,4 @@
-"""Which policies give values to a resource: thousands of either, and no pair of them is looked at in vain."""
+"""Finds the policies that give values to a resource, fast for thousands of policies and resources."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from reconciler.policies.base import GivesValues, Trait, traits
 
 
 class Given(NamedTuple):
-    """What the policy at `place` gives."""
+    """The values of the policy at `place` of a list."""
 
     place: int
     values: Mapping[str, Any]
 
 
 class Giving:
-    """Some policies, by what they select."""
+    """Policies, indexed by the traits that they select."""
 
     def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, ManifestKind]) -> None:
         selected: list[tuple[frozenset[Trait], Given]] = []
@@ -26,14 +26,14 @@ class Giving:
             if role is not None:
                 given = Given(place, role.gives(policy.spec))
                 selected.append((frozenset(role.selects(policy.spec)), given))
-        common = Counter(trait for each, _ in selected for trait in each)
-        # Each under the trait that the fewest select by: a label that all policies name tells little.
+        common = Counter(trait for needed, _ in selected for trait in needed)
+        # Indexed by the rarest of their traits: a label that all policies name filters little.
         self._by_trait: dict[Trait, list[tuple[frozenset[Trait], Given]]] = defaultdict(list)
-        for each, given in selected:
-            self._by_trait[min(each, key=lambda trait: (common[trait], trait))].append((each, given))
+        for needed, given in selected:
+            self._by_trait[min(needed, key=lambda trait: (common[trait], trait))].append((needed, given))
 
     def given(self, resource: Resource) -> Sequence[Given]:
-        """In the order of the policies."""
+        """Return the values that policies give `resource`, in the order of the policies."""
         if not self._by_trait:
             return ()
         its = set(traits(resource))

@@ -1,6 +1,6 @@
-"""Moves: an address that a manifest had before, and the one that it has now. They own nothing.
+"""Moved: the address that a manifest had before, and the one that it has now. It owns nothing.
 
-The platform renames no object. What moves is the record: the object of `from` is `to`'s from then on.
+The platform renames no object. Only the record moves: the object of `from` belongs to `to` from then on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -79,9 +79,9 @@ def _in_other_case(text: str) -> str:
 
 
 def next_address(address: Address, moves: Mapping[Address, Address]) -> Address | None:
-    """Where the entry about `address` takes it; None: there is none. `moves`: `to` by `from`.
+    """Return where an entry moves `address` to; None: there is no entry. `moves`: `to` by `from`.
 
-    An entry without an [index] on either side is about all of `count`; any other about just one.
+    An entry without an [index] on either side is about all of `count`, any other about one object.
     """
     target = moves.get(address)
     if target is not None:

@@ -1,4 +1,4 @@
-"""Extension providers: where one is, and the secrets that calls to it are signed with. They own nothing.
+"""Extension providers: their addresses, and the secrets that sign calls to them. They own nothing.
 
 Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
 """
@@ -53,7 +53,7 @@ class ExtensionProviderSpec(Spec):
     @field_validator("base_url")
     @classmethod
     def _without_slash(cls, base_url: str) -> str:
-        """With a slash at its end or without, it is the same address."""
+        """A slash at the end does not make another address."""
         return base_url.rstrip("/")
 
 
@@ -87,13 +87,13 @@ class ExtensionProvider(SendsSecret, Policy):
                 )
 
     def secret(self, resource: Resource) -> SecretRef:
-        """Of the calls to the provider."""
+        """Return the secret that signs calls to the provider."""
         source: ValueSource = resource.spec.signing_secret_from
         return source_ref(source, resource.written_in("spec", "signing_secret_from", *source.place))
 
 
 def _astray(base_url: str | None) -> str:
-    """Why calls would not reach the server that a reader of `base_url` expects; empty: they would."""
+    """Return why calls would not reach the server that a reader of `base_url` expects; "": they would."""
     try:
         parts = urlsplit(base_url or "https://none")
         usable = bool(parts.hostname) and parts.port != 0
@@ -103,7 +103,7 @@ def _astray(base_url: str | None) -> str:
 
 
 def _climbs(path: str | None) -> str:
-    """Why `path` is not what it looks like, if so: clients leave such segments out."""
+    """Return why `path` misleads its readers, if so: clients remove some segments."""
     segments = unquote((path or "").partition("?")[0]).split("/")
     return "it holds a segment `.` or `..`" if {".", ".."} & set(segments) else ""
 

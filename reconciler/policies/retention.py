@@ -55,13 +55,13 @@ class RetentionPolicy(GivesValues, NamesResources, Policy):
     def selects(self, spec: RetentionPolicySpec) -> Collection[Trait]:
         app, labels = spec.selector.app, spec.selector.labels or {}
         in_app = [app_trait(app)] if app is not None else []
-        return [kind_trait("Volume"), *in_app, *(label_trait(*each) for each in labels.items())]
+        return [kind_trait("Volume"), *in_app, *(label_trait(*label) for label in labels.items())]
 
     def gives(self, spec: RetentionPolicySpec) -> Mapping[str, Any]:
         return spec.model_dump(exclude={"selector"}, exclude_none=True)
 
     def follow(self, spec: RetentionPolicySpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
-        """The apps of this environment that the volumes of the selected app are in."""
+        """Yield the apps of this environment that hold the volumes of the selected app."""
         for app in sorted(moved.apps.get(("Volume", spec.selector.app or ""), ())):
             yield ("spec", "selector", "app"), app
 

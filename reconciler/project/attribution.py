@@ -10,8 +10,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 
-from reconciler.core.attribution import Attribution
-from reconciler.core.context import without_credentials
+from reconciler.core.context import Attribution, without_credentials
 from reconciler.core.model import SENSITIVE
 from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible

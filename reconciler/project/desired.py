@@ -9,15 +9,14 @@ from msgspec.structs import replace
 
 from reconciler.core.context import BASE, Origin
 from reconciler.core.diagnostics import Diagnostic, has_errors, warning
-from reconciler.core.digest import Digest
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource
-from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
+from reconciler.core.saved import Digest
 from reconciler.core.steps import ManifestSet
+from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
-from reconciler.kinds.origins import missing_origins
-from reconciler.kinds.roles import OnService, holds_secrets
+from reconciler.kinds.roles import OnService, holds_secrets, missing_origins
 from reconciler.kinds.source import is_armored, source_ref
 from reconciler.manifests.files import lies_in
 from reconciler.manifests.known import Known

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import STDIN, SUFFIXES
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.manifests.writing.replace import Replacement, mode_of_new, replace_files
 
 _SQLITE = b"SQLite format 3\0"

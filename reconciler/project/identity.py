@@ -12,8 +12,8 @@ from reconciler.core.context import EMBEDDED
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
 from reconciler.core.state_url import is_shared
+from reconciler.core.words import counted
 from reconciler.execution.decisions import Actor
 from reconciler.project.project import Project
 from reconciler.project.unknown_objects import note_made

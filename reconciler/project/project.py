@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.approvals.rules import NO_RULES, Authority
-from reconciler.core.attribution import UNATTRIBUTED, Attribution
 from reconciler.core.clock import Clock
-from reconciler.core.context import Context, Origin, make_context
+from reconciler.core.context import UNATTRIBUTED, Attribution, Context, Origin, make_context
 from reconciler.core.model import Address, Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import PLATFORM, Read

@@ -14,9 +14,9 @@ from reconciler.core.model import DISMISSED, Address, Resource, StateRecord
 from reconciler.core.steps import PLATFORM, Read
 from reconciler.execution.decisions import remember
 from reconciler.execution.intents import Intent
+from reconciler.execution.judging import is_held_by
 from reconciler.execution.open_intents import parse_intent
 from reconciler.execution.recorder import Recorder
-from reconciler.execution.restarts import is_held_by
 from reconciler.execution.settling import candidates, left_of_window
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject

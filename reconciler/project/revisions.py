@@ -26,7 +26,6 @@ from reconciler.manifests.reading.refusals import named
 from reconciler.manifests.revisions.git import find_repository
 from reconciler.manifests.revisions.revision import Revision, revision
 from reconciler.manifests.revisions.sources import SourceFiles, value_sources
-from reconciler.manifests.validation.problems import Place
 from reconciler.planning.declared import Trusted
 from reconciler.policies import find_manifest_kinds
 from reconciler.policies.provider import ExtensionProviderSpec
@@ -197,10 +196,9 @@ def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnost
     if new is None or old is None:
         yield warning(_CODE, f"`{SETTINGS_FILE}` cannot be compared with {trusted.ref}: {used}", _at_begin())
         return
-    place = Place(new, SETTINGS_FILE)
     for path in _differing(old.value, new.value):
         # The span is private: somebody may have written a token or a password there.
-        span = place.value(path) if path in new.spans else _at_begin()
+        span = new.span(path) if path in new.spans else _at_begin()
         setting = f"`{named(path)}` of {SETTINGS_FILE}" if path else SETTINGS_FILE
         yield warning(_CODE, f"{setting} differs from {trusted.ref}: {used}", span)
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address, Resource
-from reconciler.core.nearest import did_you_mean
 from reconciler.core.steps import OutputRef
+from reconciler.core.words import did_you_mean
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
-from reconciler.core.nearest import did_you_mean
-from reconciler.core.plural import in_a_row
 from reconciler.core.state_url import beside, is_shared
+from reconciler.core.words import did_you_mean, in_a_row
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.manifests.files import SETTINGS_FILE
 from reconciler.project.sections import (

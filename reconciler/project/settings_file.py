@@ -11,12 +11,12 @@ from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import unpack_span
-from reconciler.core.nearest import did_you_mean
 from reconciler.core.state_url import beside
+from reconciler.core.words import did_you_mean
 from reconciler.manifests.files import SETTINGS_FILE, lies_in, veiled
-from reconciler.manifests.reading.compose import compose
+from reconciler.manifests.reading.compose import Document, compose
 from reconciler.manifests.reading.refusals import named
-from reconciler.manifests.validation.problems import EXPECTED, Place, describe, field_names, locate
+from reconciler.manifests.validation.problems import EXPECTED, describe, field_names, locate
 from reconciler.project.sections import (
     ALLOWED,
     BROKEN_RECIPIENT,
@@ -57,22 +57,21 @@ def parse_settings(data: bytes | None) -> Settings:
     try:
         return Settings.model_validate(document.value)
     except ValidationError as failure:
-        place = Place(document, SETTINGS_FILE)
-        found = [_explain(problem, place) for problem in failure.errors(include_url=False)]
+        found = [_explain(problem, document) for problem in failure.errors(include_url=False)]
         problems = list({problem.span: problem for problem in reversed(found)}.values())[::-1]
         raise ManifestError(f"{SETTINGS_FILE} is not valid", problems) from None
 
 
-def _explain(problem: Any, place: Place) -> Diagnostic:
-    path, _ = locate(problem, place.document.value)
+def _explain(problem: Any, document: Document) -> Diagnostic:
+    path, _ = locate(problem, document.value)
     setting = ".".join(map(str, path)) or SETTINGS_FILE
     names_key = problem["loc"][-1:] == ("[key]",)
-    kind, help, span = problem["type"], "", place.key(path) if names_key else place.value(path)
+    kind, help, span = problem["type"], "", document.key_span(path) if names_key else document.span(path)
     if kind == RESERVED:
         message = f"an environment cannot be called `{BASE}`: that is the manifests without an overlay"
         return error("reserved-environment", message, span, help="give it another name")
     if kind == "extra_forbidden":
-        span = place.key(path)
+        span = document.key_span(path)
         message = f"there is no setting `{named(path)}`"
         if problem["input"] is None:  # {hunter2} may be a value that lacks its key
             message = f"there is no such setting in `{'.'.join(map(str, path[:-1])) or SETTINGS_FILE}`"

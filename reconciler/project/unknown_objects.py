@@ -12,9 +12,9 @@ from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, e
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.lookup import Lookup
 from reconciler.core.model import DISMISSED, Address, Observation, Resource
-from reconciler.core.plural import counted
 from reconciler.core.steps import Read
 from reconciler.core.wire import parse_time
+from reconciler.core.words import counted
 from reconciler.execution.decisions import Actor, recall, remember
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import Importable

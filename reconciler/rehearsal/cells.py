@@ -11,8 +11,8 @@ from reconciler.approvals.creates import Everything
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic, Severity, error
 from reconciler.core.errors import Diagnosed, ReconcilerError
 from reconciler.core.model import Action, owed_work
-from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Result
+from reconciler.core.words import counted
 from reconciler.moves.compare import only_left
 from reconciler.project.apply import apply
 from reconciler.project.run import Applied, run_plan

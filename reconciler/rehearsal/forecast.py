@@ -21,9 +21,9 @@ from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Observation, Resource, StateRecord
-from reconciler.core.plural import counted
 from reconciler.core.steps import Plan, Read
 from reconciler.core.wire import many, parse_time
+from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
 from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.attribution import Attribution
+from reconciler.core.context import Attribution
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.reporter import Reporter

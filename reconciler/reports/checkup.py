@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.core.advice import RunOptions, commands_in, spell
 from reconciler.core.context import Context
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.doctor.check import Check, Outcome
 from reconciler.reports.escape import visible
 from reconciler.reports.fragments import CommandJson

@@ -7,7 +7,7 @@ from msgspec import to_builtins
 
 from reconciler.core.advice import NO_OPTIONS, RunOptions, command
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson, position

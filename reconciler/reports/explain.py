@@ -99,7 +99,7 @@ def _page(document: Mapping[str, Any], lines: Sequence[str]) -> Page:
 
 def _field_document(field: "FieldPage") -> dict[str, Any]:
     found = asdict(field) | {"fields": [_field_document(below) for below in field.fields]}
-    del found["names"]
+    del found["names"], found["forms"]
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.core.context import Context
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.reports.escape import page_text
 from reconciler.reports.report import Page
 from reconciler.reports.verdict import owed_words

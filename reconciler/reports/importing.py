@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from reconciler.core.diagnostics import Diagnostic
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.importing.arrange import Entry
 from reconciler.importing.ownership import Skipped
 from reconciler.reports.escape import page_text

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from reconciler.core.advice import RunOptions, command, spell
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Address, StateRecord, owed_work
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import APPROVAL_NEEDED, Diagnostic, Severity, has_errors
-from reconciler.core.durations import in_words
 from reconciler.core.model import TO_APPROVE, Action, Change, Impact
-from reconciler.core.plural import counted
 from reconciler.core.steps import Plan
+from reconciler.core.words import counted, in_words
 from reconciler.reports.diagnostics import NOUNS
 from reconciler.reports.grouping import count_actions, touches
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report, ValidationReport

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Union
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
-from reconciler.secrets.text import MAX_BYTES
+from reconciler.secrets.sensitive import MAX_BYTES
 
 if TYPE_CHECKING:
     from pyrage import ssh, x25519

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reconciler.core.errors import SecretUnavailable
-from reconciler.secrets.text import MAX_BYTES
+from reconciler.secrets.sensitive import MAX_BYTES
 
 T = TypeVar("T")
 
@@ -173,3 +173,39 @@ def _stopping_at_signals(programs: Programs) -> Iterator[None]:
     finally:
         for number, before in previous.items():
             signal.signal(number, before)
+
+
+# --- sops ---
+# Values in files that sops has encrypted, by the user's own program. Its messages are never shown: one about
+# a line that it cannot read repeats the line. Source: sops 3, `--help` and its exit codes.
+
+SOPS = "sops"
+SOPS_MISSING_HELP = "install sops 3 (getsops.io), and have it on PATH where plan and apply run"
+
+_SOPS_REASONS = {
+    1: "it has no such key, or it is not encrypted with sops",
+    2: "it cannot be read",
+    24: "it is damaged",
+    25: "a value in it is damaged, or was changed without sops",
+    51: "it was changed without sops",
+    52: "it was changed without sops",
+    91: "the key is not valid",
+    100: "there is no such file",
+    128: "no key that can decrypt it is available",
+}
+
+
+def sops_argv(program: str, file: str, components: Sequence[str]) -> list[str]:
+    """Return the command that prints the value at `components` of `file`; without any, the whole file.
+
+    It uses `--decrypt`, not the subcommand that came with 3.9: every sops 3 knows it.
+    """
+    extract = ["--extract", "".join(f"[{part}]" for part in components)] if components else []
+    return [program, "--decrypt", *extract, file]
+
+
+def explain_sops(code: int, file: str) -> str:
+    """Return why sops gave no value of `file`, from its exit code (negative: the number of a signal)."""
+    reason = _SOPS_REASONS.get(code)
+    ended = f"sops ended with exit code {code}" if code >= 0 else f"sops was ended by signal {-code}"
+    return f"`{file}` cannot be decrypted: {f'{reason} ({ended})' if reason else ended}"

@@ -1,7 +1,11 @@
-"""A secret value in memory, in a wrapper that nothing prints, stores or sends by accident."""
+"""A secret value in memory, in a wrapper that nothing prints, stores or sends by accident.
+
+`as_value` makes its text from the bytes of a file or of a program's output.
+"""
 
 from typing import NoReturn, final
 
+from reconciler.core.errors import SecretUnavailable
 from reconciler.core.model import SENSITIVE
 
 
@@ -29,3 +33,33 @@ class Sensitive:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a sensitive value cannot be pickled or copied")
+
+
+MAX_BYTES = 1024 * 1024
+
+_ENCODE_HELP = "encode the value, for example as base64"
+
+
+def as_value(raw: bytes, what: str) -> str:
+    """Return the text without its last newline, which editors and `echo` add.
+
+    Raises SecretUnavailable when `raw` is too large, empty or not UTF-8. The message names `what`, such as
+    a file, and never its content.
+    """
+    if len(raw) > MAX_BYTES:
+        raise SecretUnavailable(f"{what} is larger than {MAX_BYTES} bytes")
+    text = _decode(raw)
+    if text is None:
+        # Raised out here, because a UnicodeDecodeError carries the bytes along as context.
+        raise SecretUnavailable(f"{what} is not UTF-8 text", help=_ENCODE_HELP)
+    if not text:
+        raise SecretUnavailable(f"{what} is empty")
+    return text
+
+
+def _decode(raw: bytes) -> str | None:
+    ending = next((ending for ending in (b"\r\n", b"\n") if raw.endswith(ending)), b"")
+    try:
+        return raw.removesuffix(ending).decode()
+    except UnicodeDecodeError:
+        return None

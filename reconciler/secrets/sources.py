@@ -15,10 +15,18 @@ from reconciler.core.advice import Command
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.kinds.source import OWN_VARIABLES, is_armored
-from reconciler.secrets import age, sops
-from reconciler.secrets.command import DEFAULT_TIMEOUT_S, ProgramFailed, Programs, side_by_side
-from reconciler.secrets.sensitive import Sensitive
-from reconciler.secrets.text import MAX_BYTES, as_value
+from reconciler.secrets import age
+from reconciler.secrets.command import (
+    DEFAULT_TIMEOUT_S,
+    SOPS,
+    SOPS_MISSING_HELP,
+    ProgramFailed,
+    Programs,
+    explain_sops,
+    side_by_side,
+    sops_argv,
+)
+from reconciler.secrets.sensitive import MAX_BYTES, Sensitive, as_value
 
 if TYPE_CHECKING:
     from reconciler.secrets.age import Identity
@@ -82,7 +90,7 @@ class Sources:
         if ref.source in _RUN and not self.runs_programs:
             self._refuse_unlisted(ref)
             raise SecretUnavailable(
-                f"the program `{ref.parts[0] if ref.source == 'exec' else sops.PROGRAM}` is not run here",
+                f"the program `{ref.parts[0] if ref.source == 'exec' else SOPS}` is not run here",
                 help="programs are run by `apply`, and by `plan --with-exec`",
             )
         if ref.source in _KEPT:
@@ -211,9 +219,9 @@ class Sources:
     # --- programs ---
 
     def _from_sops(self, ref: SecretRef, programs: Programs) -> str:
-        program = self._program(sops.PROGRAM, help=sops.MISSING_HELP)
+        program = self._program(SOPS, help=SOPS_MISSING_HELP)
         path = self._root / ref.name
-        argv = sops.argv(program, str(path.absolute()), [str(part) for part in ref.parts])
+        argv = sops_argv(program, str(path.absolute()), [str(part) for part in ref.parts])
         try:
             output = self._run(programs, argv, f"sops for `{ref.name}`", ref)
         except ProgramFailed as failed:
@@ -221,7 +229,7 @@ class Sources:
         else:
             return as_value(output, f"the value in `{ref.name}`")
         raise SecretUnavailable(
-            sops.explain(code, ref.name),
+            explain_sops(code, ref.name),
             help=f"`sops --decrypt {shlex.quote(ref.name)}` shows the reason; it prints the values, too",
         )
 

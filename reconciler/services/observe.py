@@ -23,9 +23,9 @@ from reconciler.core.errors import (
     Unauthorized,
 )
 from reconciler.core.model import Address, Observation
-from reconciler.core.plural import counted
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Read
+from reconciler.core.words import counted
 from reconciler.services.client import Client
 from reconciler.services.registry import Budget, RateKey, Services, rate_key
 from reconciler.services.retry import fails

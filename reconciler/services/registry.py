@@ -8,10 +8,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from reconciler.core.durations import in_words
 from reconciler.core.errors import NoSuchService
 from reconciler.core.model import Observation
 from reconciler.core.steps import PLATFORM, Call, Method, Plan, Read, Template
+from reconciler.core.words import in_words
 from reconciler.services.client import UNBOUNDED, Client
 from reconciler.services.rate import BURST
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
-from reconciler.core.nearest import did_you_mean
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared, shown_url
+from reconciler.core.words import did_you_mean
 from reconciler.state.contents import Movable, Provable
 from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket

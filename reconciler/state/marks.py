@@ -17,7 +17,7 @@ from msgspec import Struct
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import error
 from reconciler.core.errors import Diagnosed, StoreError
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.state.durable import make_private
 from reconciler.state.store import WHOLE_STATE, State, refuse_beside_traces
 

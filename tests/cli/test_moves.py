@@ -87,25 +87,6 @@ def killed(project: Project, sandbox: Sandbox, method: str, path: str, skip: int
     sandbox.clear_faults()
 
 
-def test_a_saved_plan_moves_what_it_was_made_for_and_nothing_else(
-    applied: Project, sandbox: Sandbox, app: str
-) -> None:
-    applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
-    applied.run("plan", "--out", "first.plan")
-    applied.run("plan", "--out", "second.plan")
-    applied.run("apply", "--plan", "first.plan", "--auto-approve")
-    assert addresses(applied) == [f"Volume/{app}/files"]
-    head = applied.json("state", "list").json["records"]
-    with sandbox.recording() as requests:
-        late = applied.run("apply", "--plan", "second.plan", "--auto-approve")
-    assert late.out.splitlines()[1] == "No changes: 1 resource is as declared."
-    for address in (f"Volume/{app}/data", f"Volume/{app}/files"):
-        assert f"info[allowed-difference]: `{address}`: nothing is left to do" in late.err
-    assert {method for method, _ in requests} == {"GET"}
-    assert applied.json("state", "list").json["records"] == head
-    assert addresses(applied) == [f"Volume/{app}/files"]
-
-
 def test_a_saved_plan_does_not_move_to_another_name(applied: Project, sandbox: Sandbox, app: str) -> None:
     applied.write(volume(app, "files") + moved(f"Volume/{app}/data", f"Volume/{app}/files"))
     applied.run("plan", "--out", "the.plan")
@@ -257,26 +238,3 @@ def test_no_record_moves_to_an_address_that_no_manifest_can_have(
     assert told in refused.err
     reconcile("state init")
     assert "is not recorded" in reconcile(f"state mv '{target}' {source}", code=1).err
-
-
-def test_sixty_renamed_at_once_follow_the_entries_that_are_offered(
-    project: Project, sandbox: Sandbox, app: str
-) -> None:
-    project.write("".join(volume(app, f"n{i}") for i in range(60)))
-    project.apply()
-    before = {each["name"]: each["id"] for each in sandbox.volumes(app)}
-    renamed = "".join(volume(app, f"x{i}") for i in range(60))
-    project.write(renamed)
-    plan = project.json("plan", code=1).json
-    helps = [each["help"] for each in plan["diagnostics"] if each["code"] == "renamed"]
-    entries = "".join(
-        moved(source, target, f"m{place}")
-        for place, text in enumerate(helps)
-        for source, target in re.findall(r"spec: {from: (\S+), to: (\S+)}", text)
-    )
-    project.write(renamed + entries)
-    project.apply()
-    records = project.json("state", "list").json["records"]
-    assert {each["address"]: each["id"] for each in records} == {
-        f"Volume/{app}/x{i}": before[f"n{i}"] for i in range(60)
-    }

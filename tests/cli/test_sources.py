@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.cli.command_line import _read_stdin
 from reconciler.manifests.files import STDIN
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.project.files import SourceTexts
 
 

@@ -206,6 +206,9 @@ class Stage:
         assert answer.status < 300, answer.body
         return answer.json()
 
+    def switch(self, **switches: Any) -> None:
+        self.call("POST", "/_sandbox/switches", switches)
+
     def make_volume(self, name: str = "data") -> str:
         body = {"name": name, "region": "ams", "size_gb": 10}
         found: str = self.call("POST", "/v1/apps/shop/volumes", body)["id"]
@@ -281,8 +284,15 @@ def volume(name: str = "data", spec: str = "region: ams, size_gb: 10", rest: str
     )
 
 
-def cluster(rest: str = "") -> str:
+def cluster(rest: str = "", name: str = "orders") -> str:
     return (
-        "---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {name: orders}\n"
+        f"---\napiVersion: reconciler/v1\nkind: PostgresCluster\nmetadata: {{name: {name}}}\n"
         f"spec: {{org_slug: personal, plan: starter, region: ams}}\n{rest}"
+    )
+
+
+def secret(name: str = "PASSWORD", source: str = "{env: PASSWORD}", rest: str = "") -> str:
+    return (
+        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name}, app: shop}}\n"
+        f"spec: {{value_from: {source}}}\n{rest}"
     )

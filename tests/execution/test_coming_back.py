@@ -8,8 +8,6 @@ from reconciler.core.model import Obligation, StateRecord
 from reconciler.project.run import run_plan
 from tests.execution.stage import SETTLE_S, Stage, left_open, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 ADDRESS = "Volume/shop/data"
 CREATE = f"{ADDRESS}#create"
 

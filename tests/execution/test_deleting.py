@@ -10,9 +10,7 @@ from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Step
 from reconciler.project.run import run_plan
-from tests.execution.stage import Stage, cluster, outcomes, plan, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 
 ADDRESS = "Volume/shop/data"
 DELETE = f"{ADDRESS}#delete"
@@ -40,7 +38,7 @@ async def test_a_delete_that_did_not_arrive_is_sent_once_more(stage: Stage) -> N
 
 async def test_a_lagging_list_makes_it_repeat_a_delete_that_landed_which_is_done_too(stage: Stage) -> None:
     await stage.apply(volume(rest=DELETABLE))
-    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 20})
+    stage.switch(read_lag_s=20)
     stage.fault(method="DELETE", path=ONE, action="drop_after")
     applied = await stage.apply("", approved_deletes=[ADDRESS])
     assert outcomes(applied) == {DELETE: "done"}
@@ -49,7 +47,7 @@ async def test_a_lagging_list_makes_it_repeat_a_delete_that_landed_which_is_done
 
 async def test_a_volume_counts_as_deleted_only_when_reads_stop_showing_it(stage: Stage) -> None:
     await stage.apply(volume(rest=DELETABLE))
-    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 20})
+    stage.switch(read_lag_s=20)
     applied = await stage.apply("", approved_deletes=[ADDRESS])
     assert outcomes(applied) == {DELETE: "done"}
     again = await stage.apply(volume(rest=DELETABLE))
@@ -68,7 +66,7 @@ async def test_a_refused_delete_that_is_tried_again_takes_no_second_snapshot(sta
 
 async def test_a_delete_that_lists_do_not_show_yet_is_done_and_says_so(stage: Stage) -> None:
     await stage.apply(volume(rest=DELETABLE))
-    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 600})
+    stage.switch(read_lag_s=600)
     (result,) = (await stage.apply("", approved_deletes=[ADDRESS])).results
     assert (result.outcome, result.error) == (
         "done",
@@ -85,8 +83,7 @@ KINDS = {
         ("postgres.delete",),
     ),
     "secret": (
-        "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
-        "spec: {value_from: {env: PASSWORD}}\nlifecycle: {deletion: delete}\n",
+        secret(rest="lifecycle: {deletion: delete}\n"),
         "Secret/shop/PASSWORD",
         "/v1/apps/shop/secrets/*",
         ("secrets.list", "secrets.delete"),

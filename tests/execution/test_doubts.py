@@ -16,8 +16,6 @@ from reconciler.services.transport import Answer
 from reconciler.state.store import Event, JournalEntry, Lease
 from tests.execution.stage import Stage, cluster, left_open, loaded, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 
 async def applied_while_another_run_makes_it(stage: Stage) -> list[Plan]:
     """The plans that were shown; after the first one, somebody else makes the volume."""

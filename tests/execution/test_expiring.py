@@ -14,8 +14,6 @@ from tests.execution.stage import Stage, loaded, outcomes, plan, volume
 from tests.execution.test_doubts import Notes
 from tests.state.doubles import known_as, spooling
 
-pytestmark = pytest.mark.anyio
-
 CREATE = "Volume/shop/data#create"
 LEASE_S = 60
 

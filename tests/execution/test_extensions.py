@@ -26,9 +26,7 @@ from reconciler.project.run import Applied
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.provider import provider_client
 from reconciler.services.transport import Answer
-from tests.execution.stage import Stage, Time, loaded, outcomes, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import Stage, Time, loaded, outcomes, secret, volume
 
 EXTENSION = Address("Extension", "db", "shop")
 PROVISION = "Extension/shop/db#provision"
@@ -293,11 +291,8 @@ async def test_a_signing_secret_that_is_missing_holds_only_what_needs_the_provid
 
 
 async def test_what_needs_an_extension_waits_for_its_signing_secret_too(stage: Stage) -> None:
-    secret = (
-        "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: ID, app: shop}\n"
-        "spec: {value_from: {template: '${Extension/shop/db:id}'}}\n"
-    )
-    desired = Desired(loaded(stage, MANIFESTS + secret + volume()))
+    reading = secret("ID", "{template: '${Extension/shop/db:id}'}")
+    desired = Desired(loaded(stage, MANIFESTS + reading + volume()))
     plan = await make_plan(project_with(stage, Acme(stage.time)), desired)
     assert {str(each.address) for each in plan.changes} >= {"Secret/shop/ID"}
     applied = await run_saved(project_with(stage, Acme(stage.time), missing), desired, plan, ())

@@ -4,18 +4,9 @@ import pytest
 
 from reconciler.cli.apply import exit_code
 from reconciler.project.apply import PlanRefused
-from tests.execution.stage import Stage, outcomes, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import Stage, outcomes, secret, volume
 
 DELETABLE = "lifecycle: {deletion: delete, snapshot_before: []}\n"
-
-
-def secret(name: str, variable: str) -> str:
-    return (
-        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: {name}, app: shop}}\n"
-        f"spec: {{value_from: {{env: {variable}}}}}\n"
-    )
 
 
 async def test_a_rename_in_question_lets_everything_else_go_on(stage: Stage) -> None:
@@ -53,7 +44,7 @@ async def test_a_long_life_of_volumes_that_replace_each_other_never_comes_to_a_s
 
 
 async def test_a_secret_without_a_source_here_lets_everything_else_go_on(stage: Stage) -> None:
-    wanted = volume() + secret("TOKEN", "MISSING") + secret("PASSWORD", "PASSWORD")
+    wanted = volume() + secret("TOKEN", "{env: MISSING}") + secret()
     applied = await stage.apply(wanted)
     assert outcomes(applied) == {"Volume/shop/data#create": "done", "Secret/shop/PASSWORD#set": "done"}
     refused = [(str(each.address), each.action) for each in applied.plan.changes if each.action == "refused"]

@@ -15,8 +15,6 @@ from reconciler.project.resolve import dismiss
 from reconciler.state.store import Event
 from tests.execution.stage import SETTLE_S, Stage, cluster, loaded, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 DATA = Address.parse("Volume/shop/data")
 
 
@@ -124,7 +122,7 @@ def twin(stage: Stage, name: str = "orders", org_slug: str = "personal") -> str:
 
 
 def many_clusters(count: int) -> str:
-    return "".join(cluster().replace("name: orders", f"name: c{number}") for number in range(count))
+    return "".join(cluster(name=f"c{number}") for number in range(count))
 
 
 def gets(stage: Stage) -> Sequence[str]:

@@ -16,9 +16,7 @@ from reconciler.project.apply import PlanRefused
 from reconciler.project.plan import make_plan
 from reconciler.project.records import forget
 from reconciler.state.spooling import Spooling
-from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, of_shop, outcomes, plan, secret, volume
 
 VOLUMES = "/v1/apps/shop/volumes"
 GROWN = volume(spec="region: ams, size_gb: 20")
@@ -28,7 +26,7 @@ RESIZED = "Volume/shop/data#extend"
 async def test_an_absolute_call_is_planned_again_and_its_restart_stays_owed(stage: Stage) -> None:
     await stage.apply(volume())
     stage.hold()
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
+    stage.switch(extend_needs_restart="never")
     await left_open(stage, GROWN, "PUT")
     assert await stage.open_steps() == [RESIZED]
     seen = await plan(stage, GROWN)
@@ -141,10 +139,7 @@ async def test_nothing_is_settled_while_somebody_else_holds_the_scope(stage: Sta
     assert await stage.open_steps() == ["Volume/shop/data#create"]
 
 
-SECRET = (
-    "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
-    "spec: {value_from: {env: PASSWORD}}\n"
-)
+SECRET = secret()
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["killed", "told"])
@@ -219,7 +214,7 @@ async def test_a_snapshot_of_a_volume_that_was_forgotten_meanwhile_is_nobody_s(s
 async def test_a_restart_that_is_owed_already_is_not_owed_twice(stage: Stage) -> None:
     await stage.apply(volume())
     stage.hold()
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
+    stage.switch(extend_needs_restart="never")
     stage.fault(method="PUT", path="*", action="drop_before")
     stage.fault(method="PUT", path="*", action="status", status=412)
     await stage.apply(GROWN)

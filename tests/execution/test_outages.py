@@ -14,8 +14,6 @@ from reconciler.project.apply import PlanRefused
 from tests.execution.far import ADDRESS, Far, add_apps, applied, of_apps
 from tests.execution.stage import Stage, loaded, outcomes, volume
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("down", [503, 500, Lost("cannot connect: refused")], ids=str)
 async def test_an_outage_is_one_diagnostic_and_ends_the_command_early(

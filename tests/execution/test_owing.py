@@ -8,8 +8,6 @@ from reconciler.execution.executor import Executor
 from reconciler.project.run import Applied, run_plan
 from tests.execution.stage import Stage, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 EXTEND = "Volume/shop/data#extend"
 GROWN = volume(spec="region: ams, size_gb: 20")
 PATH = "/v1/apps/shop/volumes/*/extend"
@@ -22,7 +20,7 @@ async def owed(stage: Stage) -> list[tuple[str, str]]:
 async def test_a_lost_extend_owes_nothing_once_no_machine_is_seen_to_hold_the_volume(stage: Stage) -> None:
     await stage.apply(volume())
     stage.fault(method="PUT", path=PATH, action="drop_after")
-    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": 422})
+    stage.switch(extend_not_larger=422)
     await stage.apply(GROWN)
     assert await owed(stage) == [("extended from 10 to 20 GB", "unknown")]
     applied = await stage.apply(GROWN)
@@ -34,7 +32,7 @@ async def test_a_machine_that_takes_the_volume_before_a_lost_extend_still_owes(s
     planned = await plan(stage, GROWN)
     stage.hold()
     stage.fault(method="PUT", path=PATH, action="drop_after")
-    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": 422})
+    stage.switch(extend_not_larger=422)
     await run_plan(stage.project(), planned, approved_deletes=())
     await stage.apply(GROWN)
     assert await owed(stage) == [("extended from 10 to 20 GB", "unknown")]
@@ -44,7 +42,7 @@ async def test_a_machine_that_takes_the_volume_before_a_lost_extend_still_owes(s
 async def test_the_answer_says_whether_a_restart_is_owed(
     stage: Stage, rule: str, certainties: list[str]
 ) -> None:
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": rule})
+    stage.switch(extend_needs_restart=rule)
     await stage.apply(volume())
     await stage.apply(GROWN)
     assert [certainty for _, certainty in await owed(stage)] == certainties
@@ -66,8 +64,8 @@ async def test_a_lost_extend_is_repeated_and_a_refusal_of_the_same_size_is_succe
 ) -> None:
     await stage.apply(volume())
     stage.hold()
-    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": refusal, "read_lag_s": 8})
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
+    stage.switch(extend_not_larger=refusal, read_lag_s=8)
+    stage.switch(extend_needs_restart="never")
     stage.fault(method="PUT", path=PATH, action=action)
     assert outcomes(await stage.apply(GROWN)) == {EXTEND: "done"}
     assert stage.line.mutations == ["POST", "PUT", "PUT"]
@@ -93,7 +91,7 @@ async def test_a_repetition_that_is_refused_for_another_reason_fails(stage: Stag
 
 
 async def test_a_definite_answer_replaces_the_uncertain_one(stage: Stage) -> None:
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "always"})
+    stage.switch(extend_needs_restart="always")
     await stage.apply(volume())
     stage.fault(method="PUT", path=PATH, action="drop_before")
     await stage.apply(GROWN)
@@ -101,7 +99,7 @@ async def test_a_definite_answer_replaces_the_uncertain_one(stage: Stage) -> Non
 
 
 async def test_two_extends_owe_their_restarts_side_by_side(stage: Stage) -> None:
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "always"})
+    stage.switch(extend_needs_restart="always")
     await stage.apply(volume())
     stage.hold()
     await stage.apply(GROWN)
@@ -146,7 +144,7 @@ async def test_an_owed_restart_is_carried_out_in_the_same_run(stage: Stage, capa
 async def test_no_restart_is_sent_where_the_answer_asks_for_none(stage: Stage) -> None:
     stage.capabilities = frozenset({"machine.restart"})
     await attached(stage)
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "never"})
+    stage.switch(extend_needs_restart="never")
     applied = await stage.apply(GROWN_AUTO)
     assert outcomes(applied) == {EXTEND: "done", RESTART: "done"}
     assert stage.line.mutations == ["POST", "PUT"]
@@ -257,7 +255,7 @@ async def test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_se
     await stage.apply(volume(rest=AUTO))
     put_on(stage, "m1", "data")
     stage.fault(method="PUT", path=PATH, action="drop_after")
-    stage.call("POST", "/_sandbox/switches", {"extend_not_larger": 422})
+    stage.switch(extend_not_larger=422)
     applied = await grow(stage, GROWN_AUTO, lambda: put_on(stage, "m2", "data"))
     assert (outcomes(applied)[RESTART], restarted(stage)) == ("skipped", [])
     assert await owed(stage) == [("extended from 10 to 20 GB", "unknown")]

@@ -17,8 +17,6 @@ from reconciler.services.answers import read_shape
 from reconciler.services.machines.wire.machine import MachineWaited
 from tests.execution.stage import Stage, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 SUSPEND = "Machine/shop/worker#suspend"
 STOP = "Machine/shop/worker#stop"
 START = "Machine/shop/worker#start"
@@ -39,10 +37,6 @@ def machine(power: str, id: str = "m1", name: str = "worker", rest: str = "") ->
 
 def make_machine(stage: Stage, id: str = "m1", **settings: Any) -> None:
     stage.call("POST", "/_sandbox/machines", {"app": "shop", "id": id, **settings})
-
-
-def switch(stage: Stage, **switches: Any) -> None:
-    stage.call("POST", "/_sandbox/switches", switches)
 
 
 def states(stage: Stage) -> dict[str, str]:
@@ -140,7 +134,7 @@ async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory
     stage: Stage, capabilities: frozenset[str], word: str
 ) -> None:
     stage.capabilities = capabilities
-    switch(stage, started_word=word)
+    stage.switch(started_word=word)
     make_machine(stage, state="suspended")
     applied = await stage.apply(machine("started"))
     (result,) = applied.results
@@ -153,7 +147,7 @@ async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory
 
 
 async def test_a_suspend_that_takes_too_long_is_pending_and_the_next_run_only_waits(stage: Stage) -> None:
-    switch(stage, suspending_s=100)
+    stage.switch(suspending_s=100)
     make_machine(stage)
     soon = machine("suspended", rest="lifecycle: {timeout_s: 20}\n")
     (result,) = (await stage.apply(soon)).results
@@ -181,7 +175,7 @@ async def test_a_start_whose_wait_is_not_over_is_pending_and_the_next_run_only_w
 
 
 async def test_a_suspend_that_somebody_undid_is_made_again_after_one_vain_wait(stage: Stage) -> None:
-    switch(stage, suspending_s=100)
+    stage.switch(suspending_s=100)
     make_machine(stage)
     soon = machine("suspended", rest="lifecycle: {timeout_s: 20}\n")
     assert outcomes(await stage.apply(soon)) == {SUSPEND: "pending"}
@@ -194,7 +188,7 @@ async def test_a_suspend_that_somebody_undid_is_made_again_after_one_vain_wait(s
 
 @pytest.mark.parametrize("body", [{}, {"ok": True}, {"ok": True, "state": "suspended"}])
 async def test_a_wait_is_over_with_its_status_whatever_the_body_says(stage: Stage, body: Any) -> None:
-    switch(stage, suspending_s=10_000)
+    stage.switch(suspending_s=10_000)
     make_machine(stage)
     stage.fault(method="GET", path="*/wait", action="status", status=200, body=body)
     assert outcomes(await stage.apply(machine("suspended"))) == {SUSPEND: "done"}
@@ -207,7 +201,7 @@ async def test_a_wait_may_be_answered_without_a_body() -> None:
 
 @pytest.mark.parametrize("words", ["rule", "plain"])
 async def test_a_refusal_shows_the_words_of_the_platform_and_the_rules(stage: Stage, words: str) -> None:
-    switch(stage, suspend_refusal=words)
+    stage.switch(suspend_refusal=words)
     make_machine(stage, memory_mb=4096)
     (result,) = (await stage.apply(machine("suspended"))).results
     assert result.outcome == "failed"
@@ -251,7 +245,7 @@ async def test_a_refusal_because_it_is_so_already_is_success(
     stage: Stage, capabilities: frozenset[str], power: str
 ) -> None:
     """The proxy may be faster than our call; and without machine.get, the call is sent in any case."""
-    switch(stage, suspend_repeated=412, start_repeated=412)
+    stage.switch(suspend_repeated=412, start_repeated=412)
     make_machine(stage, state="started" if power == "suspended" else "suspended")
     stage.capabilities = capabilities
     step = SUSPEND if power == "suspended" else START
@@ -275,7 +269,7 @@ async def test_a_lost_answer_is_settled_by_asking_again(
     stage: Stage, capabilities: frozenset[str], repeated: int, action: str, power: str
 ) -> None:
     stage.capabilities = capabilities
-    switch(stage, suspend_repeated=repeated, start_repeated=repeated)
+    stage.switch(suspend_repeated=repeated, start_repeated=repeated)
     make_machine(stage, state="started" if power == "suspended" else "suspended")
     stage.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
     applied = await stage.apply(machine(power))
@@ -333,7 +327,7 @@ async def test_a_machine_that_the_proxy_started_is_suspended_again_where_it_can_
 
 
 async def test_stopping_ends_the_wait_for_a_suspend_as_pending(stage: Stage) -> None:
-    switch(stage, suspending_s=1000)
+    stage.switch(suspending_s=1000)
     make_machine(stage)
     applied = await stage.apply(
         machine("suspended"), on_executor=lambda executor: stage.time.at(20, executor.stop)

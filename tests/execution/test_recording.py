@@ -12,10 +12,8 @@ from reconciler.execution.executor import Executor
 from reconciler.project.apply import PlanRefused
 from reconciler.project.records import forget
 from reconciler.state.store import Event
-from tests.execution.stage import Stage, cluster, outcomes, plan, volume
+from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.state.doubles import made, spooling
-
-pytestmark = pytest.mark.anyio
 
 CREATE = "Volume/shop/data#create"
 
@@ -186,10 +184,6 @@ async def test_a_call_that_outlasts_the_grace_period_is_unknown(
 
 
 async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage: Stage) -> None:
-    secret = (
-        "apiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: PASSWORD, app: shop}\n"
-        "spec: {value_from: {env: PASSWORD}}\n"
-    )
     committed: list[tuple[Event, str]] = []
     commit = stage.store.commit
 
@@ -198,7 +192,7 @@ async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage
         return await commit(lease, entries, *rest)  # type: ignore[arg-type]
 
     stage.store.commit = watching  # type: ignore[method-assign,assignment]
-    await stage.apply(secret)
+    await stage.apply(secret())
     assert [event for event, _ in committed] == [
         Event.RUN_STARTED,
         Event.RUN_OBSERVED,
@@ -210,17 +204,15 @@ async def test_the_journal_tells_intent_before_outcome_and_holds_no_secret(stage
 
 
 async def test_what_a_template_read_is_recorded_with_its_fingerprint(stage: Stage) -> None:
-    template = "${PostgresCluster/orders:endpoints.primary.pooler.host}"
-    secret = (
-        "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: HOST, app: shop}\n"
-        f'spec: {{value_from: {{template: "{template}"}}}}\n'
+    wanted = cluster() + secret(
+        "HOST", '{template: "${PostgresCluster/orders:endpoints.primary.pooler.host}"}'
     )
-    await stage.apply(cluster() + secret)
+    await stage.apply(wanted)
     known = await stage.record("PostgresCluster/orders")
     assert (await stage.record("Secret/shop/HOST")).applied["reads PostgresCluster/orders"] == known.id
-    assert (await stage.apply(cluster() + secret)).plan.steps == ()
+    assert (await stage.apply(wanted)).plan.steps == ()
     await forget(stage.store, known.address, Actor(stage.time, "the test", run="run"))
-    change = next(each for each in (await plan(stage, cluster() + secret)).changes if each.address.app)
+    change = next(each for each in (await plan(stage, wanted)).changes if each.address.app)
     assert (change.impact, change.fields[-1].before, change.fields[-1].after) == (
         "repoint",
         known.id,
@@ -229,21 +221,21 @@ async def test_what_a_template_read_is_recorded_with_its_fingerprint(stage: Stag
 
 
 async def test_what_a_template_no_longer_reads_is_not_recorded_any_more(stage: Stage) -> None:
-    def secret(cluster: str) -> str:
+    def wanted(read: str) -> str:
         return (
-            "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: HOST, app: shop}\n"
-            f'spec: {{value_from: {{template: "${{PostgresCluster/{cluster}:id}}"}}}}\n'
+            cluster()
+            + cluster(name="copy")
+            + secret("HOST", f'{{template: "${{PostgresCluster/{read}:id}}"}}')
         )
 
-    clusters = cluster() + cluster().replace("orders", "copy")
-    await stage.apply(clusters + secret("orders"))
-    (change,) = (await stage.apply(clusters + secret("copy"))).plan.changes
+    await stage.apply(wanted("orders"))
+    (change,) = (await stage.apply(wanted("copy"))).plan.changes
     assert "it will no longer name PostgresCluster/orders" in change.reason
     applied = (await stage.record("Secret/shop/HOST")).applied
     copy = await stage.record("PostgresCluster/copy")
     assert applied["reads PostgresCluster/copy"] == copy.id
     assert applied["reads PostgresCluster/orders"] is None
-    (change,) = (await stage.apply(clusters + secret("orders"))).plan.changes
+    (change,) = (await stage.apply(wanted("orders"))).plan.changes
     assert "it will no longer name PostgresCluster/copy" in change.reason
 
 

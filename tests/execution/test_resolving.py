@@ -11,8 +11,6 @@ from reconciler.project.records import move
 from reconciler.project.resolve import confirm_inferred, resolve_unknown, settle_restarts
 from tests.execution.stage import SETTLE_S, Stage, cluster, left_open, loaded, outcomes, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 DATA = Address.parse("Volume/shop/data")
 ORDERS = Address.parse("PostgresCluster/orders")
 
@@ -69,7 +67,7 @@ async def recorded(stage: Stage, address: str, id: str) -> None:
 
 
 async def test_a_cluster_that_another_address_has_is_refused(stage: Stage) -> None:
-    other = cluster().replace("name: orders", "name: other")
+    other = cluster(name="other")
     await stage.apply(other)
     taken = (await stage.record("PostgresCluster/other")).id
     await left_open(stage, other + cluster(), "POST")
@@ -203,7 +201,7 @@ async def test_force_takes_nothing_that_belongs_to_another_address(stage: Stage)
 
 async def owing_restarts(stage: Stage, *names: str) -> str:
     """Volumes that one machine holds, all of which owe a restart after an extend; the machine's id."""
-    stage.call("POST", "/_sandbox/switches", {"extend_needs_restart": "always"})
+    stage.switch(extend_needs_restart="always")
     await stage.apply("".join(map(volume, names)))
     held = [item["id"] for item in stage.volumes()]
     stage.call("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": held})

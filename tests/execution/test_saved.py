@@ -16,9 +16,7 @@ from reconciler.planning.digest import plan_digest
 from reconciler.project.apply import run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.run import Applied
-from tests.execution.stage import Stage, loaded, outcomes, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import Stage, loaded, outcomes, secret, volume
 
 DELETED = "lifecycle: {deletion: delete}\n"
 BEFORE = volume() + volume("old", rest=DELETED)
@@ -26,10 +24,7 @@ GROWN = volume(spec="region: ams, size_gb: 20, snapshot_retention: 9") + volume(
     "new", "region: fra, size_gb: 10"
 )
 OLD = "Volume/shop/old"
-SECRET = (
-    "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: KEY, app: shop}\n"
-    "spec: {value_from: {env: PASSWORD}}\n"
-)
+SECRET = secret("KEY")
 
 
 async def saved(stage: Stage, manifests: str) -> Plan:

@@ -18,8 +18,6 @@ from tests.contexts import context
 from tests.execution.stage import START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import known_as, made, spooling
 
-pytestmark = pytest.mark.anyio
-
 ORDERS = Address("PostgresCluster", "orders")
 MAIN = Address("PostgresCluster", "main")
 COPY = Address("PostgresCluster", "copy")  # of another organization, restored from `orders`

@@ -19,8 +19,6 @@ from reconciler.state.runs import history_of
 from tests.execution.stage import SETTLE_S, START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import made, spooling
 
-pytestmark = pytest.mark.anyio
-
 VOLUMES = "/v1/apps/shop/volumes"
 CREATE = "Volume/shop/data#create"
 

@@ -1,15 +1,11 @@
 """Bugs that were once planted from outside, and that only a long simulation found, or nothing at all."""
 
-import pytest
-
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.passing import Passing
 from reconciler.state.store import Lease
 from tests.execution.stage import SETTLE_S, Stage, left_open, outcomes, volume
 from tests.state.doubles import spooling
-
-pytestmark = pytest.mark.anyio
 
 ADDRESS = "Volume/shop/data"
 VOLUMES = "/v1/apps/shop/volumes"

@@ -12,8 +12,6 @@ from reconciler.core.reporter import Reporter
 from reconciler.state.store import Event, JournalEntry
 from tests.execution.stage import Stage, cluster, outcomes, volume
 
-pytestmark = pytest.mark.anyio
-
 FIRST, SECOND = "Volume/shop/data#create", "Volume/shop/more#create"
 _PATIENCE_S = 10  # until a test that waits for what never comes has failed
 

@@ -21,8 +21,6 @@ from reconciler.state.store import Lease, Store
 from tests.execution.stage import Stage, cluster, volume
 from tests.state.doubles import made, spooling
 
-pytestmark = pytest.mark.anyio
-
 VOLUMES = "/v1/apps/shop/volumes"
 CREATE = "Volume/shop/data#create"
 

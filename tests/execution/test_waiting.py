@@ -5,10 +5,8 @@ import pytest
 from reconciler.core.model import READY_AFTER
 from reconciler.execution.waiting import OUTAGE_S
 from reconciler.project.run import run_plan
-from tests.execution.stage import Stage, cluster, outcomes, plan, volume
+from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.execution.test_power import SUSPEND, machine, make_machine
-
-pytestmark = pytest.mark.anyio
 
 CREATE = "PostgresCluster/orders#create"
 WAIT = "PostgresCluster/orders#wait"
@@ -65,7 +63,7 @@ async def test_a_minute_of_answers_between_two_outages_begins_a_new_minute(stage
 async def test_an_outage_ends_a_wait_as_pending_with_one_diagnostic(
     stage: Stage, fault: dict[str, object]
 ) -> None:
-    both = cluster() + cluster().replace("orders", "other")
+    both = cluster() + cluster(name="other")
     stage.time.at(30, lambda: stage.fault(method="GET", path="/v1/postgres/*", times=None, **fault))
     applied = await stage.apply(both)
     assert set(outcomes(applied).values()) == {"pending"}
@@ -83,7 +81,7 @@ async def test_an_outage_ends_a_wait_as_pending_with_one_diagnostic(
 async def test_an_outage_does_not_count_as_a_wait_in_vain(stage: Stage) -> None:
     """Else the next run would take for undone what nobody could see, and do it again."""
     make_machine(stage)
-    stage.call("POST", "/_sandbox/switches", {"suspending_s": 300})
+    stage.switch(suspending_s=300)
     soon = machine("suspended", rest="lifecycle: {timeout_s: 1}\n")
     assert outcomes(await stage.apply(soon)) == {SUSPEND: "pending"}
     stage.fault(method="GET", path="/v1/apps/shop/machines/*", action="drop_before", times=None)
@@ -94,7 +92,7 @@ async def test_an_outage_does_not_count_as_a_wait_in_vain(stage: Stage) -> None:
 async def test_no_other_call_starts_while_the_platform_does_not_answer(stage: Stage) -> None:
     for id in ("m1", "m2"):
         make_machine(stage, id)
-    stage.call("POST", "/_sandbox/switches", {"suspending_s": 300})
+    stage.switch(suspending_s=300)
     stage.time.at(5, lambda: stage.fault(method="*", path="*", action="drop_before", times=None))
     both = machine("suspended") + machine("suspended", "m2", "other")
     applied = await stage.apply(both)
@@ -108,7 +106,7 @@ async def test_no_other_call_starts_while_the_platform_does_not_answer(stage: St
 
 @pytest.mark.parametrize("status", ["failed", "error"])
 async def test_a_failed_cluster_ends_the_wait_and_keeps_its_id(stage: Stage, status: str) -> None:
-    stage.call("POST", "/_sandbox/switches", {"cluster_outcome": status})
+    stage.switch(cluster_outcome=status)
     applied = await stage.apply(cluster())
     (result,) = applied.results
     assert result.outcome == "failed"
@@ -124,16 +122,13 @@ async def test_stopping_ends_a_wait_as_pending(stage: Stage) -> None:
 
 async def test_an_extend_is_waited_for_until_reads_show_it(stage: Stage) -> None:
     await stage.apply(volume())
-    stage.call("POST", "/_sandbox/switches", {"read_lag_s": 8})
+    stage.switch(read_lag_s=8)
     before_s = stage.time.elapsed_s
     await stage.apply(volume(spec="region: ams, size_gb: 20"))
     assert stage.time.elapsed_s >= before_s + 8
 
 
-DSN = (
-    "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: DSN, app: shop}\n"
-    'spec: {value_from: {template: "${PostgresCluster/orders:endpoints.primary.pooler.host}"}}\n'
-)
+DSN = secret("DSN", '{template: "${PostgresCluster/orders:endpoints.primary.pooler.host}"}')
 
 
 @pytest.mark.parametrize("moved", [False, True])

@@ -6,8 +6,6 @@ import pytest
 
 from tests.execution.stage import Stage, outcomes, volume
 
-pytestmark = pytest.mark.anyio
-
 LAST = "Volume/shop/data[2]#create"
 
 
@@ -17,7 +15,7 @@ async def test_a_create_without_a_zone_names_what_lets_it_share_one(
     stage: Stage, status: int, text: str
 ) -> None:
     switches: dict[str, Any] = {"zones_per_region": 2, "zones_used_up": status, "zones_used_up_text": text}
-    stage.call("POST", "/_sandbox/switches", switches)
+    stage.switch(**switches)
     three = "region: ams, size_gb: 3, count: 3"
     applied = await stage.apply(volume(spec=three))
     assert outcomes(applied)[LAST] == "failed"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.core.attribution import Attribution
+from reconciler.core.context import Attribution
 from reconciler.project.attribution import attribution_of, person
 from reconciler.project.sections import Settings
 from reconciler.project.settings import ProjectSettings

@@ -53,7 +53,7 @@ def test_github_says_all_of_it() -> None:
     assert (job.host, job.api, job.repository, job.number) == (
         "github", "https://api.github.com", "acme/shop", 7
     )  # fmt: skip
-    assert (job.commit, job.also, job.elsewhere) == (HEAD, frozenset({MERGE}), False)
+    assert (job.commit, job.also, job.runs_later) == (HEAD, frozenset({MERGE}), False)
     assert job.run_url == "https://github.com/acme/shop/actions/runs/99"
     assert "token" not in repr(job).replace("token_variable='GITHUB_TOKEN'", "")
 
@@ -68,7 +68,7 @@ def test_a_run_that_follows_another_says_which_commit_that_was_about() -> None:
     after = {**GITHUB, "GITHUB_REF": "refs/heads/main"}
     own = event(workflow_run={"head_sha": HEAD, "pull_requests": [{"number": 8}]})
     job = job_of(after, own, NONE)
-    assert (job.number, job.commit, job.also, job.elsewhere) == (8, HEAD, frozenset(), True)
+    assert (job.number, job.commit, job.also, job.runs_later) == (8, HEAD, frozenset(), True)
     fork = event(workflow_run={"head_sha": HEAD, "pull_requests": []})
     with pytest.raises(ReconcilerError, match="about no pull request") as refused:
         job_of(after, fork, NONE)

@@ -270,7 +270,7 @@ def test_the_merge_that_the_job_checked_out_counts_as_the_head(hub: World) -> No
 
 def test_a_later_job_writes_nothing_unless_the_host_shows_its_commit(hub: World) -> None:
     """In a workflow_run, the number may come from a stranger: it must be the pull request of that run."""
-    of = job(hub, OLDER, elsewhere=True, also=frozenset())
+    of = job(hub, OLDER, runs_later=True, also=frozenset())
     assert shown(hub, plan(HEAD), of=of).action == "stale"
     assert hub.comments == []
     assert shown(hub, plan("e" * 40), of=dataclasses.replace(of, commit=HEAD)).action == "created"

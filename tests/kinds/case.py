@@ -306,14 +306,26 @@ def _intent(given: Mapping[str, Any]) -> JournalEntry:
 
 
 def differences(expected: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """A readable diff of what was expected and the same parts of `document`; "" when they are equal."""
+    """A diff of what was expected and the same parts of `document`, then why something was refused.
+
+    "" when they are equal. An answer in `live` that does not have its wire form is `unreadable: …`.
+    """
     found = _same_parts(document, expected)
     if found == expected:
         return ""
     lines = difflib.unified_diff(
         _pretty(expected).splitlines(), _pretty(found).splitlines(), "expected", "planned", lineterm="", n=30
     )
-    return "\n".join(["", *lines])
+    return "\n".join(["", *lines, *_why_refused(document)])
+
+
+def _why_refused(document: Mapping[str, Any]) -> Iterator[str]:
+    """One line for every error, and for every refused change whose reason no error gives."""
+    errors = [problem for problem in document.get("diagnostics", ()) if problem["severity"] == "error"]
+    yield from (f"{problem['code']}: {problem['message']}" for problem in errors)
+    for change in document.get("changes", ()):
+        if change["action"] == "refused" and not any(change["reason"] in item["message"] for item in errors):
+            yield f"refused: {change['address']}: {change['reason']}"
 
 
 def _same_parts(found: Any, expected: Any, key: str = "") -> Any:

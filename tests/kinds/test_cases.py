@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +81,27 @@ def test_every_step_of_a_case_belongs_to_a_change_and_follows_steps_before_it(ca
         earlier.add(step.id)
     for step in plan.steps:
         assert set(step.after) < earlier
+
+
+VOLUME = """\
+apiVersion: reconciler/v1
+kind: Volume
+metadata: {name: data, app: shop}
+spec: {size_gb: 5}
+"""
+
+
+@pytest.mark.parametrize(
+    ("live", "why"),
+    [
+        ([{"name": "data"}], "unreadable: cannot read `Volume/shop/data`: the answer to GET "),
+        ([{"id": "vol_1", "size_gb": 10}], "volume-shrink: volume `data` cannot shrink from 10 GB to 5 GB"),
+    ],
+)
+def test_a_case_that_fails_says_why_its_change_was_refused(live: object, why: str, tmp_path: Path) -> None:
+    case = {
+        "manifests": VOLUME,
+        "records": {"Volume/shop/data": {"id": "vol_1"}},
+        "live": {"/v1/apps/shop/volumes": live},
+    }
+    assert why in differences({"changes": []}, play(case, tmp_path).document())

@@ -20,7 +20,7 @@ BROKEN = Path(__file__).parent / "broken"
 def agrees(data: bytes) -> bool:
     """Whether the values of `data` are known; then nothing tells its documents from those of `compose`."""
     composed = compose(data, "a.yaml")
-    documents = Known().documents(data, SpanTable())
+    documents = Known().documents("a.yaml", data, SpanTable())
     if documents is None:
         return False
     assert composed.diagnostics == []
@@ -78,7 +78,7 @@ def test_what_is_broken_is_left_to_compose() -> None:
     ],
 )
 def test_what_is_unusual_is_left_to_compose(text: str) -> None:
-    assert Known().documents(text.encode(), SpanTable()) is None
+    assert Known().documents("a.yaml", text.encode(), SpanTable()) is None
 
 
 @pytest.mark.parametrize("text", ["a: 1\n---\nb: [x, {c: null}]\n", "", "# only a comment\n"])

@@ -5,7 +5,7 @@ import pytest
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.manifests.reading import compose as composer
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.reading.text import (
+from reconciler.manifests.reading.refusals import (
     LONGEST_LINE,
     MOST_BYTES,
     MOST_DOCUMENT_EVENTS,

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from reconciler.core.context import Context
 from reconciler.core.diagnostics import warning
-from reconciler.core.digest import Digest
 from reconciler.core.model import Address, Owed
+from reconciler.core.saved import Digest
 from reconciler.core.steps import Call, Loosened, OutputRef, Plan, SecretRef, Step, StepEffect, Template
 from reconciler.planning.digest import parse_plan, plan_digest, plan_json
 from tests.planning.plans import plan_of

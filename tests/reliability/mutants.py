@@ -305,7 +305,7 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a machine is restarted although nothing is owed",
-        "execution/restarts.py",
+        JUDGING,
         "return found if is_due else {}",
         "return found or {run.plan.steps[0].address: ()}",
     ),
@@ -321,8 +321,8 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "a machine is suspended although it is recorded as suspended",
         MACHINE,
-        "recorded(subject) in (want, COMING[want])",
-        "recorded(subject) == COMING[want]",
+        "power.recorded(subject) in (want, power.COMING[want])",
+        "power.recorded(subject) == power.COMING[want]",
     ),
     _mutant(
         "a machine that a manifest wants suspended is started",
@@ -378,18 +378,18 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "one restart is done for one of its volumes only",
         RECORDER,
-        "put = self._settled(put[0], self.served[step.if_owed.machine])",
+        "put = self._settled(put[0], self.restarts[step.if_owed.machine])",
         "put = [replace(put[0], obligations=())]",
     ),
     _mutant(
         "a restart goes to the machine that the plan saw, and settles what another one owes",
-        "execution/restarts.py",
-        " and each.attached_machine_id == machine",
+        JUDGING,
+        " and item.attached_machine_id == machine",
         "",
     ),
     _mutant(
         "a restart settles only what its plan has listed",
-        "execution/restarts.py",
+        JUDGING,
         "    for record in owing:\n",
         "    steps = [each for each in run.plan.steps if each.if_owed or each.effect.owes]\n"
         "    seen = [item for read in run.observed for item in run.observed[read].objects]\n"
@@ -498,7 +498,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "no snapshot is taken before a delete",
         VOLUME,
-        'before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []',
+        'before = [snapshots.take_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []',
         "before: list[Step] = []",
     ),
     _mutant(

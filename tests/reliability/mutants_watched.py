@@ -13,7 +13,7 @@ TAKING = "state/log/lease_taking.py"
 REVIEWED = "planning/reviewed.py"
 DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
-RESTARTS = "execution/restarts.py"
+RESTARTS = "execution/judging.py"
 SIGNALS = "cli/signals.py"
 WIRE = "services/http1.py"
 

@@ -52,11 +52,6 @@ async def templates() -> AsyncIterator[situations.Ground]:
         yield await situations.prepare(Path(folder))
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def told(report: Report) -> list[str]:
     return [problem for failure in report.failures for problem in failure.problems]
 
@@ -82,7 +77,6 @@ def test_no_hostile_answer_is_taken_for_another_requests() -> None:
     assert all(report.counts[name] > 0 for name in ("directly", "through a proxy"))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("file", sorted(FOUND.glob("*.json")), ids=lambda file: file.stem)
 async def test_what_failed_once_fails_no_more(file: Path, tmp_path: Path) -> None:
     kept = file.read_bytes()
@@ -155,12 +149,13 @@ def _dawdle(*arguments: Any, **named: Any) -> Any:
 
 
 def _points_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = complaint._span
+    honest: Any = complaint.Complaint.span
 
-    def off(file: str, line: int, column: int, width: int) -> Any:
-        return honest(file, line + 7, column, width)
+    def off(it: Any, at: tuple[int, int] | None = None, width: int = 1) -> Any:
+        span = honest(it, at, width)
+        return span._replace(line=span.line + 7)
 
-    monkeypatch.setattr(complaint, "_span", off)
+    monkeypatch.setattr(complaint.Complaint, "span", off)
 
 
 def _plan_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +295,6 @@ def _refused_by_any_error() -> Service:
     return replace(platform.SERVICE, policy=policy)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("plant", "situation", "says"),
     [

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
 from reconciler.secrets import age
+from reconciler.secrets.sensitive import MAX_BYTES
 from reconciler.secrets.sources import Allowed, Sources
-from reconciler.secrets.text import MAX_BYTES
 from tests.age_keys import generate
 
 IDENTITY, RECIPIENT = generate()

@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.core.errors import SecretUnavailable
 from reconciler.core.steps import OutputRef, SecretRef
+from reconciler.secrets.sensitive import MAX_BYTES
 from reconciler.secrets.sources import Sources, read_bytes
-from reconciler.secrets.text import MAX_BYTES
 
 HOST = OutputRef("PostgresCluster/orders", "endpoints.primary.pooler.host")
 

@@ -3,14 +3,18 @@
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener, TLSStream
 
+from reconciler.services.transport import Answer, HttpTransport
+
+PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
 Behaviour = Callable[[ByteStream], Awaitable[None]]
 
 
@@ -47,6 +51,36 @@ async def serving(
         tasks.start_soon(listener.serve, handle)
         yield server
         tasks.cancel_scope.cancel()
+
+
+@dataclass
+class Asking:
+    """A transport with one connection to `server`; called, it sends one request."""
+
+    server: RawServer
+    transport: HttpTransport
+
+    async def __call__(
+        self,
+        method: str = "GET",
+        body: bytes | None = None,
+        deadline_s: float = PATIENCE_S,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> Answer:
+        return await self.transport.request(
+            method, f"{self.server.url}/v1", headers=headers, body=body, deadline_s=deadline_s
+        )
+
+
+@asynccontextmanager
+async def asking(
+    *behaviours: Behaviour, connections: int = 1, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Asking]:
+    """As `serving`, with a transport that is closed afterwards."""
+    async with serving(*behaviours, host=host, tls=tls) as server:
+        asking = Asking(server, HttpTransport(server.url, connections=connections))
+        yield asking
+        await asking.transport.aclose()
 
 
 def answer(body: bytes = b"{}", status: str = "200 OK", **headers: str) -> Behaviour:

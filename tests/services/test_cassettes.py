@@ -17,8 +17,6 @@ from tests.services.calls import CALLS, CASSETTES, TOKEN, VALUE, client
 from tests.services.record import record_all
 from tests.services.tape import BASE_URL, TAPE
 
-pytestmark = pytest.mark.anyio
-
 
 async def replayed(name: str) -> Any:
     """The result of the call `name`, answered by its cassette, which must hold nothing else."""

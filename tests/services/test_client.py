@@ -29,8 +29,6 @@ from reconciler.services.outcome import Verdict
 from reconciler.services.transport import Answer
 from tests.services.script import START, Script, platform, reply
 
-pytestmark = pytest.mark.anyio
-
 VOLUMES = "/v1/apps/shop/volumes"
 SECRET = "/v1/apps/shop/secrets/PG_PASSWORD"
 VALUE = "hunter2"

@@ -11,13 +11,8 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from reconciler.core.errors import Lost, NotSent
 from reconciler.services.http1 import Http1Connection, Http1Transport
-from reconciler.services.transport import Answer, HttpTransport
 from tests.certificates import certified
-from tests.services.raw_server import Behaviour, answer, resets, sends, serving, then_closes
-
-pytestmark = pytest.mark.anyio
-
-PATIENCE_S = 120  # for what only a bug makes that long
+from tests.services.raw_server import PATIENCE_S, Behaviour, answer, asking, resets, sends, then_closes
 
 OK = b"HTTP/1.1 200 OK\r\n"
 TWO = b"Content-Length: 2\r\n"
@@ -25,10 +20,6 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 WHOLE = OK + TWO + b"\r\nok"
 
 by_method = pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-
-
-async def ask(transport: HttpTransport, url: str, method: str = "GET", **headers: str) -> Answer:
-    return await transport.request(method, f"{url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S)
 
 
 def by_bytes(raw: bytes) -> Behaviour:
@@ -41,13 +32,11 @@ def by_bytes(raw: bytes) -> Behaviour:
 
 async def lost_and_next(behaviour: Behaviour, method: str = "GET") -> None:
     """`behaviour` is no answer; the next request gets its own, over another connection."""
-    async with serving(behaviour, answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
+    async with asking(behaviour, answer(b"next")) as ask:
         with pytest.raises(Lost, match="before the answer was complete"):
-            await ask(transport, server.url, method)
-        assert (await ask(transport, server.url, method)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+            await ask(method)
+        assert (await ask(method)).body == b"next"
+    assert ask.server.connections == 2
 
 
 NOT_AN_ANSWER = {
@@ -147,28 +136,29 @@ async def test_an_answer_is_read_and_the_next_one_comes_over_the_same_connection
     raw: bytes, status: int, body: bytes, pace: object, method: str
 ) -> None:
     assert callable(pace)
-    async with serving(pace(raw), answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        got = await ask(transport, server.url, method)
+    async with asking(pace(raw), answer(b"next")) as ask:
+        got = await ask(method)
         assert (got.status, got.body) == (status, body)
         assert "x" not in got.headers
-        assert (await ask(transport, server.url, method)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 1
+        assert (await ask(method)).body == b"next"
+    assert ask.server.connections == 1
 
 
 @pytest.mark.parametrize(
-    "head",
-    [b"HTTP/1.0 200 OK\r\n", OK + b"Connection: close\r\n", OK + b"Connection: x, Close\r\n"],
-    ids=["1.0", "close", "among others"],
+    "behaviour",
+    [
+        sends(b"HTTP/1.0 200 OK\r\n" + TWO + b"\r\nok"),
+        then_closes(sends(b"HTTP/1.0 200 OK\r\n\r\nok")),
+        sends(OK + b"Connection: close\r\n" + TWO + b"\r\nok"),
+        sends(OK + b"Connection: x, Close\r\n" + TWO + b"\r\nok"),
+    ],
+    ids=["1.0", "until the connection ends", "close", "among others"],
 )
-async def test_an_answer_that_is_the_last_one_ends_the_connection(head: bytes) -> None:
-    async with serving(sends(head + TWO + b"\r\nok"), answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        assert (await ask(transport, server.url)).body == b"ok"
-        assert (await ask(transport, server.url)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+async def test_an_answer_that_is_the_last_one_ends_the_connection(behaviour: Behaviour) -> None:
+    async with asking(behaviour, answer(b"next")) as ask:
+        assert (await ask()).body == b"ok"
+        assert (await ask()).body == b"next"
+    assert ask.server.connections == 2
 
 
 MORE = pytest.mark.parametrize("more", [b"x", b"H", WHOLE], ids=["other bytes", "a letter", "an answer"])
@@ -176,12 +166,10 @@ MORE = pytest.mark.parametrize("more", [b"x", b"H", WHOLE], ids=["other bytes", 
 
 @MORE
 async def test_what_comes_with_an_answer_is_not_taken_for_the_next_one(more: bytes) -> None:
-    async with serving(sends(WHOLE + more), answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        assert (await ask(transport, server.url)).body == b"ok"
-        assert (await ask(transport, server.url)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+    async with asking(sends(WHOLE + more), answer(b"next")) as ask:
+        assert (await ask()).body == b"ok"
+        assert (await ask()).body == b"next"
+    assert ask.server.connections == 2
 
 
 @MORE
@@ -196,25 +184,21 @@ async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one(
         streams.append(stream)
         await stream.send(WHOLE)
 
-    async with serving(remembers, answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        assert (await ask(transport, server.url)).body == b"ok"
+    async with asking(remembers, answer(b"next")) as ask:
+        assert (await ask()).body == b"ok"
         os.write(streams[0].extra(SocketAttribute.raw_socket).fileno(), more)
         for _ in range(2 if is_noticed else 0):  # it looks what has come, and hands that on
             await anyio.lowlevel.checkpoint()
-        assert (await ask(transport, server.url)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+        assert (await ask()).body == b"next"
+    assert ask.server.connections == 2
 
 
 async def test_a_connection_that_was_idle_for_long_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.services.http1.IDLE_S", 0.0)
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url, connections=1)
+    async with asking(answer()) as ask:
         for _ in range(2):
-            await ask(transport, server.url)
-        await transport.aclose()
-    assert server.connections == 2
+            await ask()
+    assert ask.server.connections == 2
 
 
 async def test_an_answer_that_a_reset_ends_is_lost() -> None:
@@ -237,21 +221,17 @@ async def test_a_connection_that_is_closed_before_the_request_is_lost(
         await anyio.lowlevel.checkpoint()
         return connection
 
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
+    async with asking(answer()) as ask:
         with monkeypatch.context() as patch:
             patch.setattr(Http1Transport, "_connected", closed)
             with pytest.raises(Lost, match="the server closed it"):
-                await ask(transport, server.url)
-        assert (await ask(transport, server.url)).status == 200
-        await transport.aclose()
+                await ask()
+        assert (await ask()).status == 200
 
 
 async def test_headers_come_back_without_the_spaces_around_them() -> None:
-    async with serving(sends(OK + TWO + b"X:\r\nY:  a b \t\r\nZ: \xe9\r\n\r\nok")) as server:
-        transport = HttpTransport(server.url)
-        got = await ask(transport, server.url)
-        await transport.aclose()
+    async with asking(sends(OK + TWO + b"X:\r\nY:  a b \t\r\nZ: \xe9\r\n\r\nok")) as ask:
+        got = await ask()
     assert dict(got.headers) == {"content-length": "2", "x": "", "y": "a b", "z": "é"}
 
 
@@ -265,18 +245,16 @@ async def test_after_a_cancellation_the_rest_of_the_answer_is_not_taken_for_the_
             await stream.receive()
         is_over.set()
 
-    async with serving(answer(), begins, answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        await ask(transport, server.url)
+    async with asking(answer(), begins, answer(b"next")) as ask:
+        await ask()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, transport, server.url)
+            tasks.start_soon(ask)
             await has_begun.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(PATIENCE_S):
             await is_over.wait()
-        assert (await ask(transport, server.url)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+        assert (await ask()).body == b"next"
+    assert ask.server.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -284,21 +262,17 @@ async def test_after_a_cancellation_the_rest_of_the_answer_is_not_taken_for_the_
     [{"a": "b\r\nc: d"}, {"a": " b"}, {"a": "b\n"}, {"a": "b\0"}, {"a": "é"}, {"a b": "c"}, {"": "b"}],
 )
 async def test_a_request_that_would_not_be_one_is_not_sent(headers: dict[str, str]) -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
+    async with asking(answer()) as ask:
         with pytest.raises(NotSent, match="the request is not valid"):
-            await ask(transport, server.url, **headers)
-        await transport.aclose()
-    assert (server.requests, server.connections) == ([], 0)
+            await ask(headers=headers)
+    assert (ask.server.requests, ask.server.connections) == ([], 0)
 
 
 async def test_a_get_says_where_it_goes_and_what_it_takes() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        await ask(transport, server.url, authorization="Bearer t", **{"accept-encoding": "gzip"})
-        await transport.aclose()
-    first, *fields = server.requests[0].lower().removesuffix("\r\n\r\n").split("\r\n")
-    host = server.url.removeprefix("http://")
+    async with asking(answer()) as ask:
+        await ask(headers={"authorization": "Bearer t", "accept-encoding": "gzip"})
+    first, *fields = ask.server.requests[0].lower().removesuffix("\r\n\r\n").split("\r\n")
+    host = ask.server.url.removeprefix("http://")
     assert first == "get /v1 http/1.1"
     assert {f"host: {host}", "authorization: bearer t", "accept-encoding: identity"} == set(fields)
 
@@ -309,11 +283,9 @@ async def test_a_host_of_ipv6_is_asked() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("without IPv6")
-    async with serving(answer(b"ok"), host="::1") as server:
-        transport = HttpTransport(server.url)
-        assert (await ask(transport, server.url)).body == b"ok"
-        await transport.aclose()
-    assert f"host: {server.url.removeprefix('http://')}\r\n" in server.requests[0].lower()
+    async with asking(answer(b"ok"), host="::1") as ask:
+        assert (await ask()).body == b"ok"
+    assert f"host: {ask.server.url.removeprefix('http://')}\r\n" in ask.server.requests[0].lower()
 
 
 async def test_answers_come_over_tls_as_they_do_without(
@@ -328,15 +300,13 @@ async def test_answers_come_over_tls_as_they_do_without(
         then_closes(sends(OK + TWO + b"\r\n4")),
         answer(b"5"),
     )
-    async with serving(*behaviours, tls=tls) as server:
-        transport = HttpTransport(server.url, connections=1)
-        bodies = [(await ask(transport, server.url)).body for _ in range(3)]
+    async with asking(*behaviours, tls=tls) as ask:
+        bodies = [(await ask()).body for _ in range(3)]
         with pytest.raises(Lost, match="before the answer was complete"):
-            await ask(transport, server.url)
-        bodies.append((await ask(transport, server.url)).body)
-        await transport.aclose()
+            await ask()
+        bodies.append((await ask()).body)
     assert bodies == [b"1", 1_000_000 * b"2", b"3", b"5"]
-    assert server.connections == 3
+    assert ask.server.connections == 3
 
 
 async def test_the_rest_of_a_request_that_was_answered_early_is_not_taken_for_the_next_one() -> None:
@@ -346,31 +316,26 @@ async def test_the_rest_of_a_request_that_was_answered_early_is_not_taken_for_th
         await answer(b"too large", "413 Content Too Large")(stream)
         await anyio.sleep_forever()
 
-    async with serving(answers_early, answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        got = await transport.request(
-            "POST", f"{server.url}/v1", headers={}, body=bytes(30_000_000), deadline_s=PATIENCE_S
-        )
+    async with asking(answers_early, answer(b"next")) as ask:
+        got = await ask("POST", bytes(30_000_000))
         assert (got.status, got.body) == (413, b"too large")
-        assert (await ask(transport, server.url)).body == b"next"
-        await transport.aclose()
-    assert server.connections == 2
+        assert (await ask()).body == b"next"
+    assert ask.server.connections == 2
+
+
+async def test_a_path_is_sent_as_it_is_encoded() -> None:
+    async with asking(answer()) as ask:
+        url = f"{ask.server.url}/v1/a%20b"
+        await ask.transport.request("PUT", url, headers={}, body=b"{}", deadline_s=PATIENCE_S)
+    assert ask.server.requests[0].startswith("PUT /v1/a%20b HTTP/1.1\r\n")
 
 
 async def test_a_mutation_is_sent_in_one_piece_with_its_length() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        await transport.request(
-            "POST",
-            f"{server.url}/v1",
-            headers={"content-type": "application/json"},
-            body=b"{}",
-            deadline_s=PATIENCE_S,
-        )
-        await ask(transport, server.url, "PUT")
-        await ask(transport, server.url, "DELETE")
-        await transport.aclose()
-    heads = [request.partition("\r\n\r\n") for request in server.requests]
+    async with asking(answer()) as ask:
+        await ask("POST", b"{}", headers={"content-type": "application/json"})
+        await ask("PUT")
+        await ask("DELETE")
+    heads = [request.partition("\r\n\r\n") for request in ask.server.requests]
     lengths = [re.findall(r"Content-Length: (\d+)", head) for head, _, _ in heads]
     assert [head.split("\r\n")[0] for head, _, _ in heads] == [
         "POST /v1 HTTP/1.1",

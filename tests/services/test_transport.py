@@ -11,8 +11,10 @@ from reconciler.core.errors import Lost, NotSent, ReconcilerError, TransportErro
 from reconciler.services.transport import MAX_BODY, Answer, HttpTransport, is_loopback
 from tests.certificates import certified, greeting
 from tests.services.raw_server import (
+    PATIENCE_S,
     Behaviour,
     answer,
+    asking,
     closes,
     drips,
     resets,
@@ -22,11 +24,6 @@ from tests.services.raw_server import (
     then_closes,
     tunnels,
 )
-
-pytestmark = pytest.mark.anyio
-
-PATIENCE_S = 120  # for what only a bug makes that long: a third of it is for the connection
-
 
 # A read and changes: what is told of their failures must be the same.
 EITHER = pytest.mark.parametrize(("method", "body"), [("GET", None), ("POST", b"{}"), ("DELETE", None)])
@@ -43,13 +40,6 @@ async def request(method: str, url: str, body: bytes | None, *, max_body: int = 
         return await transport.request(method, f"{url}/v1", headers={}, body=body, deadline_s=PATIENCE_S)
     finally:
         await transport.aclose()
-
-
-async def connected(url: str) -> HttpTransport:
-    """With one line, already connected: on a busy machine that may take longer than a short deadline."""
-    transport = HttpTransport(url, connections=1)
-    await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
-    return transport
 
 
 def gzipped(data: bytes) -> bytes:
@@ -75,24 +65,6 @@ async def test_a_repeated_header_keeps_all_its_values() -> None:
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVia: a\r\nvia: b\r\n\r\n"
     async with serving(sends(raw)) as server:
         assert (await get(server.url)).headers["via"] == "a, b"
-
-
-async def test_method_headers_and_body_arrive_as_given() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        await transport.request(
-            "PUT",
-            f"{server.url}/v1/a%20b",
-            headers={"authorization": "Bearer t"},
-            body=b"{}",
-            deadline_s=PATIENCE_S,
-        )
-        await transport.aclose()
-    head, _, body = server.requests[0].partition("\r\n\r\n")
-    lines = head.lower().split("\r\n")
-    assert lines[0] == "put /v1/a%20b http/1.1"
-    assert {"authorization: bearer t", "content-length: 2", "accept-encoding: identity"} <= set(lines)
-    assert body == "{}"
 
 
 @EITHER
@@ -146,32 +118,25 @@ async def test_an_incomplete_answer_is_lost(behaviour: Behaviour, method: str, b
 async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(
     behaviour: Behaviour, method: str, body: bytes | None
 ) -> None:
-    async with serving(answer(), behaviour) as server:
-        transport = await connected(server.url)
+    async with asking(answer(), behaviour, answer(b"ok")) as ask:
+        await ask()  # on a busy machine, to connect may take longer than the deadline
         with pytest.raises(Lost, match=r"within 0\.2 s"):
-            await transport.request(method, f"{server.url}/v1", headers={}, body=body, deadline_s=0.2)
-        await transport.aclose()
+            await ask(method, body, 0.2)
+        assert (await ask()).body == b"ok"
 
 
 @EITHER
 async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent(
     method: str, body: bytes | None
 ) -> None:
-    async with serving(stalls) as server:
-        transport = HttpTransport(server.url, connections=1)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_stalled_request, transport, server.url)
-            while not server.requests:
-                await anyio.lowlevel.checkpoint()
-            with pytest.raises(NotSent):
-                await transport.request(method, f"{server.url}/v1", headers={}, body=body, deadline_s=0.1)
-            tasks.cancel_scope.cancel()
-        await transport.aclose()
-    assert len(server.requests) == 1
-
-
-async def _stalled_request(transport: HttpTransport, url: str) -> None:
-    await transport.request("GET", f"{url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
+    async with asking(stalls) as ask, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        while not ask.server.requests:
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(NotSent):
+            await ask(method, body, 0.1)
+        tasks.cancel_scope.cancel()
+    assert len(ask.server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -229,37 +194,21 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(location: str) -> Non
 
 
 async def test_no_cookie_is_kept() -> None:
-    async with serving(answer(set_cookie="a=b; Path=/")) as server:
-        transport = await connected(server.url)
-        got = await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
-        await transport.aclose()
-    assert got.headers["set-cookie"] == "a=b; Path=/"
-    assert "cookie" not in "".join(server.requests).lower()
-
-
-async def test_requests_one_after_another_share_a_connection() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        for _ in range(3):
-            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
-        await transport.aclose()
-    assert (len(server.requests), server.connections) == (3, 1)
+    async with asking(answer(set_cookie="a=b; Path=/")) as ask:
+        for _ in range(2):
+            assert (await ask()).headers["set-cookie"] == "a=b; Path=/"
+    assert "cookie" not in "".join(ask.server.requests).lower()
 
 
 @pytest.mark.parametrize(("method", "body"), [("POST", b"{}"), ("GET", None)])
 async def test_a_connection_that_the_server_closed_in_between_is_replaced(
     method: str, body: bytes | None
 ) -> None:
-    async with serving(then_closes(answer())) as server:
-        transport = HttpTransport(server.url)
+    async with asking(then_closes(answer())) as ask:
         for _ in range(2):
-            got = await transport.request(
-                method, f"{server.url}/v1", headers={}, body=body, deadline_s=PATIENCE_S
-            )
-            assert got.status == 200
+            assert (await ask(method, body)).status == 200
             await anyio.wait_all_tasks_blocked()  # the server's close has arrived
-        await transport.aclose()
-    assert server.connections == 2
+    assert ask.server.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -294,67 +243,22 @@ async def test_a_wrong_variable_of_the_encryption_is_named(
 
 
 async def test_a_header_that_cannot_be_sent_is_not_repeated() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url)
-        headers = {"authorization": "Bearer hunter2\n"}
+    async with asking(answer()) as ask:
         with pytest.raises(TransportError, match="the request is not valid") as caught:
-            await transport.request(
-                "GET", f"{server.url}/v1", headers=headers, body=None, deadline_s=PATIENCE_S
-            )
-        await transport.aclose()
+            await ask(headers={"authorization": "Bearer hunter2\n"})
     assert "hunter2" not in caught.value.message
-    assert server.requests == []
+    assert ask.server.requests == []
 
 
-EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-@pytest.mark.parametrize(
-    "behaviour",
-    [
-        pytest.param(sends(EARLY + WHOLE), id="after an interim answer"),
-        pytest.param(then_closes(sends(b"HTTP/1.0 200 OK\r\n\r\nok")), id="until the connection ends"),
-        pytest.param(sends(CHUNKED + b"1\r\no\r\n1\r\nk\r\n0\r\n\r\n"), id="in chunks"),
-        pytest.param(
-            then_closes(sends(WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))), id="as the last"
-        ),
-    ],
-)
-async def test_an_answer_is_read_whole_however_it_is_sent(behaviour: Behaviour) -> None:
-    async with serving(behaviour, answer(b"next")) as server:
-        transport = HttpTransport(server.url, connections=1)
-        bodies = [
-            (
-                await transport.request(
-                    "GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S
-                )
-            ).body
-            for _ in range(2)
-        ]
-        await transport.aclose()
-    assert bodies == [b"ok", b"next"]
-
-
-async def test_a_line_works_again_after_a_request_that_failed() -> None:
-    async with serving(answer(), drips, answer(b"ok")) as server:
-        transport = await connected(server.url)
-        with pytest.raises(Lost):
-            await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=0.1)
-        got = await transport.request("GET", f"{server.url}/v1", headers={}, body=None, deadline_s=PATIENCE_S)
-        await transport.aclose()
-    assert got.body == b"ok"
-
-
 async def test_parallel_requests_use_as_many_connections_as_allowed() -> None:
-    async with serving(answer()) as server:
-        transport = HttpTransport(server.url, connections=4)
-        async with anyio.create_task_group() as tasks:
-            for _ in range(40):
-                tasks.start_soon(_stalled_request, transport, server.url)
-        await transport.aclose()
-    assert len(server.requests) == 40
-    assert server.connections <= 4
+    async with asking(answer(), connections=4) as ask, anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(ask)
+    assert len(ask.server.requests) == 40
+    assert ask.server.connections <= 4
 
 
 async def test_closing_leaves_no_open_socket_behind() -> None:
@@ -483,7 +387,6 @@ async def test_a_request_for_another_service_is_not_sent() -> None:
         for url in ("http://127.0.0.1:1/v1", f"{server.url}0/v1", f"{server.url}@host.example/v1"):
             with pytest.raises(NotSent, match="a service other than"):
                 await transport.request("GET", url, headers={}, body=None, deadline_s=1)
-        await transport.aclose()
     assert server.requests == []
 
 

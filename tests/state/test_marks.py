@@ -206,7 +206,7 @@ async def test_another_state_at_the_same_place_is_told_until_a_person_accepts_it
 
 
 async def test_a_rekey_on_another_machine_is_no_loss(tmp_path: Path, clock: SimulatedClock) -> None:
-    from reconciler.core.attribution import Attribution
+    from reconciler.core.context import Attribution
     from reconciler.execution.decisions import Actor
     from reconciler.project.migrate import rekey
 

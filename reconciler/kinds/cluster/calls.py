@@ -1,4 +1,4 @@
-"""What is asked about a cluster: until it is ready, how a lost create is found, and its backups.
+"""Reads of a cluster: until it is ready, to find a lost create, and its backups.
 
 Backups are shown by capability `postgres.backups`.
 Source: platform API, 2.1 and 3.1; platform notes, "Postgres".
@@ -15,7 +15,7 @@ from reconciler.services.machines.wire.cluster import Cluster, ClusterBackup
 
 FAILED_STATUSES = ("failed", "error")  # "error" occurs where the document says "failed"
 
-# What shows later that it is not what it was.
+# Fields recorded when the cluster is first seen ready, so that later reads show a change.
 FIRST_SEEN = (
     "organization.slug",
     "replicas",
@@ -27,6 +27,7 @@ FIRST_SEEN = (
 
 
 def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
+    """Wait until the cluster is ready. `reply_path`: where the reply to the call holds the cluster."""
     return Wait(
         Read(path_of("/v1/postgres/", id_segment(subject)), one(Cluster)),
         Condition("status", any_of=("ready",), fails=(*FAILED_STATUSES, "deleting", "deleted")),
@@ -43,7 +44,7 @@ def id_segment(subject: Subject) -> str | OutputRef:
 
 
 def recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping[str, Any]) -> Ask | Find:
-    """Without a documented list nothing can show whether a lost create landed: a person decides."""
+    """Return how a lost create is settled: by the list of clusters, or by a person where there is none."""
     if "postgres.list" not in subject.capabilities or org_slug is None:
         return Ask()
     listing = Read(path_of("/v1/postgres?org_slug=", org_slug), many(Cluster))
@@ -56,12 +57,12 @@ def backups_read(id: str) -> Read:
 
 
 def listed_backups(subject: Subject) -> Sequence[Any] | None:
-    """The backups that were asked for; None: they were not, or could not be read."""
+    """Return the backups that were asked for; None: they were not, or could not be read."""
     return subject.extra.get(many(ClusterBackup))
 
 
 def left_after_delete(subject: Subject) -> str:
-    """What stands between the cluster's delete and the loss of all its data, as a plan says it.
+    """Return what can restore the cluster's data after its delete, as a plan says it.
 
     The platform documents no backup on demand, so none is taken first.
     """
@@ -86,10 +87,10 @@ def left_after_delete(subject: Subject) -> str:
 
 
 def check_restore_point(subject: Subject) -> Iterator[Diagnostic]:
-    """What is wrong with the backup or moment to restore, as far as the source's backups tell.
+    """Yield the problems of the backup or moment to restore, as far as the source's backups show them.
 
-    The recovery window is not documented; that no moment lies in it before the first backup was finished,
-    or in the future, is sure only of the future.
+    The recovery window is not documented. A moment in the future is certainly outside it (an error); one
+    before the end of the first backup probably is (a warning).
     """
     restore, backups = subject.spec.restore, listed_backups(subject)
     if backups is None:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error
-from reconciler.core.durations import since
 from reconciler.core.model import (
     Action,
     Address,
@@ -22,26 +21,18 @@ from reconciler.core.model import (
 )
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many, one, parse_time
+from reconciler.core.words import since
 from reconciler.kinds.base import (
     REPLACED,
+    Decision,
     Kind,
-    Moves,
     Subject,
     Watched,
     compare_fields,
     path_of,
     segment,
 )
-from reconciler.kinds.cluster.calls import FAILED_STATUSES, backups_read, left_after_delete, ready, recovery
-from reconciler.kinds.cluster.restoring import (
-    ID_FORM,
-    PLATFORM_ID,
-    check_restore,
-    may_be_restored,
-    renamed_source,
-    restore_moves,
-    same_restore,
-)
+from reconciler.kinds.cluster import calls, restoring
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import (
@@ -55,7 +46,7 @@ from reconciler.kinds.roles import (
 from reconciler.kinds.steps import create, delete, wait_only
 from reconciler.services.machines.wire.cluster import Cluster
 
-# What a cluster has when its create says nothing else. Source: platform notes, "Postgres".
+# Values of a cluster whose create does not give them. Source: platform notes, "Postgres".
 _DEFAULTS = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False}
 
 
@@ -76,7 +67,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     adoptable = True
     lifecycle = ("deletion", "timeout_s", "ignore")
     read_alone = True
-    id_form = ID_FORM
+    id_form = restoring.ID_FORM
     capabilities: ClassVar = {
         "postgres.list": "Lists the clusters of an organization: for `import`, to find a create whose "
         "reply was lost, and to report one that looks the same as yours (`lookalike`).",
@@ -86,7 +77,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     }
     list_capability = "postgres.list"
     watched = (
-        Watched("status", "cluster-failed", "its status is {after}", FAILED_STATUSES, "ready"),
+        Watched("status", "cluster-failed", "its status is {after}", calls.FAILED_STATUSES, "ready"),
         Watched("organization.slug", "organization-changed", "it is in organization {after}, not {before}"),
         Watched("replicas", "replicas-changed", "the number of its replicas is {after}, not {before}"),
         REPLACED,
@@ -117,7 +108,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- while loading ---
 
     def references(self, spec: PostgresClusterSpec, address: Address) -> Iterable[Reference]:
-        if spec.restore is not None and not PLATFORM_ID.fullmatch(spec.restore.from_):
+        if spec.restore is not None and not restoring.PLATFORM_ID.fullmatch(spec.restore.from_):
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
@@ -133,7 +124,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                         help=f"add `{name}:` (or `restore:` for a cluster made from a backup)",
                     )
             return
-        yield from check_restore(spec, span)
+        yield from restoring.check_restore(spec, span)
 
     def scope(self, spec: PostgresClusterSpec, address: Address) -> str:
         return f"org/{spec.org_slug or '-'}"
@@ -144,27 +135,27 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Read(f"/v1/postgres/{segment(id)}", one(Cluster)) if id else None
 
     def match(self, spec: PostgresClusterSpec, address: Address) -> Mapping[str, Any]:
-        """By its name alone: one of another region or plan is not to get a namesake without a word."""
+        """Clusters match by name alone: one with the name in another region or plan must not go unnoticed."""
         return {"name": spec.name or address.name}
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"backups": backups_read(id)} if "postgres.backups" in capabilities else {}
+        return {"backups": calls.backups_read(id)} if "postgres.backups" in capabilities else {}
 
     def origin_reads(self, subject: Subject) -> Sequence[Read]:
-        """The backups of the cluster to restore from, where its id is known."""
+        """Return the GET of the backups of the cluster to restore from, where its id is known."""
         restore = subject.spec.restore
         if restore is None or "postgres.backups" not in subject.capabilities:
             return ()
         id = subject.referred.get(Address(self.name, restore.from_))
-        if id is None and PLATFORM_ID.fullmatch(restore.from_):
+        if id is None and restoring.PLATFORM_ID.fullmatch(restore.from_):
             id = restore.from_
-        return [backups_read(id)] if id else ()
+        return [calls.backups_read(id)] if id else ()
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """The backups of a cluster that is to be deleted: plans say what is left then."""
+        """Return the GET of the backups of a cluster that is to be deleted: plans say what remains."""
         able = {"postgres.delete", "postgres.backups"} <= subject.capabilities
         there = subject.live is not None and subject.live.present
-        return [backups_read(subject.live.id)] if able and there and subject.to_delete else []
+        return [calls.backups_read(subject.live.id)] if able and there and subject.to_delete else []
 
     # --- importing ---
 
@@ -191,7 +182,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         known = {"org_slug": org_slug, **spec}
         unknown = [name for name in ("org_slug", "plan", "region") if not known.get(name)]
         refused = f"a manifest cannot contain its {', '.join(unknown)}" if unknown else ""
-        if live.status in FAILED_STATUSES:
+        if live.status in calls.FAILED_STATUSES:
             refused = f"its status is {live.status}"
         return Declared(org_slug, live.name, known, comments, refused, apart=f"region {live.region}")
 
@@ -200,24 +191,24 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     def fits(
         self, spec: PostgresClusterSpec, record: StateRecord, alias: Callable[[Address, Address], bool]
     ) -> bool:
-        """A cluster of another organization, or that is to be restored from elsewhere, is another one.
+        """A cluster of another organization, or with another source to restore from, is another one.
 
-        Only what we created ourselves has a recorded organization, and only what we restored an origin.
+        Only clusters that we created have a recorded organization, and only those that we restored a source.
         """
         if spec.restore is None:
             return record.applied.get("org_slug", spec.org_slug) in (spec.org_slug, None)
-        return may_be_restored(spec.restore, record, alias)
+        return restoring.may_be_restored(spec.restore, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-        """A cluster that was restored from a renamed one names it."""
-        return renamed_source(record, moved)
+        """A cluster that was restored from a renamed one names it by its new name."""
+        return restoring.renamed_source(record, moved)
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
-            return restore_moves(subject, spec.restore)
+            return restoring.decide_restore(subject, spec.restore)
         body = spec.model_dump(exclude={"restore"}, exclude_none=True) | {"name": subject.platform_name()}
         match = {"name": body["name"], "region": body["region"]}
         step = create(
@@ -226,10 +217,10 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             id_path="data.id",
             object_path="data",
             applied=body,
-            recovery=recovery(subject, segment(body["org_slug"]), match),
-            wait=ready(subject),
+            recovery=calls.recovery(subject, segment(body["org_slug"]), match),
+            wait=calls.ready(subject),
         )
-        return Moves(Action.CREATE, (step,), reason="no recorded cluster")
+        return Decision(Action.CREATE, (step,), reason="no recorded cluster")
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         differing = compare_fields(self.fields, subject)
@@ -242,15 +233,15 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             differing.insert(0, FieldChange("org_slug", known_org, spec.org_slug, Effect.REFUSED))
         if spec.restore is not None and record is not None and "restore" in record.applied:
             want = spec.restore.model_dump(by_alias=True, exclude_none=True)
-            if not same_restore(record, want):
+            if not restoring.same_restore(record, want):
                 differing.append(FieldChange("restore", record.applied["restore"], want, Effect.REFUSED))
         return differing
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         status = subject.live.status
         if status == "ready":
-            return Moves(Action.NOOP)
-        if status in FAILED_STATUSES:
+            return Decision(Action.NOOP)
+        if status in calls.FAILED_STATUSES:
             forget = command("state", "forget", subject.address)
             problem = error(
                 "cluster-failed",
@@ -260,27 +251,27 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
                 f"run `{forget}`",
                 advice=(forget,),
             )
-            return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+            return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
         began = (made_at(subject.record) if subject.record else None) or parse_time(subject.live.created_at)
         told = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
-        return Moves(Action.NOOP, (self.settled(subject),), reason=reason + told)
+        return Decision(Action.NOOP, (self.settled(subject),), reason=reason + told)
 
     def settled(self, subject: Subject) -> Step:
-        return wait_only(subject, ready(subject, reply_path=None))
+        return wait_only(subject, calls.ready(subject, reply_path=None))
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         if "postgres.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
-            return Moves(
+            return Decision(
                 Action.RETAIN,
                 reason=f"the platform API documents no delete: delete it by hand, then run `{forget}`",
                 advice=(forget,),
             )
         path = path_of("/v1/postgres/", segment(subject.live.id))
         step = delete(subject, path, Read(path, one(Cluster)))
-        reason = f"left the manifests with lifecycle deletion: delete; {left_after_delete(subject)}"
-        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+        reason = f"left the manifests with lifecycle deletion: delete; {calls.left_after_delete(subject)}"
+        return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path == "restore":

@@ -1,4 +1,4 @@
-"""A cluster that is restored from another one: what a manifest may say, what a record knows, and the call.
+"""Clusters that are restored from another one: the field `restore` of manifests, its record, and the call.
 
 Source: platform API, 4.1; platform notes, "Postgres".
 """
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
 from reconciler.core.model import Action, Address, StateRecord
 from reconciler.core.steps import Call, OutputRef
-from reconciler.kinds.base import Moves, Subject, path_of, segment
+from reconciler.kinds.base import Decision, Subject, path_of, segment
 from reconciler.kinds.cluster.calls import check_restore_point, ready, recovery
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
 from reconciler.kinds.manifest import is_patched, point_at_patch
@@ -21,11 +21,11 @@ from reconciler.kinds.steps import create
 ID_FORM = r"[a-z0-9]{16}"
 PLATFORM_ID = re.compile(ID_FORM)
 
-_SOURCE_ID = "restored_from"  # the field of a record: the platform id of what it was restored from
+_SOURCE_ID = "restored_from"  # the field of a record: the platform id of the restore's source
 
 
 def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
-    """What is wrong with a manifest that has the field `restore`."""
+    """Yield the problems of a manifest that has the field `restore`."""
     written = spec.model_fields_set  # fields with an invalid value too
     for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):
         problem = error(
@@ -55,7 +55,7 @@ def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -
 
 
 def may_be_restored(restore: Restore, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-    """Whether the cluster of `record` may have been made by `restore`, as far as is known."""
+    """Whether the cluster of `record` may have been created by `restore`, as far as is known."""
     if restore.from_ == record.id:
         return False  # its own origin
     known = record.applied.get("restore")
@@ -64,14 +64,14 @@ def may_be_restored(restore: Restore, record: StateRecord, alias: Callable[[Addr
     want = restore.model_dump(by_alias=True, exclude_none=True)
     if {**known, "from": ""} != {**want, "from": ""}:
         return False
-    ids = [PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    ids = [PLATFORM_ID.fullmatch(restore["from"]) is not None for restore in (known, want)]
     if any(ids):  # a name and an id may be of one cluster
         return not all(ids) or bool(known["from"] == want["from"])
     return alias(Address("PostgresCluster", known["from"]), Address("PostgresCluster", want["from"]))
 
 
 def renamed_source(record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-    """`record.applied`, in which a restored cluster names what it was restored from, after `moved`."""
+    """Return `record.applied` after `moved`: a restored cluster names its source by the new address."""
     origin = record.applied.get("restore") or {}
     after = moved.get(Address("PostgresCluster", origin["from"])) if origin else None
     if after is None:
@@ -80,20 +80,21 @@ def renamed_source(record: StateRecord, moved: Mapping[Address, Address]) -> Map
 
 
 def same_restore(record: StateRecord, want: Mapping[str, Any]) -> bool:
-    """Whether `want` is the restore that made the recorded cluster: a name and an id may be of one source.
+    """Whether `want` is the restore that created the recorded cluster.
 
-    Where nothing tells the id of the source that went by its name, an id is not known to be another one.
+    A name and an id may be of one source. Where the id of a named source is not known, any id may be its id.
     """
     known, id = record.applied["restore"], record.applied.get(_SOURCE_ID)
     if {**known, "from": ""} != {**want, "from": ""}:
         return False
-    ids = [PLATFORM_ID.fullmatch(each["from"]) is not None for each in (known, want)]
+    ids = [PLATFORM_ID.fullmatch(restore["from"]) is not None for restore in (known, want)]
     if want["from"] in (known["from"], id):
         return True
     return ids[0] != ids[1] and (ids[0] or id is None)
 
 
-def restore_moves(subject: Subject, restore: Restore) -> Moves:
+def decide_restore(subject: Subject, restore: Restore) -> Decision:
+    """Decide to create the cluster from a backup or past moment of another one."""
     source: str | OutputRef = (
         segment(restore.from_)
         if PLATFORM_ID.fullmatch(restore.from_)
@@ -116,10 +117,10 @@ def restore_moves(subject: Subject, restore: Restore) -> Moves:
     problems = tuple(check_restore_point(subject))
     reason = f"from {restore.from_} at {restore.backup_id or restore.pitr_time}"
     if has_errors(problems):
-        return Moves(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
-    return Moves(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
+        return Decision(Action.REFUSED, diagnostics=problems, reason=problems[0].message)
+    return Decision(Action.RESTORE, (step,), reason=reason, diagnostics=problems)
 
 
 def _organization(source: str | OutputRef) -> OutputRef | None:
-    """The slug that a restored cluster's organization will have: its source's, where that is a manifest."""
+    """Return the slug of a restored cluster's organization: that of its source, if a manifest declares it."""
     return OutputRef(source.source, "organization.slug") if isinstance(source, OutputRef) else None

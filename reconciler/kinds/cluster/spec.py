@@ -1,4 +1,4 @@
-"""What a manifest of a Postgres cluster holds. Source: platform API, 3.1 and 4.1."""
+"""The fields of a Postgres cluster's manifest. Source: platform API, 3.1 and 4.1."""
 
 import re
 from datetime import UTC, datetime

@@ -1,12 +1,12 @@
-"""Extensions: resources that another service provides to an app, and the secrets that it answers with.
+"""Extensions: resources that another service provides to an app, and the secrets in its answer.
 
-Provisioning is one POST with an id that we derive, so that posting it again makes nothing anew: a provider
-answers one id with one result. The keys of that answer's `config` become secrets of the app.
+Provisioning is one POST with an id that we derive. A repeated POST creates nothing: a provider answers one id
+with one result. The keys of that answer's `config` become secrets of the app.
 
-What the record holds beside the fields as sent: `provider`; `ours`, the id that we sent (missing for an
-adopted extension, which a POST would make a second time), and `order`, what was first posted with it;
-`replacement_name` and `platform_app_name` from the answer; `config.KEY` for each secret set, as a keyed
-fingerprint; and `secrets`: `set` once all are, `unknown` where no answer told them. Any other value of
+The record holds the fields as sent, and: `provider`; `ours`, the id that we sent (missing for an adopted
+extension, which a POST would create a second time); `order`, the body that was first posted with it;
+`replacement_name` and `platform_app_name` from the answer; `config.KEY` for every secret set, as a keyed
+fingerprint; and `secrets`: `set` once all are, `unknown` where no answer showed them. Any other value of
 `secrets` means that some may be missing.
 
 Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension providers".
@@ -44,7 +44,7 @@ from reconciler.core.steps import (
     Wait,
 )
 from reconciler.core.wire import one
-from reconciler.kinds.base import Kind, Moves, Subject, Watched, path_of, segment
+from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
@@ -65,7 +65,7 @@ _NEVER = (
     r"|NODE_EXTRA_CA_CERTS|PYTHON(PATH|HOME|STARTUP|WARNINGS|INSPECT)|PERL5?(LIB|OPT|DB)|RUBY(OPT|LIB)"
     r"|(JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|(HTTPS?|FTP|ALL|NO)_PROXY|(SSL_CERT|REQUESTS_CA|CURL_CA)_.*"
 )
-POLL_S = 2.0  # between looks at a resource that is being provisioned. Source: platform notes
+POLL_S = 2.0  # between reads of a resource that is being provisioned. Source: platform notes
 
 _HASH_DIGITS = 12
 _ANOTHER = "write a second Extension manifest for the new provider, and move the app to it"
@@ -159,35 +159,35 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return Read(f"/extensions/{segment(id)}", one(Extension)) if id else None
 
     def held(self, record: StateRecord) -> Mapping[str, Any]:
-        """Also the name that the provider gave it instead of ours."""
+        """The provider may have replaced our name by one that the record holds, too."""
         replaced = record.applied.get("replacement_name")
         return {**record.applied, "name": replaced} if replaced else record.applied
 
     def managed(self, subject: Subject) -> dict[str, Any]:
-        """Of an extension that is being adopted; otherwise the record is what was sent, not what is shown."""
+        """Live values are recorded at an adoption only; other records hold the values that were sent."""
         if subject.record is not None:
             return {}
         return {**super().managed(subject), "provider": subject.spec.provider, "secrets": "unknown"}
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
-        shown = (each.name for each in self.fields if each.source == "live")
+        shown = (field.name for field in self.fields if field.source == "live")
         return ("id", "present", *shown)
 
     # --- deciding ---
 
     def is_open(self, subject: Subject) -> bool:
-        """While not all is known of its provisioning, which the same id takes up again."""
+        """True until provisioning is known to be complete: a POST of the same id continues it."""
         return _is_open(subject)
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         if subject.record is not None:
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
         reason = "not provisioned yet; the provider's answer will show how many secrets it sets"
-        return Moves(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
+        return Decision(Action.CREATE, steps, reason="; ".join([reason, *_ignored(subject)]))
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
-        """Against what we sent; and what the provider shows, against what it should be since then."""
+        """Compare the manifest with the values sent, and the provider's values with those it should have."""
         record = subject.record
         sent = record.applied if record is not None else {}
         held = self.held(record) if record is not None else _written(subject)
@@ -211,17 +211,17 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             differing.append(FieldChange(name, live, should, field.effect))
         return differing
 
-    def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        """The same order under the same id again: its answer is the same, and what may not be set is set."""
+    def _taken_up(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Post the same order under the same id again. The answer is the same: missing secrets are set."""
         steps = [_provision(subject), _set_secrets(subject, "provision")]
         if fields:
             steps += [_update(subject, fields), _set_secrets(subject, "update", _none_brought(subject))]
         reason = "not all of its secrets are known to be set: the same id is posted again"
         reason = "; ".join([reason, *_ignored(subject)])
         action, *also = (Action.UPDATE, Action.SET) if fields else (Action.SET,)
-        return Moves(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
+        return Decision(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if _is_open(subject):
             return self._taken_up(subject, fields)
         record, status = subject.record, subject.live.status
@@ -239,16 +239,16 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
             reasons.append("its config is not known, so no secret is set")
         if steps:
             reasons += _ignored(subject)
-            return Moves(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
+            return Decision(Action.UPDATE, tuple(steps), tuple(fields), reason="; ".join(reasons))
         if status not in SETTLED_STATUSES:
             reasons.insert(0, f"still {status}" if status else "the provider does not report its status")
             steps.append(self.settled(subject))
-        return Moves(Action.NOOP, tuple(steps), reason="; ".join(reasons))
+        return Decision(Action.NOOP, tuple(steps), reason="; ".join(reasons))
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, _ready(subject))
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
         read = Read(path, one(Extension), service)
@@ -257,7 +257,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         names = sorted(self.secret_names(None, subject.record))
         if names:
             reason += f"; its secrets stay set on app {subject.address.app}: {', '.join(names)}"
-        return Moves(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
+        return Decision(Action.DELETE, (step,), impact=Impact.DATA_LOSS, reason=reason)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         return error(
@@ -271,13 +271,13 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
 
 
 def _written(subject: Subject) -> dict[str, Any]:
-    """The fields of the provisioning body that the manifest gives, in its order."""
+    """Return the fields of the provisioning body that the manifest gives, in its order."""
     given = subject.spec.model_dump(exclude={"provider", "config_keys", "config_ignore"}, exclude_none=True)
     return {"name": subject.platform_name(), **given}
 
 
 def _our_id(subject: Subject) -> str | Template:
-    """The id that we send: always the same for one address of one state, also after `state mv`."""
+    """Return the id that we send: always the same for one address of one state, also after `state mv`."""
     sent = subject.record.applied.get("ours") if subject.record is not None else None
     if sent is not None:
         return str(sent)
@@ -286,15 +286,15 @@ def _our_id(subject: Subject) -> str | Template:
 
 
 def _is_open(subject: Subject) -> bool:
-    """Whether we posted an order and do not know that all that came of it is done."""
+    """Whether we posted an order that is not known to be carried out completely."""
     applied = subject.record.applied if subject.record is not None else {}
     return "ours" in applied and applied.get("secrets") not in ("set", "unknown")
 
 
 def _provision(subject: Subject) -> Step:
-    """The POST, which may be sent again at any time: always the order that was posted first.
+    """Return the POST, which may be sent again at any time: it always has the order that was posted first.
 
-    A provider need not take another order under an id that it knows; what differs since is for a PATCH.
+    A provider need not accept another order under a known id; later differences need a PATCH.
     """
     ordered = subject.record.applied.get("order") if subject.record is not None else None
     order = ordered or _written(subject)
@@ -320,7 +320,7 @@ def _provision(subject: Subject) -> Step:
 
 
 def _update(subject: Subject, fields: Sequence[FieldChange]) -> Step:
-    """The PATCH, which accepts the same parameters: all of them are sent, so it is absolute."""
+    """Return the PATCH with all parameters, which makes it absolute."""
     wait = _ready(subject, OutputRef(str(subject.address), "id") if _is_open(subject) else None)
     recorded = subject.record.applied if subject.record is not None else {}
     id = recorded.get("ours") or subject.live.id
@@ -340,7 +340,7 @@ def _update(subject: Subject, fields: Sequence[FieldChange]) -> Step:
 def _set_secrets(
     subject: Subject, after: Literal["provision", "update"], if_none: Mapping[str, Any] | None = None
 ) -> Step:
-    """The secrets that the answer of the step `after` brings, in the app."""
+    """Return the step that sets the secrets in the answer to the step `after`."""
     app = subject.address.app
     others = {
         name: str(owner)
@@ -370,29 +370,29 @@ def _set_secrets(
 
 
 def _named(keys: Sequence[str] | None) -> str:
-    """The pattern of the keys that the manifest names, where `*` stands for anything; "" for any."""
-    each = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
-    return "" if keys is None else "|".join(each) or "(?!)"
+    """Return a pattern for the keys that the manifest names, where `*` stands for any text; "" for all."""
+    patterns = (re.escape(key).replace(r"\*", ".*") for key in keys or ())
+    return "" if keys is None else "|".join(patterns) or "(?!)"
 
 
 def _ignored(subject: Subject) -> list[str]:
-    """What is said of `config_ignore`, if anything."""
+    """Return the part of a reason that names `config_ignore`, if it is given."""
     return [f"ignored in its config: {', '.join(keys)}"] if (keys := subject.spec.config_ignore) else []
 
 
 def _is_never_set(key: str) -> bool:
-    """Whether no secret is set for a key of `config_keys`, or for none that begins with its prefix."""
+    """Whether a key of `config_keys`, or any key with its prefix, is one that is never set."""
     return re.fullmatch(_NEVER, key.removesuffix("*") + ("_any" if key.endswith("*") else "")) is not None
 
 
 def _none_brought(subject: Subject) -> Mapping[str, Any]:
-    """An answer to PATCH need not hold `config`: then what was known of the secrets stands."""
+    """Return the recorded state of secrets after a PATCH whose answer has no `config`: the earlier one."""
     ours = subject.record is not None and "ours" in subject.record.applied
     return {"secrets": "set" if ours else "unknown"}
 
 
 def _ready(subject: Subject, id: OutputRef | None = None) -> Wait:
-    """`id`: known once the POST is answered."""
+    """Wait until the extension is ready. `id`: a reference, before the POST is answered."""
     known = id if id is not None else subject.known_id()
     return Wait(
         Read(
@@ -410,7 +410,7 @@ def _service(subject: Subject) -> str:
     return KIND.service(subject.spec if subject.resource is not None else None, subject.record)
 
 
-def _failed(subject: Subject) -> Moves:
+def _failed(subject: Subject) -> Decision:
     status, forget = subject.live.status, command("state", "forget", subject.address)
     problem = error(
         "extension-failed",
@@ -419,7 +419,7 @@ def _failed(subject: Subject) -> Moves:
         help=f"ask its provider; if you do not need it any more, delete it there and run `{forget}`",
         advice=(forget,),
     )
-    return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
+    return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
 
 
 KIND = ExtensionKind()

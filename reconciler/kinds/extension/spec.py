@@ -1,4 +1,4 @@
-"""What a manifest of an extension holds. Source: platform API, 3.4."""
+"""The fields of an extension's manifest. Source: platform API, 3.4."""
 
 from typing import Annotated, Literal
 

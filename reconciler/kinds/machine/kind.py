@@ -1,7 +1,7 @@
 """The power of machines: started, suspended or stopped. Nothing else of a machine is managed.
 
 The documented API shows no machine. With capability `machine.get` its live state is compared; without
-it, that is unknown, and a call is planned when the record does not hold that it was done.
+it, the state is unknown, and a call is planned unless the record holds that it was done.
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
 
@@ -11,19 +11,8 @@ from typing import Any, ClassVar
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Resource, StateRecord
 from reconciler.core.steps import Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import REPLACED, Kind, Moves, Power, Subject, compare_fields, segment
-from reconciler.kinds.machine.power import (
-    CALLED_AT,
-    COMING,
-    STARTABLE,
-    STOPPABLE,
-    bring,
-    machine_path,
-    reached,
-    recorded,
-    unseen,
-    until_wanted,
-)
+from reconciler.kinds.base import REPLACED, Decision, Kind, Power, Subject, compare_fields, segment
+from reconciler.kinds.machine import power
 from reconciler.kinds.machine.spec import MachineSpec
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.roles import Declared, Importable, KeepsPower, declared_fields
@@ -36,14 +25,14 @@ AT_REST = ("suspended", "stopped", "created")
 
 def _undo(change: FieldChange) -> Action:
     if change.before == "started":
-        return Action.START if change.after in STARTABLE else Action.REFUSED
+        return Action.START if change.after in power.STARTABLE else Action.REFUSED
     if change.before == "stopped":
-        return Action.STOP if change.after in STOPPABLE else Action.REFUSED
+        return Action.STOP if change.after in power.STOPPABLE else Action.REFUSED
     return Action.SUSPEND if change.after == "started" else Action.REFUSED
 
 
 def _is_so(want: str, live: str) -> bool:
-    """A machine that has never run is as good as stopped: nothing of it is in memory."""
+    """A machine that has never run counts as stopped: nothing of it is in memory."""
     return live == want or (want, live) == ("stopped", "created")
 
 
@@ -89,10 +78,10 @@ class MachineKind(KeepsPower, Importable, Kind):
     def read(self, address: Address, id: str | None, capabilities: frozenset[str]) -> Read | None:
         if "machine.get" not in capabilities or id is None:
             return None
-        return Read(machine_path(address, id), one(Machine))
+        return Read(power.machine_path(address, id), one(Machine))
 
     def known_from(self, record: StateRecord) -> str:
-        when = record.applied.get(CALLED_AT)
+        when = record.applied.get(power.CALLED_AT)
         return f"our last call (in the apply of {when})" if when else "our last call"
 
     # --- importing ---
@@ -103,7 +92,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return Read(f"/v1/apps/{segment(place)}/machines", many(Machine))
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """The power is not written: a person who wants it kept says so."""
+        """The power is not written: it is managed only if a person asks for it."""
         spec, unfit = declared_fields(MachineSpec, ("id",), live, {})
         if unfit:
             return Declared(place, live.name, refused="a Machine manifest cannot contain its id")
@@ -114,54 +103,54 @@ class MachineKind(KeepsPower, Importable, Kind):
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         """Nothing is recorded, and nothing shows the machine."""
         if subject.spec.power is None:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         wanted = FieldChange("power", UNKNOWN, subject.spec.power, Effect.IN_PLACE)
-        return unseen(subject, wanted)
+        return power.unseen(subject, wanted)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
         if subject.live is not None:
             return compare_fields(self.fields, subject)
         want = subject.spec.power
-        if want is None or recorded(subject) in (want, COMING[want]):
+        if want is None or power.recorded(subject) in (want, power.COMING[want]):
             return ()
         return (FieldChange("power", UNKNOWN, want, Effect.IN_PLACE),)
 
     def as_found(self, subject: Subject, names: Collection[str]) -> Any:
-        """Without `power`, nothing is waited for either."""
+        """Without `power`, no wait is planned either."""
         return subject.spec.model_copy(update={"power": None}) if "power" in names else subject.spec
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         want = subject.spec.power
         if want is None:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         if subject.live is None:
             return self._change_unseen(subject, fields)
         state = subject.live.state
         if fields:
-            return bring(subject, fields)
+            return power.bring(subject, fields)
         if state in AT_REST or state in RUNNING:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         reason = f"still {state}" if state else "its state is not known"
-        return Moves(Action.NOOP, (wait_only(subject, until_wanted(subject)),), reason=reason)
+        return Decision(Action.NOOP, (wait_only(subject, power.until_wanted(subject)),), reason=reason)
 
-    def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def _change_unseen(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if fields:
-            last = recorded(subject)
+            last = power.recorded(subject)
             sent = (
                 f"the last call that succeeded left it {last}" if last else "the last call's answer was lost"
             )
-            return unseen(subject, fields[0], sent)
-        want, last = subject.spec.power, recorded(subject)
-        if last == COMING[want]:
-            wait = reached(subject, want, {"power": want})
-            return Moves(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
-        return Moves(Action.NOOP)
+            return power.unseen(subject, fields[0], sent)
+        want, last = subject.spec.power, power.recorded(subject)
+        if last == power.COMING[want]:
+            wait = power.reached(subject, want, {"power": want})
+            return Decision(Action.NOOP, (wait_only(subject, wait),), reason=f"still {last}")
+        return Decision(Action.NOOP)
 
-    def remove(self, subject: Subject) -> Moves:
-        return Moves(Action.FORGET, reason="left the manifests; the machine is left as it is")
+    def remove(self, subject: Subject) -> Decision:
+        return Decision(Action.FORGET, reason="left the manifests; the machine is left as it is")
 
 
 KIND = MachineKind()

@@ -1,4 +1,4 @@
-"""Which call brings a machine to the power that is wanted, or what refuses it, and what is waited for.
+"""The calls that bring a machine to the wanted power, the rules that refuse them, and the waits after them.
 
 Source: platform API, 3.3, 4.4 and 8; platform notes, "Machines".
 """
@@ -13,9 +13,9 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Action, Address, FieldChange, Impact
 from reconciler.core.steps import RUN_BEGAN, Already, Call, Condition, Read, Step, Wait
 from reconciler.core.wire import one, parse_time
-from reconciler.kinds.base import Moves, Subject, segment
+from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import STALE
-from reconciler.kinds.steps import Words, absolute, wait_only
+from reconciler.kinds.steps import StepOptions, absolute, wait_only
 from reconciler.services.machines.wire.machine import RUNNING, Machine, MachineWaited
 
 SLICE_S = 5  # one request of a wait: shorter than the deadline of a read, and than the grace after a signal
@@ -26,13 +26,14 @@ _RULES = (
     "and updated since 2024-06-20 20:00 UTC"
 )
 
-CALLED_AT = "power_at"  # the field of a record: when the apply began that sent the last call
+CALLED_AT = "power_at"  # the field of a record: the start of the apply that sent the last call
 
-# By what is wanted, what the record holds until it is reached.
+# The recorded power, by the wanted one, until that is reached.
 COMING = {"suspended": "suspending", "stopped": "stopping", "started": "starting"}
 
 
 def recorded(subject: Subject) -> Any:
+    """Return the power that the record holds, such as "suspending"; None without a record."""
     return subject.record.applied.get("power") if subject.record is not None else None
 
 
@@ -59,8 +60,8 @@ def stop_step(subject: Subject) -> Step:
     return _power_step(subject, "stop", "stopping", until_stopped(subject))
 
 
-def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **words: Unpack[Words]) -> Step:
-    """`power`: what is recorded from the call on until the wait is over."""
+def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **options: Unpack[StepOptions]) -> Step:
+    """Return the call `verb`. `power` is recorded from the call on until its wait is over."""
     return absolute(
         subject,
         verb,
@@ -69,12 +70,12 @@ def _power_step(subject: Subject, verb: str, power: str, wait: Wait, **words: Un
         applied={"power": power, CALLED_AT: RUN_BEGAN},
         wait=wait,
         guard=Already(_soon(wait)),
-        **words,
+        **options,
     )
 
 
 def until_wanted(subject: Subject) -> Wait:
-    """Until the machine has the power that its manifest wants."""
+    """Wait until the machine has the power that its manifest wants."""
     waits = {"suspended": until_suspended, "stopped": until_stopped, "started": until_started}
     return waits[subject.spec.power](subject)
 
@@ -90,7 +91,10 @@ def until_stopped(subject: Subject) -> Wait:
 
 
 def reached(subject: Subject, state: str, applied: dict[str, Any] | None = None) -> Wait:
-    """The platform's own wait, in slices: it answers 408 when a slice is over, and is asked again."""
+    """Use the platform's own wait, in slices: it answers 408 at the end of a slice, and is asked again.
+
+    `applied`: the record's fields once the state is reached.
+    """
     slice_s = min(SLICE_S, subject.lifecycle.timeout_s)
     path = f"{machine_path(subject.address, subject.spec.id)}/wait?state={state}&timeout={slice_s}"
     return Wait(
@@ -106,6 +110,7 @@ def until_started(subject: Subject) -> Wait:
 
 
 def until(subject: Subject, *states: str, fails: tuple[str, ...] = ("destroying", "destroyed")) -> Wait:
+    """Wait until reads of the machine (capability `machine.get`) show one of `states`."""
     read = Read(machine_path(subject.address, subject.spec.id), one(Machine))
     return Wait(read, Condition("state", any_of=states, fails=fails), subject.lifecycle.timeout_s)
 
@@ -122,26 +127,26 @@ STOPPABLE = ("started", "suspended", "failed")
 _VERBS = {"started": Action.START, "suspended": Action.SUSPEND, "stopped": Action.STOP}
 
 
-def bring(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-    """Where the machine is shown, and is not as its manifest wants it."""
+def bring(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Decide about a machine whose live state is not the wanted one."""
     moves = {"started": start, "suspended": suspend, "stopped": stop}
     return moves[subject.spec.power](subject, fields)
 
 
-def unseen(subject: Subject, change: FieldChange, known: str = "") -> Moves:
-    """Where nothing shows the machine. `known`: what our own calls say of it; "" without one."""
+def unseen(subject: Subject, change: FieldChange, known: str = "") -> Decision:
+    """Decide about a machine of unknown state. `known`: the result of our last call; "" without one."""
     if change.after == "stopped" and not may_stop(subject):
         return _no_stop(subject, (change,))
     verb = _VERBS[change.after]
     why = f"; {known}" if known else ""
     reason = f"live state unknown (enable `machine.get` to read it){why}; {verb} will be sent"
     if verb is Action.START:
-        return Moves(verb, (start_step(subject),), (change,), reason=reason)
+        return Decision(verb, (start_step(subject),), (change,), reason=reason)
     step = suspend_step(subject) if verb is Action.SUSPEND else stop_step(subject)
-    return Moves(verb, (step,), (change,), Impact.DOWNTIME, reason)
+    return Decision(verb, (step,), (change,), Impact.DOWNTIME, reason)
 
 
-def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def start(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power not in STARTABLE:
         return _refused(subject, fields, f"is {state}, which a start does not change")
@@ -152,10 +157,10 @@ def start(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         "suspended": "resumes it, or starts it cold if its snapshot is lost",
         "suspending": "may cancel that",
     }.get(state, "starts it cold")
-    return Moves(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
+    return Decision(Action.START, tuple(steps), tuple(fields), reason=f"it is {state}; the call {how}")
 
 
-def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power != "started":
         return _refused(subject, fields, f"is {state}: only a running machine can be suspended")
@@ -168,10 +173,10 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
     if state not in RUNNING:
         steps.insert(0, wait_only(subject, until_started(subject)))
     reason = f"it is {state}; a later start resumes it only if its snapshot still exists"
-    return Moves(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+    return Decision(Action.SUSPEND, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
-def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     state = subject.live.state
     if subject.live.power not in STOPPABLE:
         return _refused(subject, fields, f"is {state}, which a stop does not change")
@@ -184,14 +189,14 @@ def stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         steps.insert(0, wait_only(subject, until_started(subject)))
     discards = "; its snapshot is discarded" if subject.live.power == "suspended" else ""
     reason = f"it is {state}{discards}; a later start is a cold one"
-    return Moves(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
+    return Decision(Action.STOP, tuple(steps), tuple(fields), Impact.DOWNTIME, reason)
 
 
 def may_stop(subject: Subject) -> bool:
     return "machine.stop" in subject.capabilities
 
 
-def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
     problem = error(
         "capability-missing",
         f"`{subject.address}`: `power: stopped` needs capability `machine.stop`, because no call to stop "
@@ -201,10 +206,10 @@ def _no_stop(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         "reconcile.yaml; otherwise "
         "write `power: suspended`, or stop the machine by hand and remove `power`",
     )
-    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
+    return Decision(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=problem.message)
 
 
-def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Moves:
+def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: str = "") -> Decision:
     message = f"machine `{subject.address.name}` ({subject.live.id}) {why}"
     problem: Diagnostic = error(
         "machine-power",
@@ -213,13 +218,13 @@ def _refused(subject: Subject, fields: Sequence[FieldChange], why: str, recipe: 
         label=f"the live state is {subject.live.state}",
         help=recipe or "start it first (`power: started`), look at it on the platform, or remove `power`",
     )
-    return Moves(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
+    return Decision(Action.REFUSED, fields=tuple(fields), diagnostics=(problem,), reason=message)
 
 
 def _broken_rules(live: Any) -> Iterator[tuple[str, str]]:
-    """Each rule that forbids to suspend the machine, and what to do about it. What is not told breaks none.
+    """Yield the rules that forbid to suspend the machine, with what to do about them.
 
-    Source: platform API, 3.3 and 8.
+    A value that the platform does not show breaks no rule. Source: platform API, 3.3 and 8.
     """
     guest = live.config.guest if live.config is not None else None
     init = live.config.init if live.config is not None else None

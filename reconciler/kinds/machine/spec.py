@@ -1,4 +1,4 @@
-"""What a manifest of a machine holds."""
+"""The fields of a machine's manifest."""
 
 from typing import Annotated, Literal
 

@@ -27,8 +27,8 @@ from reconciler.core.wire import many
 from reconciler.kinds.base import (
     PENDING_VALUE,
     UNCHECKED_VALUE,
+    Decision,
     Kind,
-    Moves,
     Subject,
     compare_fields,
     path_of,
@@ -49,8 +49,9 @@ from reconciler.kinds.source import check_source, source_ref
 from reconciler.kinds.steps import absolute, answer_of, delete
 from reconciler.services.machines.wire.secret import Secret
 
-_READS = "reads "  # a field of the record for each object that the template reads: the id that it then had
-_IN_TEMPLATE = "value_from.template:"  # before the address of such an object: the path of the field in a plan
+# Before the address of an object that the template reads: a field of the record, with the object's id then.
+_READS = "reads "
+_IN_TEMPLATE = "value_from.template:"  # likewise: the path of a field in a plan
 UNKNOWN = "unknown"
 _NEW = "(new)"  # for the id of an object that this plan makes
 _RENAMED = "write a second Secret manifest for the new name; the old secret stays set until you unset it"
@@ -60,7 +61,7 @@ LIST = "secrets.list"  # the capability
 
 
 def secrets_of(app: str, capabilities: frozenset[str]) -> Read | None:
-    """The list of an app's secrets; None where the platform has none."""
+    """Return the GET that lists an app's secrets; None where the platform has no list."""
     if LIST not in capabilities:
         return None
     return Read(f"/v1/apps/{segment(app)}/secrets", many(Secret), sensitive=True)
@@ -104,7 +105,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
                 )
 
     def follow(self, spec: SecretSpec, moved: Relocation) -> Iterable[tuple[Path, Any]]:
-        """The template, naming what it refers to as it is called in this environment."""
+        """Yield the template, with addresses as they are in this environment."""
         if spec.value_from.template is None:
             return
 
@@ -151,7 +152,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
+    def create(self, subject: Subject) -> Decision:
         reason = "not yet managed" if subject.record is None else "no longer set on the platform"
         if subject.fingerprint == UNCHECKED_VALUE:
             reason += ", its value was not checked"
@@ -170,9 +171,9 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             fields.append(FieldChange("value", SENSITIVE, SENSITIVE, Effect.WRITE_ONLY))
         return fields
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
         if not fields:
-            return Moves(Action.NOOP)
+            return Decision(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
             return self._set(subject, fields, "the value may change", unless_same=True)
         if subject.fingerprint == UNCHECKED_VALUE and not _overwritten(subject):
@@ -181,7 +182,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
 
     def _set(
         self, subject: Subject, fields: Sequence[FieldChange], reason: str, *, unless_same: bool = False
-    ) -> Moves:
+    ) -> Decision:
         assert subject.resource is not None
         name = subject.platform_name()
         value = self.secret(subject.resource)
@@ -204,15 +205,17 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             guard=UnlessRecorded("fingerprint") if unless_same else None,
         )
         written = fields or (FieldChange("value", None, SENSITIVE, Effect.WRITE_ONLY),)
-        staged = "; ".join((reason, *map(_told, renamed), "machines see it at their next start or update"))
-        stops = any(each.before for each in renamed) and any(each.after == _NEW for each in renamed)
+        staged = "; ".join(
+            (reason, *map(_in_words, renamed), "machines see it at their next start or update")
+        )
+        stops = any(change.before for change in renamed) and any(change.after == _NEW for change in renamed)
         impact = Impact.REPOINT if stops else Impact.ONLINE
-        return Moves(Action.SET, (step,), (*written, *renamed), impact, staged)
+        return Decision(Action.SET, (step,), (*written, *renamed), impact, staged)
 
-    def remove(self, subject: Subject) -> Moves:
+    def remove(self, subject: Subject) -> Decision:
         if "secrets.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
-            return Moves(
+            return Decision(
                 Action.RETAIN,
                 reason="the platform API documents no delete for secrets: unset it by hand, then run "
                 f"`{forget}`",
@@ -223,28 +226,28 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         path = path_of(f"/v1/apps/{subject.address.app}/secrets/", segment(name))
         listing = self.listing(subject.address.app or "", subject.capabilities)
         step = delete(subject, path, listing, item=name, sensitive=True)
-        return Moves(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
+        return Decision(Action.DELETE, (step,), reason="left the manifests with lifecycle deletion: delete")
 
 
 def _read_by(value: SecretRef) -> Iterator[OutputRef]:
-    """What a template takes from other objects."""
+    """Yield the references of a template to other objects."""
     yield from (part for part in value.parts if isinstance(part, OutputRef))
 
 
 def _named_before(subject: Subject) -> Mapping[str, str]:
-    """The ids of the objects that the template read when the secret was last set, by their addresses."""
+    """Return the ids of the objects that the template read when it was last sent, by their addresses."""
     applied = subject.record.applied if subject.record is not None else {}
     return {name.removeprefix(_READS): id for name, id in applied.items() if id and name.startswith(_READS)}
 
 
 def _renamed(subject: Subject, named_now: Collection[str]) -> Iterator[FieldChange]:
-    """The objects that the template stops naming or begins to name, by their ids.
+    """Yield the objects that the template stops naming or begins to name, by their ids.
 
-    Nothing is stopped where a list shows that there is no such secret. What a secret names that was set by
-    somebody else, or before that was recorded, nobody can read.
+    There are none where a list shows that the secret is not set. It is unknown what a secret names that
+    somebody else set, or that was set before such ids were recorded.
     """
     name = subject.platform_name()
-    there = subject.live is not None or bool(subject.beside.matching({"name": name}))
+    there = subject.live is not None or bool(subject.neighbours.matching({"name": name}))
     if "secrets.list" in subject.capabilities and not there:
         return
     named, made = _named_before(subject), set(map(str, subject.made))
@@ -258,8 +261,8 @@ def _renamed(subject: Subject, named_now: Collection[str]) -> Iterator[FieldChan
             yield FieldChange(_IN_TEMPLATE + address, before, after, Effect.WRITE_ONLY)
 
 
-def _told(change: FieldChange) -> str:
-    """What `_renamed` found, in words."""
+def _in_words(change: FieldChange) -> str:
+    """Return one result of `_renamed` as a clause of the plan's reason."""
     address = change.path.removeprefix(_IN_TEMPLATE)
     if change.after is None:
         return f"it will no longer name {address} ({change.before})"
@@ -268,7 +271,7 @@ def _told(change: FieldChange) -> str:
 
 
 def _overwritten(subject: Subject) -> bool:
-    """Whether somebody else has set it since: the platform shows another digest than for our value."""
+    """Whether somebody else has set the secret since: the platform shows another digest than ours."""
     recorded = subject.record.applied.get("digest") if subject.record is not None else None
     live = getattr(subject.live, "digest", None)
     return live is not None and recorded is not None and live != recorded

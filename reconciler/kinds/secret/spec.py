@@ -1,4 +1,4 @@
-"""What a manifest of a secret holds.
+"""The fields of a secret's manifest.
 
 A template is text with placeholders for variables and for fields of other resources.
 """
@@ -14,7 +14,7 @@ from reconciler.kinds.manifest import Spec
 from reconciler.kinds.source import ValueSource
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,126}"
-# What the platform may call a secret: one segment of a path, which its API sets no other form for.
+# A secret's name on the platform: one segment of a path. Its API sets no other form.
 ANY_NAME = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
 
 
@@ -47,7 +47,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parse_template(text: str) -> tuple[list[str | OutputRef | SecretRef], list[str]]:
-    """The parts of a template, and what is wrong with it (by position: the text may be secret)."""
+    """Return the parts of a template and its problems, which name positions: the text may be secret."""
     parts: list[str | OutputRef | SecretRef] = []
     problems = []
     end = 0

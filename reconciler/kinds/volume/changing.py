@@ -1,4 +1,4 @@
-"""What becomes of a volume that is there: changed in place, extended, snapshotted, deleted.
+"""Decisions about an existing volume: changed in place, extended, snapshotted, deleted.
 
 Source: platform API, 2.2 to 2.4 and 4.2; platform notes, "Volumes".
 """
@@ -11,18 +11,10 @@ from reconciler.core.diagnostics import error
 from reconciler.core.model import Action, Deletion, Effect, FieldChange, Impact, weightiest_first
 from reconciler.core.steps import Call, Condition, Owes, Read, Step, Wait
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import Moves, Subject, segment
+from reconciler.kinds.base import Decision, Subject, segment
 from reconciler.kinds.restarts import restart_remarks, restart_steps, settled_by_a_stop
 from reconciler.kinds.steps import absolute, delete, wait_only
-from reconciler.kinds.volume.snapshots import (
-    await_snapshot,
-    left_after_delete,
-    listed_snapshots,
-    snapshot_before,
-    snapshot_due,
-    snapshot_step,
-    volume_path,
-)
+from reconciler.kinds.volume import snapshots
 from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 
@@ -32,8 +24,9 @@ def volumes_read(app: str) -> Read:
 
 
 def settled(subject: Subject, reply_path: str | None) -> Wait:
+    """Wait until the volume is `created`. `reply_path`: where the reply to the call holds the volume."""
     return Wait(
-        Read(volume_path(subject.address, subject.known_id()), one(Volume)),
+        Read(snapshots.volume_path(subject.address, subject.known_id()), one(Volume)),
         Condition("state", any_of=("created",), fails=tuple(sorted(GONE_STATES))),
         subject.lifecycle.timeout_s,
         reply_path=reply_path,
@@ -41,13 +34,14 @@ def settled(subject: Subject, reply_path: str | None) -> Wait:
 
 
 def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
-    path = volume_path(subject.address, subject.known_id())
+    path = snapshots.volume_path(subject.address, subject.known_id())
     return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
 
 
 def extend_step(subject: Subject, grow: FieldChange) -> Step:
-    path = volume_path(subject.address, subject.known_id())
-    extend = volume_path(subject.address, subject.known_id(), "/extend")
+    """Return the call that extends the volume; its reply may demand a restart of the machine."""
+    path = snapshots.volume_path(subject.address, subject.known_id())
+    extend = snapshots.volume_path(subject.address, subject.known_id(), "/extend")
     because = f"extended from {grow.before} to {grow.after} GB"
     return absolute(
         subject,
@@ -65,11 +59,12 @@ UNSETTLED_STATES = ("creating", "restoring", "hydrating", "recovering", "extendi
 
 
 def wait_settled(subject: Subject) -> Step:
-    """No call: what is under way is waited for."""
+    """Return a step without a call that waits for the running operation."""
     return wait_only(subject, settled(subject, reply_path=None))
 
 
 def size_change(subject: Subject) -> FieldChange | None:
+    """Return the difference in size (GB); a size above the wanted one is refused. None: no difference."""
     want, live = subject.spec.wanted_size_gb, subject.live.size_gb
     if want is None or live is None:
         return None
@@ -81,9 +76,10 @@ def size_change(subject: Subject) -> FieldChange | None:
     return FieldChange("size_gb", live, max(want, known), Effect.GROW) if live < want else None
 
 
-def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
+def change(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Decide in this order: wait, snapshot, update in place, extend, restart."""
     if not fields and _at_rest(subject):
-        return Moves(Action.NOOP)
+        return Decision(Action.NOOP)
     steps: list[Step] = []
     actions: list[Action] = []
     impact, reasons = Impact.ONLINE, []
@@ -92,13 +88,13 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         reasons.append(f"still {subject.live.state}")
     in_place = {field.path: field.after for field in fields if field.effect is Effect.IN_PLACE}
     grow = next((field for field in fields if field.effect is Effect.GROW), None)
-    stale = snapshot_due(subject)
+    stale = snapshots.why_due(subject)
     if stale is not None:
-        running = [item.id for item in listed_snapshots(subject) if item.progress == "running"]
+        running = [item.id for item in snapshots.listed(subject) if item.progress == "running"]
         reasons.append(f"{stale}, but one is being taken" if running else stale)
-        steps.append(await_snapshot(subject, running[-1]) if running else snapshot_step(subject))
+        steps.append(snapshots.await_one(subject, running[-1]) if running else snapshots.take(subject))
     elif grow is not None and "extend" in subject.lifecycle.snapshot_before:
-        steps.append(snapshot_before(subject))
+        steps.append(snapshots.take_before(subject))
     if any(step.mutates for step in steps):
         actions.append(Action.SNAPSHOT)
     if in_place:
@@ -119,7 +115,7 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
         reasons.append(f"machine {subject.live.attached_machine_id} owes a restart")
     steps += restarts
     action, *also = weightiest_first(actions) or (Action.NOOP,)
-    return Moves(
+    return Decision(
         action,
         tuple(steps),
         tuple(fields),
@@ -132,13 +128,14 @@ def change(subject: Subject, fields: Sequence[FieldChange]) -> Moves:
 
 
 def _at_rest(subject: Subject) -> bool:
-    """Whether nothing is under way, owed or wanted beside the fields: so it is for most volumes."""
+    """Whether no operation runs, nothing is owed and no objective is set, as for most volumes."""
     assert subject.resource is not None
     owed = subject.record is not None and subject.record.obligations
     return not owed and not subject.resource.objectives and subject.live.state not in UNSETTLED_STATES
 
 
-def remove(subject: Subject) -> Moves:
+def remove(subject: Subject) -> Decision:
+    """Decide to delete the volume, after a snapshot; refused while it is attached."""
     holder = holder_of(subject)
     if holder:
         problem = error(
@@ -146,18 +143,19 @@ def remove(subject: Subject) -> Moves:
             f"volume `{subject.address}` is attached to {holder} and cannot be deleted",
             help="detach it (remove the machine) first; the platform refuses until then",
         )
-        return Moves(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
-    before = [snapshot_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
-    path = volume_path(subject.address, subject.known_id())
+        return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"attached to {holder}")
+    before = [snapshots.take_before(subject)] if "delete" in subject.lifecycle.snapshot_before else []
+    path = snapshots.volume_path(subject.address, subject.known_id())
     left = f"left the manifests with lifecycle deletion: {Deletion.DELETE}"
-    return Moves(
+    return Decision(
         Action.DELETE,
         (*before, delete(subject, path, Read(path, one(Volume)))),
         impact=Impact.DATA_LOSS,
-        reason=f"{left}; {left_after_delete(subject)}",
+        reason=f"{left}; {snapshots.left_after_delete(subject)}",
         also=(Action.SNAPSHOT,) if any(step.mutates for step in before) else (),
     )
 
 
 def holder_of(subject: Subject) -> str:
+    """Return the id of the machine or allocation that the volume is attached to; "" for none."""
     return subject.live.attached_machine_id or subject.live.attached_alloc_id or ""

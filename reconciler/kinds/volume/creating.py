@@ -10,18 +10,11 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address
 from reconciler.core.steps import FOUND_ID, Call, Find, OutputRef, Read
 from reconciler.core.wire import many, one
-from reconciler.kinds.base import Moves, Subject
+from reconciler.kinds.base import Decision, Subject
 from reconciler.kinds.manifest import Spec
 from reconciler.kinds.steps import answer_of, create
+from reconciler.kinds.volume import origins, snapshots
 from reconciler.kinds.volume.changing import settled, volumes_read
-from reconciler.kinds.volume.origins import size_not_given, size_of_source
-from reconciler.kinds.volume.snapshots import (
-    described,
-    lifetime,
-    listed_snapshots,
-    newest_usable,
-    volume_path,
-)
 from reconciler.kinds.volume.spec import VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot, Volume
 
@@ -33,20 +26,21 @@ _NO_ZONE = (
     f"{SHARES_ZONES}"
 )
 
-# What create takes that the platform never returns, or that nobody can change afterwards.
+# Fields of the create body; the platform never returns those of the second tuple.
 _CREATE_FIELDS = ("region", "encrypted", "fstype", "auto_backup_enabled", "snapshot_retention")
 _SENT_ONLY_FIELDS = ("machines_only", "require_unique_zone", "compute")
-SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")  # by every answer
+# Fields that every answer shows.
+SHOWN = ("region", "size_gb", "encrypted", "auto_backup_enabled", "snapshot_retention")
 
 
 def match_of(spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
-    """What a volume is recognised by: its name, and its region where the manifest says one."""
+    """Return the fields that recognise a volume: its name, and its region where the manifest gives one."""
     match = {"name": spec.name or address.name}
     return match if spec.region is None else {**match, "region": spec.region}
 
 
-def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Moves:
-    """`least_gb`: what the origin is known to need."""
+def decide_create(subject: Subject, action: Action, reason: str, *, least_gb: int = 0) -> Decision:
+    """Decide to create the volume. `least_gb`: the size that its origin needs, 0 if unknown."""
     spec: VolumeSpec = subject.spec
     body: dict[str, Any] = {"name": subject.platform_name()}
     for name in (*_CREATE_FIELDS, *_SENT_ONLY_FIELDS):
@@ -57,7 +51,7 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
     if spec.wanted_size_gb is not None:
         body["size_gb"] = applied["size_gb"] = spec.wanted_size_gb
     origin = spec.origin
-    applied["origin"] = None  # known to be none, unlike that of a volume that was adopted
+    applied["origin"] = None  # known to have none; the origin of an adopted volume is unknown
     remarks: list[Diagnostic] = []
     if origin is not None:
         applied["origin"] = origin.model_dump(exclude_none=True)
@@ -67,15 +61,15 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
             body.setdefault("size_gb", OutputRef(source, "size_gb"))
         else:
             body |= origin.model_dump(exclude_none=True)
-            known_gb = least_gb or size_of_source(origin, subject) or 0
+            known_gb = least_gb or origins.size_of_source(origin, subject) or 0
             if known_gb > (spec.wanted_size_gb or 0) and known_gb <= (spec.largest_size_gb or known_gb):
                 body["size_gb"] = applied["size_gb"] = known_gb
             elif "size_gb" not in body:
                 body["size_gb"] = DEFAULT_SIZE_GB
-                remarks.append(size_not_given(subject, DEFAULT_SIZE_GB))
+                remarks.append(origins.size_not_given(subject, DEFAULT_SIZE_GB))
     match = match_of(spec, subject.address)
     listing = volumes_read(subject.address.app or "")
-    # What the platform chose where nobody said anything: drift names what moves of it.
+    # Values that the platform chooses are recorded, so that drift can name those that move.
     chosen = [name for name in (*SHOWN, "fstype", "created_at") if name not in body]
     applied |= {name: answer_of(subject, "create", name, or_kept=True) for name in chosen}
     step = create(
@@ -88,21 +82,24 @@ def create_moves(subject: Subject, action: Action, reason: str, *, least_gb: int
             listing,
             match,
             unattached=("attached_machine_id", "attached_alloc_id"),
-            one=Read(volume_path(subject.address, FOUND_ID), one(Volume)),
+            one=Read(snapshots.volume_path(subject.address, FOUND_ID), one(Volume)),
         ),
         wait=settled(subject, reply_path=""),
         if_refused=_NO_ZONE if zones_taken(subject) or (spec.count or 1) > 1 else "",
     )
-    return Moves(action, (step,), reason=reason, diagnostics=tuple(remarks))
+    return Decision(action, (step,), reason=reason, diagnostics=tuple(remarks))
 
 
 def how_again(subject: Subject) -> str:
-    newest = newest_usable(subject)
+    """Return how to restore a destroyed volume from its newest snapshot; ends with "; "."""
+    newest = snapshots.newest_usable(subject)
     if subject.resource is None:
         read = many(Snapshot) in subject.extra
         none = "no usable snapshot is listed; " if read else "its snapshots cannot be read; "
         from_it = f"a new Volume manifest with `from: {{snapshot_id: {newest.id}}}`" if newest else ""
-        return f"its newest snapshot is {described(newest)}: {from_it} restores it; " if newest else none
+        if newest is None:
+            return none
+        return f"its newest snapshot is {snapshots.described(newest)}: {from_it} restores it; "
     first = _not_its_own(subject)
     if newest is None:
         return first
@@ -111,7 +108,7 @@ def how_again(subject: Subject) -> str:
     if spec.region is None:
         lines.append(f"`region: {subject.live.region}`")
     instead = " instead of its origin" if spec.origin is not None else ""
-    made = f" (created {lifetime(newest)})" if newest.created_at else ""
+    made = f" (created {snapshots.lifetime(newest)})" if newest.created_at else ""
     others = "; remove it again before you increase `count`" if spec.count is not None else ""
     return (
         f"{first}to restore its newest snapshot{made} at this address, write "
@@ -120,22 +117,22 @@ def how_again(subject: Subject) -> str:
 
 
 def _not_its_own(subject: Subject) -> str:
-    """Why the data does not come back from the snapshot that the manifest names, if it names one."""
+    """Return why the snapshot that the manifest names, if any, does not restore this volume's data."""
     origin, gone = subject.spec.origin, subject.live.id
     if origin is None or origin.snapshot_id is None:
         return ""
     id = origin.snapshot_id
     if many(Snapshot) not in subject.extra:
         return f"whether `{id}` is a snapshot of {gone} is not known: its snapshots cannot be read; "
-    named = next((item for item in listed_snapshots(subject) if item.id == id), None)
+    named = next((item for item in snapshots.listed(subject) if item.id == id), None)
     if named is None:
         return f"`{id}` is not a snapshot of {gone}; "
     return "" if named.usable else f"snapshot `{id}` of {gone} is {named.progress}; "
 
 
 def zones_taken(subject: Subject) -> list[str]:
-    """The zones in which the list shows a volume of this name, where the new one may share none."""
+    """Return the zones that the new volume may not share: those of listed volumes with its name."""
     if subject.spec.require_unique_zone is False:
         return []
-    named = subject.beside.matching(match_of(subject.spec, subject.address))
+    named = subject.neighbours.matching(match_of(subject.spec, subject.address))
     return sorted({item.zone for item in named if item.present and item.zone})

@@ -23,15 +23,15 @@ from reconciler.core.wire import many
 from reconciler.kinds.base import (
     REPLACED,
     AtRest,
+    Decision,
     Kind,
-    Moves,
     Subject,
     Watched,
     compare_fields,
 )
 from reconciler.kinds.manifest import Field
 from reconciler.kinds.restarts import (
-    loose_reads,
+    detached_reads,
     machine_reads,
     restart_steps,
 )
@@ -46,38 +46,7 @@ from reconciler.kinds.roles import (
     TakesTime,
     declared_fields,
 )
-from reconciler.kinds.volume.changing import (
-    UNSETTLED_STATES,
-    change,
-    holder_of,
-    remove,
-    size_change,
-    volumes_read,
-    wait_settled,
-)
-from reconciler.kinds.volume.creating import (
-    SHARES_ZONES,
-    SHOWN,
-    create_moves,
-    how_again,
-    match_of,
-    zones_taken,
-)
-from reconciler.kinds.volume.origins import (
-    ORIGIN_FIELDS,
-    check_origin,
-    may_be_from,
-    renamed_origin,
-    why_created,
-)
-from reconciler.kinds.volume.snapshots import (
-    listed_snapshots,
-    newest_snapshot,
-    snapshot_due,
-    snapshot_due_at,
-    snapshots_read,
-    volume_path,
-)
+from reconciler.kinds.volume import changing, creating, origins, snapshots
 from reconciler.kinds.volume.spec import SizeRange, VolumeSpec
 from reconciler.services.machines.wire.volume import Snapshot
 
@@ -85,12 +54,12 @@ _ONCE = "nothing happens: it is used only when the volume is created"
 _NEW_VOLUME = "create a new volume under another name and move the data"
 
 
-# What a volume has when its create says nothing else, and keeps for its life. Source: platform API, 4.2.
+# Values of a volume whose create does not give them; they never change. Source: platform API, 4.2.
 _FIXED_DEFAULTS = {"encrypted": True, "fstype": "ext4"}
 
 
 def _known_fstype(want: str, live: str) -> bool:
-    """An empty type is what mutation replies and unmounted volumes show: not known."""
+    """Replies to mutations and unmounted volumes show an empty type, which means: not known."""
     return live == "" or live == want
 
 
@@ -156,8 +125,8 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
                 f"`size_gb.min` ({size.min}) is larger than `size_gb.max` ({size.max})",
                 span("spec", "size_gb", "min"),
             )
-        if not ORIGIN_FIELDS.isdisjoint(spec.model_fields_set):
-            yield from check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
+        if not origins.ORIGIN_FIELDS.isdisjoint(spec.model_fields_set):
+            yield from origins.check_origin(spec.origin, spec.from_, spec.model_fields_set, span)
 
     # --- observing ---
 
@@ -165,12 +134,13 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return self.listing(address.app or "", capabilities)
 
     def details(self, address: Address, id: str, capabilities: frozenset[str]) -> Mapping[str, Read]:
-        return {"snapshots": Read(volume_path(address, id, "/snapshots"), many(Snapshot))}
+        return {"snapshots": Read(snapshots.volume_path(address, id, "/snapshots"), many(Snapshot))}
 
     def extra_reads(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots, where an objective or a snapshot that we took before depends on them.
+        """Return the GETs of snapshots and machine, where the decision depends on them.
 
-        And the machine, where an owed restart depends on it.
+        The snapshots matter to an objective, and to a snapshot that an earlier run took before its call; the
+        machine matters to an owed restart.
         """
         if subject.live is None or not subject.live.present:
             return ()
@@ -178,60 +148,61 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
             return ()
         took = subject.record is not None and subject.record.applied.get("snapshot") is not None
         again = took and (subject.resource is None or "extend" in subject.lifecycle.snapshot_before)
-        reads = [snapshots_read(subject)] if again else self.objective_reads(subject)
+        reads = [snapshots.list_read(subject)] if again else self.objective_reads(subject)
         if subject.resource is None:
             return reads
         want_gb, live_gb = subject.spec.wanted_size_gb, subject.live.size_gb
         grows = want_gb is not None and live_gb is not None and want_gb > live_gb
-        return (*reads, *machine_reads(subject, grows=grows), *loose_reads(subject))
+        return (*reads, *machine_reads(subject, grows=grows), *detached_reads(subject))
 
     def hints(self, subject: Subject) -> Sequence[Read]:
-        """The snapshots of a volume that is to be deleted, or was destroyed: its data is in them only."""
+        """Return the GET of snapshots of a volume that goes or was destroyed: only they hold its data."""
         if subject.live is None or not subject.live.present:
-            return [snapshots_read(subject)]
-        return [snapshots_read(subject)] if subject.to_delete and not holder_of(subject) else []
+            return [snapshots.list_read(subject)]
+        goes = subject.to_delete and not changing.holder_of(subject)
+        return [snapshots.list_read(subject)] if goes else []
 
     def objective_reads(self, subject: Subject) -> Sequence[Read]:
         wished = subject.resource is not None and "snapshot_max_age_h" in subject.resource.objectives
-        return [snapshots_read(subject)] if wished else []
+        return [snapshots.list_read(subject)] if wished else []
 
     def missed(self, subject: Subject) -> Sequence[FieldChange]:
-        """A snapshot that is being made is as good as one: nothing more can be done."""
+        """A running snapshot counts as one: nothing more can be done."""
         assert subject.resource is not None
-        if snapshot_due(subject) is None or any(
-            item.progress == "running" for item in listed_snapshots(subject)
+        if snapshots.why_due(subject) is None or any(
+            item.progress == "running" for item in snapshots.listed(subject)
         ):
             return ()
-        limit_h, newest = subject.resource.objectives["snapshot_max_age_h"], newest_snapshot(subject)
+        limit_h, newest = subject.resource.objectives["snapshot_max_age_h"], snapshots.newest_at(subject)
         shown = newest.isoformat() if newest is not None else None
         return (FieldChange("snapshot_max_age_h", limit_h, shown, Effect.IN_PLACE),)
 
     def due(self, subject: Subject) -> Mapping[str, datetime]:
         assert subject.resource is not None
         limit_h = subject.resource.objectives.get("snapshot_max_age_h")
-        due_at = snapshot_due_at(subject, limit_h) if limit_h is not None else None
+        due_at = snapshots.due_at(subject, limit_h) if limit_h is not None else None
         return {"snapshot_max_age_h": due_at} if due_at is not None else {}
 
     def most_gb(self, spec: VolumeSpec) -> int | None:
         return spec.size_gb.max if isinstance(spec.size_gb, SizeRange) else None
 
     def fill(self, fields: Mapping[str, Any]) -> Mapping[str, int]:
-        """Its size, which the platform may enlarge, and its data. Answers to mutations show no blocks."""
+        """Its size, which the platform may enlarge, and its data. Replies to mutations show no blocks."""
         blocks, size, free = (fields.get(name) for name in ("blocks", "block_size", "blocks_free"))
         if not blocks or not size or free is None:
             return {}
         return {"size": blocks * size, "data": (blocks - free) * size}
 
     def match(self, spec: VolumeSpec, address: Address) -> Mapping[str, Any]:
-        return match_of(spec, address)
+        return creating.match_of(spec, address)
 
     def fits(self, spec: VolumeSpec, record: StateRecord, alias: Callable[[Address, Address], bool]) -> bool:
-        """A volume that is to be made from other data is another one, where it is known what ours is from."""
-        return may_be_from(spec.origin, record, alias)
+        """A volume of another origin is another one, where the origin of ours is known."""
+        return origins.may_be_from(spec.origin, record, alias)
 
     def renamed(self, record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
         """A volume that was forked from a renamed one names it."""
-        return renamed_origin(record, moved)
+        return origins.renamed_origin(record, moved)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
         if action is Action.DELETE:
@@ -243,51 +214,53 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
     # --- importing ---
 
     def listing(self, place: str, capabilities: frozenset[str]) -> Read:
-        return volumes_read(place)
+        return changing.volumes_read(place)
 
     def declare(self, live: Any, place: str, given: Mapping[str, Any]) -> Declared:
-        """Also the defaults that somebody can change: what is not written is not watched."""
-        spec, comments = declared_fields(VolumeSpec, (*SHOWN, "fstype"), live, {**_FIXED_DEFAULTS, **given})
-        if live.state in UNSETTLED_STATES:
+        """Changeable defaults are written, too: a field that is not written is not watched."""
+        names, defaults = (*creating.SHOWN, "fstype"), {**_FIXED_DEFAULTS, **given}
+        spec, comments = declared_fields(VolumeSpec, names, live, defaults)
+        if live.state in changing.UNSETTLED_STATES:
             comments[()] = (f"it was still {live.state} when it was read",)
         zone = f"zone {live.zone}" if live.zone else "its zone is not known"
         return Declared(place, live.name, spec, comments, apart=zone)
 
     # --- deciding ---
 
-    def create(self, subject: Subject) -> Moves:
-        reason = why_created(subject.spec.origin)
-        taken = zones_taken(subject)
+    def create(self, subject: Subject) -> Decision:
+        reason = origins.why_created(subject.spec.origin)
+        taken = creating.zones_taken(subject)
         if taken:
-            reason += f"; needs a zone other than {', '.join(taken)} ({SHARES_ZONES} lets it share one)"
-        return create_moves(subject, Action.CREATE, reason)
+            shared = creating.SHARES_ZONES
+            reason += f"; needs a zone other than {', '.join(taken)} ({shared} lets it share one)"
+        return creating.decide_create(subject, Action.CREATE, reason)
 
-    def again(self, subject: Subject) -> Moves | None:
-        """As large as it was, which no snapshot of it exceeds, and in its region."""
+    def again(self, subject: Subject) -> Decision | None:
+        """The new volume is as large as the old one, which no snapshot of it exceeds, and in its region."""
         origin, gone = subject.spec.origin, subject.live
-        usable = {item.id for item in listed_snapshots(subject) if item.usable}
+        usable = {item.id for item in snapshots.listed(subject) if item.usable}
         if origin is None or origin.snapshot_id not in usable:
             return None
         reason = f"{gone.id} was destroyed; its data is restored from its snapshot {origin.snapshot_id}"
         new = replace(subject, live=None, record=None)
-        return create_moves(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
+        return creating.decide_create(new, Action.RESTORE, reason, least_gb=gone.size_gb or 0)
 
     def how_again(self, subject: Subject) -> str:
-        return how_again(subject)
+        return creating.how_again(subject)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
-        size = size_change(subject)
-        others = [each for each in compare_fields(self.fields, subject) if each.path != "size_gb"]
+        size = changing.size_change(subject)
+        others = [change for change in compare_fields(self.fields, subject) if change.path != "size_gb"]
         return [size, *others] if size is not None else others
 
-    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Moves:
-        return change(subject, fields)
+    def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        return changing.change(subject, fields)
 
     def settled(self, subject: Subject) -> Step:
-        return wait_settled(subject)
+        return changing.wait_settled(subject)
 
-    def remove(self, subject: Subject) -> Moves:
-        return remove(subject)
+    def remove(self, subject: Subject) -> Decision:
+        return changing.remove(subject)
 
     def refusal(self, subject: Subject, change: FieldChange) -> Diagnostic:
         if change.path != "size_gb":

@@ -1,4 +1,4 @@
-"""Where a volume's data comes from: what a manifest may say of it, and what a record knows.
+"""The origin of a volume's data, in manifests and in records.
 
 Source: platform API, 4.2 (`snapshot_id`, `source_volume_id`).
 """
@@ -13,7 +13,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.kinds.base import Subject
 from reconciler.kinds.manifest import TEXT_PATTERN, Spec, point_at_patch
 
-ORIGIN_FIELDS = frozenset({"snapshot_id", "source_volume_id", "from_"})  # fields that say it
+ORIGIN_FIELDS = frozenset({"snapshot_id", "source_volume_id", "from_"})  # of a manifest
 
 
 class Origin(Spec):
@@ -36,7 +36,7 @@ def check_origin(
     written: Collection[str],
     span: Callable[..., Span | None],
 ) -> Iterable[Diagnostic]:
-    """What is wrong with the origin of a manifest.
+    """Yield the problems of the origin in a manifest.
 
     `from_`: its field `from`. `written`: the names of all its fields, also of those with an invalid value.
     """
@@ -70,13 +70,13 @@ def check_origin(
 
 
 def size_of_source(origin: Origin, subject: Subject) -> int | None:
-    """The size of the volume to fork, where the app's list shows it."""
-    source = subject.beside.by_id.get(origin.source_volume_id or "")
+    """Return the size (GB) of the volume to fork, where the app's list shows it."""
+    source = subject.neighbours.by_id.get(origin.source_volume_id or "")
     return source.size_gb if source is not None else None
 
 
 def size_not_given(subject: Subject, default_gb: int) -> Diagnostic:
-    """A warning where nobody tells how large the origin is."""
+    """Return a warning about an origin of unknown size."""
     return warning(
         "size-not-given",
         f"no `size_gb`: the default of {default_gb} GB is sent, which is too small if the origin is larger",
@@ -88,7 +88,7 @@ def size_not_given(subject: Subject, default_gb: int) -> Diagnostic:
 def may_be_from(
     origin: Origin | None, record: StateRecord, alias: Callable[[Address, Address], bool]
 ) -> bool:
-    """Whether the volume of `record` may have been made from `origin`, as far as is known.
+    """Whether the volume of `record` may have been created from `origin`, as far as is known.
 
     `alias`: whether two addresses are those of one volume.
     """
@@ -110,7 +110,7 @@ def may_be_from(
 
 
 def renamed_origin(record: StateRecord, moved: Mapping[Address, Address]) -> Mapping[str, Any]:
-    """`record.applied`, in which a volume that was forked names what it was forked from, after `moved`."""
+    """Return `record.applied` after `moved`: a forked volume names its source by the new address."""
     name = (record.applied.get("origin") or {}).get("volume")
     after = moved.get(Address(record.address.kind, name, record.address.app)) if name else None
     if after is None:
@@ -121,7 +121,7 @@ def renamed_origin(record: StateRecord, moved: Mapping[Address, Address]) -> Map
 
 
 def why_created(origin: Origin | None) -> str:
-    """The reason of a create, as a plan shows it."""
+    """Return the reason of a create, as a plan shows it."""
     if origin is None:
         return "not on the platform"
     if origin.snapshot_id is not None:

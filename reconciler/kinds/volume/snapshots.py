@@ -15,50 +15,50 @@ from reconciler.kinds.steps import answer_of, create, wait_only
 from reconciler.services.machines.wire.volume import Snapshot
 
 _YEAR_ONE = datetime.min.replace(tzinfo=UTC)
-SNAPSHOT_SERVES = timedelta(hours=1)  # how long one taken before a call serves when the call is tried again
+SNAPSHOT_SERVES = timedelta(hours=1)  # a snapshot taken before a call serves for retries of the call so long
 
 
 def volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
     return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
 
 
-def snapshot_due(subject: Subject) -> str | None:
-    """Why `snapshot_max_age_h` is missed, else None. A new volume has that long for its first one."""
+def why_due(subject: Subject) -> str | None:
+    """Return why `snapshot_max_age_h` is missed, or None. A new volume has that long for its first one."""
     assert subject.resource is not None
     limit_h = subject.resource.objectives.get("snapshot_max_age_h")
     if limit_h is None:
         return None
-    due_at = snapshot_due_at(subject, limit_h)
-    if due_at is not None and subject.now <= due_at:
+    due = due_at(subject, limit_h)
+    if due is not None and subject.now <= due:
         return None
     return f"no usable snapshot from the last {limit_h} h"
 
 
-def snapshot_due_at(subject: Subject, limit_h: int) -> datetime | None:
-    """When the newest one is `limit_h` old; None where nobody tells their age.
+def due_at(subject: Subject, limit_h: int) -> datetime | None:
+    """Return when the newest snapshot will be `limit_h` hours old; None if its age is unknown.
 
-    Where there is none, when the volume itself is, or a day old: the platform takes one each day.
+    Without a snapshot, the age of the volume counts, up to a day: the platform takes one every day.
     """
-    newest, made_at = newest_snapshot(subject), parse_time(subject.live.created_at)
+    newest, made_at = newest_at(subject), parse_time(subject.live.created_at)
     if newest is None and made_at is not None:
         return made_at + timedelta(hours=min(limit_h, 24))
     return newest + timedelta(hours=limit_h) if newest is not None else None
 
 
-def newest_snapshot(subject: Subject) -> datetime | None:
-    """When the newest usable one of the listed snapshots was made; None: there is none, or nobody says."""
+def newest_at(subject: Subject) -> datetime | None:
+    """Return when the newest usable listed snapshot was taken; None: none, or its time is unknown."""
     newest = newest_usable(subject)
     return parse_time(newest.created_at) if newest is not None else None
 
 
 def newest_usable(subject: Subject) -> Snapshot | None:
-    """The newest one of the listed snapshots that a volume can be made from; None: there is none."""
-    usable = [item for item in listed_snapshots(subject) if item.usable]
+    """Return the newest listed snapshot that a volume can be created from; None: there is none."""
+    usable = [item for item in listed(subject) if item.usable]
     return max(usable, key=lambda item: parse_time(item.created_at) or _YEAR_ONE, default=None)
 
 
 def left_after_delete(subject: Subject) -> str:
-    """What stands between the volume's delete and the loss of all its data, as a plan says it."""
+    """Return what can restore the volume's data after its delete, as a plan says it."""
     newest = newest_usable(subject)
     first = "a snapshot is taken first" if "delete" in subject.lifecycle.snapshot_before else ""
     if newest is not None:
@@ -71,43 +71,43 @@ def left_after_delete(subject: Subject) -> str:
 
 
 def described(snapshot: Snapshot) -> str:
-    """Its id, when it was made, and until when the platform keeps it, as far as anybody says."""
+    """Return the snapshot's id, and its times where they are known."""
     return f"{snapshot.id} from {lifetime(snapshot)}" if snapshot.created_at else snapshot.id
 
 
 def lifetime(snapshot: Snapshot) -> str:
-    """When it was made, and until when the platform keeps it, if anybody says."""
+    """Return when the snapshot was taken, and until when the platform keeps it, if that is known."""
     made_at, days = parse_time(snapshot.created_at), snapshot.retention_days
     until = made_at + timedelta(days=days) if made_at is not None and days is not None else None
     return f"{snapshot.created_at}{f', kept until {until:%Y-%m-%dT%H:%M:%SZ}' if until else ''}"
 
 
-def snapshots_read(subject: Subject) -> Read:
+def list_read(subject: Subject) -> Read:
     return Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot))
 
 
-def listed_snapshots(subject: Subject) -> Sequence[Any]:
-    """The snapshots that `extra_reads` or `hints` asked for, if one did."""
+def listed(subject: Subject) -> Sequence[Any]:
+    """Return the snapshots that `extra_reads` or `hints` asked for, if one did."""
     return subject.extra.get(many(Snapshot), ())
 
 
-def snapshot_before(subject: Subject) -> Step:
-    """The snapshot that the dangerous call waits for: the one already taken for it, or else a new one.
+def take_before(subject: Subject) -> Step:
+    """Return the step that gives the dangerous call its snapshot: one already taken for it, or a new one.
 
-    One that is unfinished without a status is not waited for: it may have failed. If it is really
-    running, the platform refuses another one, and `snapshot_step` then waits for it.
+    An unfinished snapshot without a status is not waited for: it may have failed. If it is really
+    running, the platform refuses another one, and `take` then waits for it.
     """
     taken = subject.record.applied.get("snapshot") if subject.record is not None else None
-    for item in listed_snapshots(subject):
+    for item in listed(subject):
         if item.id != taken or item.progress not in ("usable", "running"):
             continue
         made_at = parse_time(item.created_at)
         if made_at is None or subject.now - made_at <= SNAPSHOT_SERVES:
-            return await_snapshot(subject, item.id)
-    return snapshot_step(subject)
+            return await_one(subject, item.id)
+    return take(subject)
 
 
-def await_snapshot(subject: Subject, id: str) -> Step:
+def await_one(subject: Subject, id: str) -> Step:
     return wait_only(subject, _usable(subject, id), "wait-snapshot")
 
 
@@ -120,8 +120,8 @@ def _usable(subject: Subject, item: str | OutputRef) -> Wait:
     )
 
 
-def snapshot_step(subject: Subject) -> Step:
-    """A running snapshot counts: the platform takes one at a time, and refuses a second one meanwhile."""
+def take(subject: Subject) -> Step:
+    """Return the call that takes a snapshot. It is refused while another one runs, which counts, too."""
     id = answer_of(subject, "snapshot", "Msg.backup.graph_id")
     wait = _usable(subject, id)
     return create(

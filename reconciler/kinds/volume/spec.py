@@ -1,4 +1,4 @@
-"""What a manifest of a volume holds. Source: platform API, 4.2."""
+"""The fields of a volume's manifest. Source: platform API, 4.2."""
 
 from typing import Annotated, Literal
 

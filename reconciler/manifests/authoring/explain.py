@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.words import did_you_mean, nearest
 from reconciler.explanations import Explanation, known_codes, read_explanation
 
 if TYPE_CHECKING:

@@ -88,7 +88,8 @@ class FieldPage(Struct, frozen=True):
 
     `type` and `limits` are words. `change` says what changing the field means, and after a colon what
     to do about that: "" where nothing on the platform changes by it. `examples` are YAML, from the
-    manifest's root. `fields` are those below; `names`: the names below are free.
+    manifest's root. `fields` are those below; `names`: the names below are free. `forms`: the JSON Schemas
+    that the value may have, one of them.
     """
 
     path: str
@@ -101,6 +102,7 @@ class FieldPage(Struct, frozen=True):
     examples: tuple[str, ...]
     fields: tuple["FieldPage", ...]
     names: bool
+    forms: Sequence[Mapping[str, Any]]
 
 
 class KindPage(Struct, frozen=True):
@@ -214,6 +216,7 @@ class _Reader(Struct, frozen=True):
             or tuple(_dump(_nested(path[:-1], whole)) for whole in around if path[-1] in whole),
             fields=(*self.fields(node, path), *below),
             names=any(form.get("additionalProperties") for form in forms),
+            forms=forms,
         )
 
     def defs_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:

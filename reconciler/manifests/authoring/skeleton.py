@@ -1,327 +1,244 @@
-"""A manifest to fill in, made from a kind's models: the required fields, and all others commented out."""
+"""A manifest to fill in, made from a kind's page: the required fields, and all others commented out."""
 
-import json
 import re
-import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic import ValidationError
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Path
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.manifests.reading.scalars import resolve, written
+from reconciler.manifests.authoring.reference import FieldPage, kind_page
 from reconciler.manifests.validation.envelope import API_VERSION, manifest_model
+from reconciler.manifests.validation.problems import locate
+from reconciler.manifests.writing.write import scalar
 
 _COLUMNS = 100
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")
-_IGNORED: Path = ("lifecycle", "ignore")
-_PLACEHOLDERS = (
-    "https://HOST",
-    "/PATH",
-    "2026-01-31T12:00:00Z",
-    "2026-12-31",
-)  # for texts that are not just any text
+_ITEM = "[]"
+# Placeholders for texts that are not just any text.
+_SPECIAL_TEXTS = ("https://HOST", "/PATH", "2026-01-31T12:00:00Z", "2026-12-31")
 
 
 def skeleton(kind: ManifestKind, *, name: str, app: str) -> str:
-    """The text of one manifest, valid as far as it does not refer to others.
+    """Return the text of one manifest, valid as far as it does not refer to others.
 
     Required fields have placeholders, such as REGION; `app` stands wherever the kind takes one. Comments
-    give each field's description, choices, bounds and default.
+    give the description, choices, bounds and default of every field.
     """
-    model = manifest_model(kind)
-    differs = [field.name for field in kind.fields]
-    given: dict[Path, Any] = {("metadata", "name"): name, ("metadata", "app"): app}
-    if differs:
-        given[*_IGNORED, "field"] = differs[0]
-    given |= _addresses(kind, model, given)
-    active = _needed(kind, model, given)
-    lines = [f"apiVersion: {API_VERSION}", f"kind: {kind.name}"]
-    for block in (each for each in ("metadata", "spec", "lifecycle") if each in model.model_fields):
-        lines += _field(block, model.model_fields[block], (block,), active, given)
-    return "\n".join(lines) + "\n"
+    return _Skeleton(kind, name, app).text()
 
 
-# --- what must stand there ---
+class _Skeleton:
+    """One manifest in the making. Paths are those of pages: `spec.size_gb`, `lifecycle.ignore[].field`."""
 
+    def __init__(self, kind: ManifestKind, name: str, app: str) -> None:
+        self._kind = kind
+        self._model = manifest_model(kind)
+        blocks = ("metadata", "spec", "lifecycle")
+        self._blocks = [page for page in kind_page(kind).fields if page.path in blocks]
+        self._given: dict[str, Any] = {"metadata.name": name, "metadata.app": app}
+        if kind.fields:
+            self._given["lifecycle.ignore[].field"] = kind.fields[0].name
+        required = _required(self._blocks)
+        self._fill_in_addresses(required, app)
+        self._active = self._needed(required)
 
-def _addresses(kind: ManifestKind, model: type[BaseModel], given: Mapping[Path, Any]) -> dict[Path, Any]:
-    """Placeholders for the required fields that the kind's rules take an address in, as Volume/APP/TO."""
-    active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
-    found: dict[Path, Any] = {}
-    for path in sorted(path for path in active if path[0] == "spec" and len(path) > 1):
-        tried = {**found, path: f"Volume/{given['metadata', 'app']}/{str(path[-1]).upper()}"}
-        if _complaints(kind, model, active, {**given, **tried}) < _complaints(
-            kind, model, active, {**given, **found}
-        ):
-            found = tried
-    return found
+    def text(self) -> str:
+        lines = [f"apiVersion: {API_VERSION}", f"kind: {self._kind.name}"]
+        for block in self._blocks:
+            lines += self._field(block, 0)
+        return "\n".join(lines) + "\n"
 
+    # --- what must stand there ---
 
-def _needed(kind: ManifestKind, model: type[BaseModel], given: Mapping[Path, Any]) -> set[Path]:
-    """The fields without which the manifest is refused, also by the kind's rules across fields."""
-    active = {path for path, field in _fields(model) if field.is_required() and _reached(path, model)}
-    optional = [path for path, field in _fields(model) if path[0] == "spec" and path not in active]
-    while left := _complaints(kind, model, active, given):
-        for path in optional:
-            with_it = active | {path[:size] for size in range(1, len(path) + 1)}
-            if _complaints(kind, model, with_it, given) < left:
-                active = with_it
+    def _fill_in_addresses(self, required: set[str], app: str) -> None:
+        """Give required fields an address, such as Volume/APP/TO, where the kind's rules ask for one."""
+        for path in sorted(path for path in required if path.startswith("spec.")):
+            before = self._complaints(required)
+            self._given[path] = f"Volume/{app}/{_key(path).upper()}"
+            if self._complaints(required) >= before:
+                del self._given[path]
+
+    def _needed(self, required: set[str]) -> set[str]:
+        """Return the fields without which the manifest is refused, also by the kind's rules across fields."""
+        active = required
+        pages = [page for page in _mappings(self._blocks) if page.path.startswith("spec")]
+        optional = [page.path for page in pages if page.path not in active]
+        while left := self._complaints(active):
+            tried = (active | set(_with_parents(path)) for path in optional)
+            better = next((fields for fields in tried if self._complaints(fields) < left), None)
+            if better is None:
                 break
-        else:
-            break
-    for path, field in _fields(model):
-        if path in active and _model_of(field) and not any(inner[:-1] == path for inner in active):
-            active.add(_first_to_fill_in(path, _model_of(field)))
-    return active
+            active = better
+        for page in _mappings(self._blocks):
+            fields = _inside(page)
+            if page.path in active and fields and not any(field.path in active for field in fields):
+                active = active | {_first_to_fill_in(page, fields)}
+        return active
 
+    def _complaints(self, active: set[str]) -> int:
+        """Count the problems of a manifest with just these fields."""
+        value = {"apiVersion": API_VERSION, "kind": self._kind.name, **self._values(self._blocks, active)}
+        try:
+            manifest: Any = self._model.model_validate(value)
+        except ValidationError as failure:
+            return 1000 * failure.error_count()
+        return sum(has_errors([problem]) for problem in self._kind.check(manifest.spec, lambda *path: None))
 
-def _first_to_fill_in(path: Path, model: type[BaseModel] | None) -> Path:
-    """A mapping without fields would have to be `{}`, below which nothing can be taken out of its comment."""
-    assert model is not None
-    fields = {key: field for key, field in _named(model) if key != "name"}
-    amounts = [key for key, field in fields.items() if _limits(field) and len(path) == 1]
-    return (*path, next(iter(amounts or fields)))
+    def _values(self, pages: Iterable[FieldPage], active: set[str]) -> dict[str, Any]:
+        return {
+            _key(page.path): self._values(_inside(page), active) if _inside(page) else self._placeholder(page)
+            for page in pages
+            if page.path in active
+        }
 
+    def _placeholder(self, page: FieldPage) -> Any:
+        """Return a value that the field takes: the one given, its default, or something to be replaced."""
+        if page.path in self._given:
+            return self._given[page.path]
+        if page.default is not None:
+            return page.default
+        upper = _key(page.path).upper()
+        hyphened = upper.replace("_", "-")
+        own = self._given["metadata.app"] if upper == "APP" else upper
+        number = _bounds(page).get("minimum", 1)
+        texts = [*_choices(page)[:1], own, hyphened, *_SPECIAL_TEXTS]
+        candidates: tuple[Any, ...] = (number, True, *texts, [hyphened], [upper], {})
+        return next((value for value in candidates if self._fits(_parts(page.path), value)), upper)
 
-def _complaints(
-    kind: ManifestKind, model: type[BaseModel], active: set[Path], given: Mapping[Path, Any]
-) -> int:
-    """How many problems a manifest with just these fields has."""
-    value = {"apiVersion": API_VERSION, "kind": kind.name, **_values(model, (), active, given)}
-    try:
-        manifest: Any = model.model_validate(value)
-    except ValidationError as failure:
-        return 1000 * failure.error_count()
-    return sum(has_errors([problem]) for problem in kind.check(manifest.spec, lambda *path: None))
+    def _fits(self, path: Path, value: Any) -> bool:
+        """Whether the model takes `value` at `path`, whatever it says of other fields."""
+        whole = value
+        for part in reversed(path):
+            whole = [whole] if isinstance(part, int) else {part: whole}
+        try:
+            self._model.model_validate(whole)
+        except ValidationError as failure:
+            problems = failure.errors(include_url=False)
+            return all(locate(problem, whole)[0][: len(path)] != path for problem in problems)
+        return True
 
+    # --- text ---
 
-def _values(
-    model: type[BaseModel], path: Path, active: set[Path], given: Mapping[Path, Any]
-) -> dict[str, Any]:
-    found = {}
-    for key, field in _named(model):
-        here = (*path, key)
-        if here in active and (*path, key) not in (("apiVersion",), ("kind",)):
-            inner = _model_of(field)
-            found[key] = _values(inner, here, active, given) if inner else _placeholder(here, field, given)
-    return found
-
-
-def _fields(model: type[BaseModel], path: Path = ()) -> Iterator[tuple[Path, FieldInfo]]:
-    """Every field at any depth, outer ones first."""
-    for key, field in _named(model):
-        yield (*path, key), field
-        inner = _model_of(field)
-        if inner is not None:
-            yield from _fields(inner, (*path, key))
-
-
-def _reached(path: Path, model: type[BaseModel]) -> bool:
-    """Whether all that `path` lies in is required, too."""
-    required = {inner for inner, field in _fields(model) if field.is_required()}
-    return all(path[:size] in required for size in range(1, len(path)))
-
-
-# --- text ---
-
-
-def _field(
-    key: str, field: FieldInfo, path: Path, active: set[Path], given: Mapping[Path, Any]
-) -> Iterator[str]:
-    """The lines of one field, which is commented out unless it is in `active`."""
-    margin = "  " * (len(path) - 1)
-    inner = _model_of(field)
-    lines = []
-    if len(path) > 1 or path not in active:
-        lines = [f"# {line}" for line in _wrapped(_about(field), _COLUMNS - len(margin) - 2)]
-    if path in active:
-        lines.append(f"{key}:" if inner else f"{key}: {_scalar(_placeholder(path, field, given))}")
+    def _field(self, page: FieldPage, depth: int) -> Iterator[str]:
+        """Yield the lines of one field, which is commented out unless it is active."""
+        margin = "  " * depth
+        lines = []
+        if depth or page.path not in self._active:
+            lines = [f"# {line}" for line in _wrapped(_about(page), _COLUMNS - len(margin) - 2)]
+        if page.path not in self._active:
+            lines += [f"# {line}" for line in self._commented(page, depth + 1)]
+            yield from (f"{margin}{line}" for line in lines)
+            return
+        fields = _inside(page)
+        key = _key(page.path)
+        lines.append(f"{key}:" if fields else f"{key}: {_inline(self._placeholder(page))}")
         yield from (f"{margin}{line}" for line in lines)
-        if inner is not None:
-            for name, each in _named(inner):
-                yield from _field(name, each, (*path, name), active, given)
-        return
-    lines += [f"# {line}" for line in _commented(key, field, path, given)]
-    yield from (f"{margin}{line}" for line in lines)
+        for field in fields:
+            yield from self._field(field, depth + 1)
+
+    def _commented(self, page: FieldPage, depth: int) -> Iterator[str]:
+        """Yield an optional field with all that is in it, as it stands once its comment signs are gone."""
+        items = [field for field in page.fields if field.path.startswith(page.path + _ITEM)]
+        fields = items or _inside(page)
+        if not fields:
+            yield f"{_key(page.path)}: {_inline(self._placeholder(page))}"
+            return
+        yield f"{_key(page.path)}:"
+        lead, margin = "- " if items else "", ""
+        for field in fields:
+            for line in _wrapped(_about(field), _COLUMNS - 2 * depth):
+                yield f"  {margin}# {line}"
+            for line in self._commented(field, depth + 1):
+                yield f"  {lead}{line}"
+                lead = margin = " " * len(lead)
 
 
-def _commented(key: str, field: FieldInfo, path: Path, given: Mapping[Path, Any]) -> Iterator[str]:
-    """An optional field with all that is in it, as it stands once its comment signs are taken away."""
-    item = _item_of(field) if path not in given else None
-    inner = item or _model_of(field)
-    if inner is None:
-        yield f"{key}: {_scalar(_placeholder(path, field, given))}"
-        return
-    yield f"{key}:"
-    lead, margin = "- " if item is not None else "", ""
-    for name, each in _named(inner):
-        for line in _wrapped(_about(each), _COLUMNS - 2 * len(path)):
-            yield f"  {margin}# {line}"
-        for line in _commented(name, each, (*path, name), given):
-            yield f"  {lead}{line}"
-            lead = margin = " " * len(lead)
+# --- pages ---
+
+
+def _key(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _parts(path: str) -> Path:
+    """Keys and list indices: `lifecycle.ignore[].field` is ("lifecycle", "ignore", 0, "field")."""
+    return tuple(0 if part == _ITEM else part for part in path.replace(_ITEM, f".{_ITEM}").split("."))
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    parts = path.split(".")
+    yield from (".".join(parts[:size]) for size in range(1, len(parts) + 1))
+
+
+def _inside(page: FieldPage) -> list[FieldPage]:
+    """Return the fields of a mapping, `app` right behind `name`; none where the value fits on one line."""
+    if not all("properties" in form for form in page.forms):
+        return []
+    return sorted(page.fields, key=lambda field: not field.required and page.path == "metadata")
+
+
+def _mappings(pages: Iterable[FieldPage]) -> Iterator[FieldPage]:
+    """Yield every field in mappings at any depth, outer ones first."""
+    for page in pages:
+        yield page
+        yield from _mappings(_inside(page))
+
+
+def _required(pages: Iterable[FieldPage]) -> set[str]:
+    """Return the paths of required fields in required mappings."""
+    here = [page for page in pages if page.required]
+    return {page.path for page in here}.union(*(_required(_inside(page)) for page in here))
+
+
+def _first_to_fill_in(page: FieldPage, fields: Iterable[FieldPage]) -> str:
+    """Return one field of a mapping that would otherwise be `{}`, which no comment can be uncommented in."""
+    others = [field for field in fields if _key(field.path) != "name"]
+    amounts = [field for field in others if _bounds(field) and page.path == "spec"]
+    return next(iter(amounts or others)).path
+
+
+def _about(page: FieldPage) -> str:
+    """Return what a person must know to fill in the field."""
+    said = [page.description]
+    if choices := _choices(page):
+        said.append(f"One of {', '.join(choices)}.")
+    bounds = _bounds(page)
+    if len(bounds) == 2:
+        said.append(f"{bounds['minimum']} to {bounds['maximum']}.")
+    else:
+        words = {"minimum": "At least", "maximum": "At most"}
+        said += [f"{words[name]} {bound}." for name, bound in bounds.items()]
+    if page.default not in (None, {}, []) and "default" not in page.description.lower():
+        said.append(f"Default {_inline(page.default)}.")
+    return " ".join(filter(None, said))
+
+
+def _choices(page: FieldPage) -> list[str]:
+    forms: list[Mapping[str, Any]] = [form.get("items", form) for form in page.forms]
+    return [str(choice) for form in forms for choice in form.get("enum", ())]
+
+
+def _bounds(page: FieldPage) -> dict[str, int]:
+    """Return the smallest (`minimum`) and the largest number allowed, where there are such."""
+    return {
+        name: form[name]
+        for form in page.forms
+        for name in ("minimum", "maximum")
+        if form.get(name) is not None
+    }
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a comment, none of which begins like a field."""
+    """Return the lines of a comment, none of which begins like a field."""
     glued = re.sub(r" (?=[A-Za-z_]+: )", "\N{NO-BREAK SPACE}", text)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(glued, width)]
 
 
-def _about(field: FieldInfo) -> str:
-    """What a person must know to fill it in."""
-    inner = _model_of(field)
-    text = field.description or (inner.__doc__ if inner is not None else _described(field.annotation)) or ""
-    said = [" ".join(text.split())]
-    choices = _choices(field.annotation)
-    if choices:
-        said.append(f"One of {', '.join(choices)}.")
-    said += [_bounds(field)]
-    default = field.get_default(call_default_factory=True)
-    if default is not PydanticUndefined and default not in (None, {}, []) and "default" not in text.lower():
-        said.append(f"Default {_scalar(default)}.")
-    return " ".join(filter(None, said))
-
-
-def _described(annotation: Any) -> str | None:
-    """What the type itself says, inside of a union with None."""
-    for part in (annotation, *get_args(annotation)):
-        for item in get_args(part) if get_origin(part) is Annotated else ():
-            if isinstance(item, FieldInfo) and item.description:
-                return item.description
-    return None
-
-
-def _bounds(field: FieldInfo) -> str:
-    said = _limits(field)
-    if len(said) == 2:
-        return f"{said['ge']} to {said['le']}."
-    return "".join(f"{'At least' if name == 'ge' else 'At most'} {bound}." for name, bound in said.items())
-
-
-def _limits(field: FieldInfo) -> dict[str, int]:
-    """The smallest (`ge`) and largest (`le`) number allowed, where there are such."""
-    found = {}
-    for bound in _metadata(field.annotation, field.metadata):
-        for name in ("ge", "le"):
-            if getattr(bound, name, None) is not None:
-                found[name] = getattr(bound, name)
-    return found
-
-
-def _placeholder(path: Path, field: FieldInfo, given: Mapping[Path, Any]) -> Any:
-    """A value that the field takes: the one given, its default, or something to be replaced."""
-    if path in given:
-        return given[path]
-    default = field.get_default(call_default_factory=True)
-    if default is not PydanticUndefined and default is not None:
-        return default
-    key = str(path[-1])
-    upper = key.upper()
-    app = given["metadata", "app"] if key == "app" else upper
-    described: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-    adapter: TypeAdapter[Any] = TypeAdapter(described)
-    texts = [*_choices(field.annotation)[:1], app, upper.replace("_", "-"), *_PLACEHOLDERS]
-    candidates: list[Any] = [
-        _limits(field).get("ge", 1),
-        True,
-        *texts,
-        [upper.replace("_", "-")],
-        [upper],
-        {},
-    ]
-    for candidate in candidates:
-        try:
-            adapter.validate_python(candidate, strict=True)
-        except ValidationError:
-            continue
-        return candidate
-    return upper
-
-
-def _scalar(value: Any) -> str:
+def _inline(value: Any) -> str:
+    """Return `value` on one line of YAML."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_scalar, value))}]"
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) is not None and isinstance(resolve(value)[0], str)
-        return value if plain else json.dumps(value, ensure_ascii=False)
-    return written(value)
-
-
-# --- models ---
-
-
-def _named(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Fields by the name that manifests write; `app` beside the name it belongs to."""
-    fields = [(field.alias or name, field) for name, field in model.model_fields.items()]
-    return (
-        sorted(fields, key=lambda item: not item[1].is_required())
-        if model.__name__.endswith("Metadata")
-        else fields
-    )
-
-
-def _model_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a nested mapping; None for a field that is written on one line."""
-    return next(_models(field.annotation), None) if not _one_line(field.annotation) else None
-
-
-def _item_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a list's items; None for anything else, and for a list of texts or numbers."""
-    lists = [part for part in _parts(field.annotation) if get_origin(part) is list]
-    return next((inner for part in lists for inner in _models(get_args(part)[0])), None)
-
-
-def _one_line(annotation: Any) -> bool:
-    """Whether a number, text or list will do."""
-    return any(
-        part in (int, str, bool, float) or get_origin(part) in (list, dict, Literal)
-        for part in _parts(annotation)
-    )
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    for part in _parts(annotation):
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            yield part
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """The types that a union offers, without what Annotated says of them."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        yield from _parts(get_args(annotation)[0])
-    elif origin in (Union, types.UnionType):
-        for part in get_args(annotation):
-            yield from _parts(part)
-    else:
-        yield annotation
-
-
-def _choices(annotation: Any) -> list[str]:
-    found = []
-    for part in _parts(annotation):
-        inner = get_args(part)[0] if get_origin(part) is list else part
-        if get_origin(inner) is Literal:
-            found += [str(choice) for choice in get_args(inner)]
-    return found
-
-
-def _metadata(annotation: Any, metadata: Any) -> Iterator[Any]:
-    """What Field and Annotated say of a type, at any depth of its unions."""
-    for item in metadata:
-        yield from item.metadata if isinstance(item, FieldInfo) else (item,)
-    if get_origin(annotation) is Annotated:
-        inner, *more = get_args(annotation)
-        yield from _metadata(inner, more)
-    elif get_origin(annotation) in (Union, types.UnionType):
-        for part in get_args(annotation):
-            yield from _metadata(part, ())
+        return f"[{', '.join(map(_inline, value))}]"
+    return "{}" if value == {} else scalar(value)

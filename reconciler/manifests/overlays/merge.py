@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
-from reconciler.manifests.validation.problems import Place
 
 # What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
 _PLAIN = {
@@ -23,7 +22,7 @@ _PLAIN = {
 }
 
 
-def overlay_place(document: Document, file: str, holds_secrets: Callable[[str], bool]) -> Place:
+def with_private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> Document:
     """`document` of patches by address: all its lines but those that may hold a secret are shown.
 
     `holds_secrets`: whether an entry's target may hold one.
@@ -33,8 +32,7 @@ def overlay_place(document: Document, file: str, holds_secrets: Callable[[str], 
     def marked(spans: Mapping[Path, int]) -> dict[Path, int]:
         return {path: packed if packed >> 40 in private else packed | SHOWN for path, packed in spans.items()}
 
-    shown = replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
-    return Place(shown, file)
+    return replace(document, spans=marked(document.spans), key_spans=marked(document.key_spans))
 
 
 class _Section(NamedTuple):
@@ -100,30 +98,32 @@ class Merged:
     """A document being patched; the original, and the patches, stay as they are."""
 
     def __init__(self, original: Document) -> None:
+        self._file = original.file
         self._value = original.value
         self._has_nulls = original.has_nulls
         self._spans = original.spans
         self._key_spans = original.key_spans
         self._surprises = dict(original.surprises)
-        self._elsewhere = dict(original.elsewhere)
-        self._keys_elsewhere = dict(original.keys_elsewhere)
+        self._overlaid = dict(original.overlaid)
+        self._overlaid_keys = dict(original.overlaid_keys)
 
-    def patch(self, change: Mapping[str, Any], source: Path, overlay: Place) -> list[Path]:
+    def patch(self, change: Mapping[str, Any], source: Path, overlay: Document) -> list[Path]:
         """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
         removed: list[Path] = []
-        self._has_nulls |= overlay.document.has_nulls
+        self._has_nulls |= overlay.has_nulls
         self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
     def document(self) -> Document:
         return Document(
+            self._file,
             self._value,
             self._spans,
             self._key_spans,
             self._surprises,
             self._has_nulls,
-            self._elsewhere,
-            self._keys_elsewhere,
+            self._overlaid,
+            self._overlaid_keys,
         )
 
     def _merge(
@@ -132,7 +132,7 @@ class Merged:
         change: Mapping[str, Any],
         at: Path,
         source: Path,
-        overlay: Place,
+        overlay: Document,
         removed: list[Path],
     ) -> dict[str, Any]:
         merged = dict(target) if isinstance(target, dict) else {}
@@ -143,7 +143,7 @@ class Merged:
                     del merged[name]
                     removed.append(here)
                     self._forget(here)
-                    self._elsewhere[here] = overlay.value(there)
+                    self._overlaid[here] = overlay.span(there)
             elif isinstance(value, dict):
                 inner = merged.get(name)
                 if not isinstance(inner, dict):
@@ -154,29 +154,29 @@ class Merged:
                 self._take(here, there, overlay, inside=True)
         return merged
 
-    def _take(self, here: Path, there: Path, overlay: Place, *, inside: bool) -> None:
+    def _take(self, here: Path, there: Path, overlay: Document, *, inside: bool) -> None:
         """The value of the overlay stands at `here` now, and whatever stood there does not.
 
         `inside`: so do the items of a list.
         """
         self._forget(here)
-        size, document = len(there), overlay.document
-        items = (path for path in document.spans if len(path) > size and path[:size] == there)
+        size = len(there)
+        items = (path for path in overlay.spans if len(path) > size and path[:size] == there)
         for path in (there, *items) if inside else (there,):
             to = (*here, *path[size:])
-            self._elsewhere[to] = overlay.value(path)
-            if path == there or path in document.key_spans:
-                self._keys_elsewhere[to] = overlay.key(path)
-            if path in document.surprises:
-                self._surprises[to] = document.surprises[path]
+            self._overlaid[to] = overlay.span(path)
+            if path == there or path in overlay.key_spans:
+                self._overlaid_keys[to] = overlay.key_span(path)
+            if path in overlay.surprises:
+                self._surprises[to] = overlay.surprises[path]
 
     def _forget(self, path: Path) -> None:
         """No position at or below `path` is true any more."""
         self._spans = _without(self._spans, path)
         self._key_spans = _without(self._key_spans, path)
         self._surprises = _without(self._surprises, path)
-        self._elsewhere = _without(self._elsewhere, path)
-        self._keys_elsewhere = _without(self._keys_elsewhere, path)
+        self._overlaid = _without(self._overlaid, path)
+        self._overlaid_keys = _without(self._overlaid_keys, path)
 
 
 def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
@@ -193,4 +193,4 @@ def _with(value: Any, path: Path, new: Any) -> Any:
 
 def _without(found: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
     size = len(path)
-    return {each: value for each, value in found.items() if each[:size] != path}
+    return {other: value for other, value in found.items() if other[:size] != path}

@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
-from reconciler.core.model import Address, Path, Relocation, unpack_span
-from reconciler.core.nearest import did_you_mean, nearest
+from reconciler.core.model import Address, Path, Relocation
+from reconciler.core.words import did_you_mean, nearest
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import holds_secrets
-from reconciler.manifests.overlays.merge import Merged, overlay_place
+from reconciler.manifests.overlays.merge import Merged, with_private_lines
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import named
-from reconciler.manifests.validation.problems import Place, describe
+from reconciler.manifests.validation.problems import describe
 
 PATTERN_SIGNS = (b"*", b"?")
 
@@ -33,19 +33,19 @@ class Patch(Struct, frozen=True):
     """One entry of an overlay. `glob` is None for an exact address."""
 
     target: str
-    written: Place
+    written: Document
     glob: re.Pattern[str] | None
 
     @property
     def change(self) -> Any:
-        return self.written.document.value[self.target]
+        return self.written.value[self.target]
 
     def value(self, path: Path = ()) -> Span:
         """Where the value at `path` of the patch stands, or the nearest one around it."""
-        return self.written.value((self.target, *path))
+        return self.written.span((self.target, *path))
 
     def key(self, path: Path = ()) -> Span:
-        return self.written.key((self.target, *path))
+        return self.written.key_span((self.target, *path))
 
 
 class Overlays:
@@ -54,9 +54,9 @@ class Overlays:
     `manifests`: documents that exist only here, with their files. `problems`: what is wrong with entries.
     """
 
-    def __init__(self, documents: Iterable[tuple[Document, str]], kinds: Mapping[str, ManifestKind]) -> None:
+    def __init__(self, documents: Iterable[Document], kinds: Mapping[str, ManifestKind]) -> None:
         self._kinds = kinds
-        self.manifests: list[tuple[Document, str]] = []
+        self.manifests: list[Document] = []
         self.problems: list[Diagnostic] = []
         self._exact: dict[str, list[tuple[int, Patch]]] = defaultdict(list)
         self._globs: list[tuple[int, Patch]] = []
@@ -67,27 +67,27 @@ class Overlays:
         self._here: dict[Address, Address] = {}
         self._bases: dict[Address, Address] = {}  # the same, the other way round; of those that are elsewhere
         self._removed: dict[Address, Span] = {}
-        for document, file in documents:
-            self._read(document, file)
+        for document in documents:
+            self._read(document)
         self._refuse_doubles()
 
     # --- reading ---
 
-    def _read(self, document: Document, file: str) -> None:
+    def _read(self, document: Document) -> None:
         if isinstance(document.value, dict) and _is_manifest(document.value):
-            self.manifests.append((document, file))
+            self.manifests.append(document)
             return
         if not isinstance(document.value, dict):
             problem = error(
                 "not-an-overlay",
                 f"expected a mapping of addresses to patches, or a manifest, found "
                 f"{describe(document.value, secret=True)}",
-                unpack_span(file, document.spans[()]),
+                document.span(()),
                 help="write an address such as `Volume/shop/data:`, and below it the fields that differ",
             )
             self.problems.append(problem)
             return
-        written = overlay_place(document, file, self._may_hold_secrets)
+        written = with_private_lines(document, self._may_hold_secrets)
         for target in document.value:
             patch = Patch(target, written, _glob(target) if set(target) & set("*?") else None)
             found = [*self._wrong(patch)]
@@ -170,7 +170,7 @@ class Overlays:
 
     # --- patching ---
 
-    def apply(self, document: Document, file: str) -> Document | None:
+    def apply(self, document: Document) -> Document | None:
         """`document` as it is in this environment; None when it is not there."""
         address = self._address(document)
         if address is None:
@@ -179,9 +179,9 @@ class Overlays:
         merged = Merged(document)
         name = str(address)
         patches = [*self._exact.get(name, ())]
-        patches += (each for each in self._globs if each[1].glob and each[1].glob.fullmatch(name))
+        patches += (entry for entry in self._globs if entry[1].glob and entry[1].glob.fullmatch(name))
         gone: Patch | None = None
-        for number, patch in sorted(patches, key=lambda each: each[0]):
+        for number, patch in sorted(patches, key=lambda numbered: numbered[0]):
             self._matched.add(number)
             if gone is not None:
                 if gone.glob is not None and patch.glob is None and patch.change is not None:
@@ -337,8 +337,8 @@ def _nearest(patch: Patch, known: Sequence[str]) -> str:
     if patch.glob is None:
         return did_you_mean(patch.target, known)
     parts = patch.target.split("/")
-    alike = [each.split("/") for each in known if each.count("/") == len(parts) - 1]
-    meant = [_part(part, {each[at] for each in alike}) for at, part in enumerate(parts)]
+    alike = [address.split("/") for address in known if address.count("/") == len(parts) - 1]
+    meant = [_part(part, {address[at] for address in alike}) for at, part in enumerate(parts)]
     found = _glob("/".join(meant))
     better = meant != parts and any(map(found.fullmatch, known))
     return f"did you mean `{'/'.join(meant)}`?" if better else ""

@@ -12,21 +12,19 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 from msgspec.structs import replace
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
 from reconciler.core.diagnostics import Diagnostic, Span, hide, show
-from reconciler.core.model import SHOWN, Path
-from reconciler.manifests.reading.refusals import Refusals, beginning
+from reconciler.core.model import SHOWN, Path, unpack_span
+from reconciler.manifests.reading.refusals import (
+    MOST_DEPTH,
+    MOST_DOCUMENT_EVENTS,
+    MOST_DOCUMENTS,
+    MOST_FILE_EVENTS,
+    MOST_PROBLEMS,
+    Refusals,
+    beginning,
+    decode,
+)
 from reconciler.manifests.reading.scalars import FIRST_CHARACTERS, is_text, resolve
 from reconciler.manifests.reading.spans import (
     MERGE,
@@ -38,61 +36,85 @@ from reconciler.manifests.reading.spans import (
     shown_spans,
 )
 from reconciler.manifests.reading.syntax import NO_DOCUMENT_START, explain
-from reconciler.manifests.reading.text import (
-    MOST_DEPTH,
-    MOST_DOCUMENT_EVENTS,
-    MOST_DOCUMENTS,
-    MOST_FILE_EVENTS,
-    MOST_PROBLEMS,
-    decode,
-)
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NO_SURPRISES: Mapping[Path, str] = MappingProxyType({})
 
 
 class Document(Struct, frozen=True):
-    """One YAML document: `value` of dict, list, str, int, float, bool and None.
+    """One YAML document of `file`: `value` of dict, list, str, int, float, bool and None.
 
     `spans` holds the packed position of every value by path, `key_spans` that of every key of a
     mapping. What an alias or a merge key brought stands where the alias stands; paths below it
     have no position of their own. `surprises`: the text of plain scalars that YAML reads as
-    something else than they look. `has_nulls`: a null may stand somewhere in `value`. `elsewhere` and
-    `keys_elsewhere`: positions of what overlays gave, or removed (see `overlays`); they go first.
+    something else than they look. `has_nulls`: a null may stand somewhere in `value`. `overlaid` and
+    `overlaid_keys`: positions of what overlays gave, or removed (see `overlays`); they go first.
+    `guarded`: the document is asked about one field whose line may hold a secret.
 
     A document is private until somebody who knows its kind asks for it `shown`.
     """
 
+    file: str
     value: Any
     spans: Mapping[Path, int]
     key_spans: Mapping[Path, int]
     surprises: Mapping[Path, str]
     has_nulls: bool
-    elsewhere: Mapping[Path, Span] = field(default_factory=dict)
-    keys_elsewhere: Mapping[Path, Span] = field(default_factory=dict)
+    overlaid: Mapping[Path, Span] = field(default_factory=dict)
+    overlaid_keys: Mapping[Path, Span] = field(default_factory=dict)
+    guarded: bool = False
 
     @property
     def private(self) -> bool:
         """Whether it may hold a secret: nothing of it is shown, and no message repeats its values."""
-        return not self.spans[()] & SHOWN
+        return self.guarded or not self.spans[()] & SHOWN
 
     def shown(self) -> "Document":
-        """The same, of a kind that holds no secrets."""
+        """Return the same document, of a kind that holds no secrets."""
         return Document(  # `replace` takes as long as validating a volume
+            self.file,
             self.value,
             shown_spans(self.spans),
             shown_spans(self.key_spans),
             self.surprises,
             self.has_nulls,
-            self.elsewhere,
-            self.keys_elsewhere,
+            self.overlaid,
+            self.overlaid_keys,
         )
 
     def hidden(self) -> "Document":
-        """The same, of a kind that holds secrets: also what overlays gave is not shown."""
-        if not self.elsewhere and not self.keys_elsewhere:
+        """Return the same document, of a kind that holds secrets: overlays' values are not shown either."""
+        if not self.overlaid and not self.overlaid_keys:
             return self
-        return replace(self, elsewhere=_private(self.elsewhere), keys_elsewhere=_private(self.keys_elsewhere))
+        return replace(self, overlaid=_private(self.overlaid), overlaid_keys=_private(self.overlaid_keys))
+
+    def about(self, path: Path) -> "Document":
+        """Return the document as messages about `path` may quote it: guarded if its line is private."""
+        is_private = self.key_span(path).private or self.span(path).private
+        return replace(self, guarded=True) if is_private and not self.private else self
+
+    def span(self, path: Path) -> Span:
+        """Return where the value at `path` stands, or the nearest enclosing one that has a position."""
+        return self._nearest(path, self.spans, self.overlaid)
+
+    def key_span(self, path: Path) -> Span:
+        """Return where the key at `path` stands; for the document itself its first line."""
+        return self._nearest(path, self.key_spans, self.overlaid_keys)
+
+    def missing_span(self, path: Path) -> Span:
+        """Return where the field at `path` was removed, or the key (or list item) that it is missing in."""
+        removed = self.overlaid.get(path)
+        if removed is not None:
+            return removed
+        is_in_item = len(path) > 1 and isinstance(path[-2], int)  # which has no key
+        return self.span(path[:-1]) if is_in_item else self.key_span(path[:-1])
+
+    def _nearest(self, path: Path, spans: Mapping[Path, int], overlaid: Mapping[Path, Span]) -> Span:
+        while path and path not in spans and path not in overlaid:
+            path = path[:-1]
+        if path in overlaid:
+            return overlaid[path]
+        return unpack_span(self.file, spans[path] if path in spans else self.spans[()])
 
 
 def _private(spans: Mapping[Path, Span]) -> dict[Path, Span]:
@@ -160,10 +182,13 @@ class _Stop(Exception):
 
 
 class _Composer:
+    """The stream of one file: where its documents begin, its problems, and what is left of its limits."""
+
     def __init__(self, text: str, file: str, table: SpanTable) -> None:
         self.refusals = Refusals(text, file)
+        self.file = file
         self.table = table
-        self.next_event: Callable[[], Event] = _LOADER(text).get_event
+        self.next_event: Callable[[], yaml.Event] = _LOADER(text).get_event
         self.problems: list[Diagnostic] = []
         self.events_left = MOST_FILE_EVENTS
         self.documents_left = MOST_DOCUMENTS
@@ -173,166 +198,195 @@ class _Composer:
         while True:
             event = self.next_event()
             kind = type(event)
-            if kind is DocumentStartEvent:
+            if kind is yaml.DocumentStartEvent:
                 self.documents_left -= 1
                 if self.documents_left < 0:
                     raise _Stop(self.refusals.too_many_documents(event))
                 return True
-            if kind is StreamEndEvent:
+            if kind is yaml.StreamEndEvent:
                 return False
 
     def document(self) -> Document | None:
-        """The document whose start was just passed; None when it has a problem.
-
-        One loop over the events with the innermost collection in local variables: this is where
-        the time of loading goes, so positions are packed in place (see `model.pack_span`).
-        """
-        next_event, refusals = self.next_event, self.refusals
+        """Read the document whose start was just passed. Return None when it has a problem."""
         problems_before = len(self.problems)
-        budget = max(1, min(MOST_DOCUMENT_EVENTS, self.events_left))
-        expanded = 0  # events that aliases stood for
-        count = 0
-        event: Any = None
-
-        node = self.table.root
-        placed = Placed([], [], [])
-        nodes, positions, key_positions = placed
-        surprises: dict[Path, str] = {}
-        has_nulls = False
-        anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
-
-        stack: list[tuple[Any, ...]] = []
-        mapping: dict[Any, Any] | None = None
-        sequence: list[Any] | None = None
-        key: PathNode | None = None
-        key_position = 0
-        slot = -1  # index in `positions` of an open flow collection
-        anchor: str | None = None
-        opened = 0
-        root: Any = None
-        value: Any
-
-        for count in range(1, budget + 1):
-            event = next_event()
-            kind = event.__class__
-
-            if kind is MappingEndEvent or kind is SequenceEndEvent:
-                if mapping is not None and MERGE in mapping:
-                    wrong = merge(mapping, node, placed)
-                    if wrong is not None:
-                        self.report(refusals.merge(wrong))
-                if anchor is not None:
-                    anchors[anchor] = (sequence if mapping is None else mapping, count + expanded - opened)
-                if slot >= 0 and event.end_mark.line == (positions[slot] >> 40) - 1:
-                    positions[slot] = (positions[slot] & ~0xFFFFF) | (event.end_mark.column + 1)
-                mapping, sequence, node, slot, anchor, opened = stack.pop()
-                key = None
-                if not stack:
-                    break
-                continue
-
-            start, end = event.start_mark, event.end_mark
-            line = start.line
-            position = ((line + 1) << 40) | ((start.column + 1) << 20)
-            if kind is ScalarEvent:
-                position |= (end.column if end.line == line else len(refusals.lines[line])) + 1
-                text = event.value
-                plain = not event.style
-                if event.tag is not None:
-                    self.report(refusals.tag(event))
-                if mapping is not None and key is None:
-                    key = node.children.get(text)
-                    if key is None:
-                        key = self.key(node, text, plain, position)
-                    if key.name in mapping:
-                        first = key_positions[nodes.index(key)]
-                        self.report(refusals.duplicate_key(key.path, position, first))
-                    key_position = position
-                    if event.anchor is not None:
-                        anchors[event.anchor] = (text, 1)
-                    continue
-                value, surprising = resolve(text) if plain and text[:1] in FIRST_CHARACTERS else (text, False)
-                if value is None:
-                    has_nulls = True
-                if event.anchor is not None:
-                    anchors[event.anchor] = (value, 1)
-            elif kind is AliasEvent:
-                position |= end.column + 1
-                known = anchors.get(event.anchor)
-                surprising = False
-                if known is None:
-                    raise _Stop(refusals.alias(position, open=event.anchor in anchors))
-                if mapping is not None and key is None:
-                    raise _Stop(refusals.key_that_is_no_scalar("an alias", position))
-                value, size = known
-                expanded += size
-                if count + expanded > budget:
-                    raise _Stop(refusals.too_much(position, budget, aliases=True))
-                if len(stack) + _height(value) > MOST_DEPTH:
-                    raise _Stop(refusals.too_deep(position))
-            else:
-                position |= start.column + 2
-                surprising = False
-                if event.tag is not None:
-                    self.report(refusals.tag(event))
-                if mapping is not None and key is None:
-                    raise _Stop(refusals.key_that_is_no_scalar("a list or mapping", position))
-                if len(stack) >= MOST_DEPTH:
-                    raise _Stop(refusals.too_deep(position))
-                value = {} if kind is MappingStartEvent else []
-
-            if mapping is not None:
-                assert key is not None
-                child = key
-                mapping[child.name] = value
-                key = None
-            elif sequence is not None:
-                index = len(sequence)
-                child = node.children.get(index) or node.child(index, index, index)
-                sequence.append(value)
-            else:
-                child = node
-                root = value
-            nodes.append(child)
-            positions.append(position)
-            key_positions.append(key_position if mapping is not None else 0)
-            if surprising:
-                surprises[child.path] = text
-
-            if kind is MappingStartEvent or kind is SequenceStartEvent:
-                stack.append((mapping, sequence, node, slot, anchor, opened))
-                mapping, sequence = (value, None) if kind is MappingStartEvent else (None, value)
-                node = child
-                slot = len(positions) - 1 if event.flow_style else -1
-                anchor, opened = event.anchor, count + expanded
-                if anchor is not None:
-                    anchors[anchor] = None
-            elif not stack:
-                break
-        else:
-            raise _Stop(refusals.too_much(beginning(event), budget, aliases=False))
-
-        self.events_left -= count + expanded
+        builder = _Builder(self, max(1, min(MOST_DOCUMENT_EVENTS, self.events_left)))
+        while not builder.take(self.next_event()):
+            pass
+        self.events_left -= builder.size
         if len(self.problems) > problems_before:
             return None
-        spans, key_spans = self.table.spans(*placed)
-        return Document(root, spans, key_spans, surprises or NO_SURPRISES, has_nulls)
-
-    def key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
-        """The path of a key that `node` has not seen, or that is written like something else than text."""
-        if text == "<<" and plain:
-            return node.child(MERGE, "<<", MERGE)
-        if plain and not is_text(text) and not _is_setting(node.path, text):
-            is_boolean = isinstance(resolve(text)[0], bool)
-            path = (*node.path, text)
-            self.report(self.refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))
-        return key_child(node, text)
+        spans, key_spans = self.table.spans(*builder.placed)
+        surprises = builder.surprises or NO_SURPRISES
+        return Document(self.file, builder.root, spans, key_spans, surprises, builder.has_nulls)
 
     def report(self, problem: Diagnostic) -> None:
         """Keep `problem` and read on, unless there are too many."""
         if len(self.problems) >= MOST_PROBLEMS:
             raise _Stop(problem)
         self.problems.append(problem)
+
+
+class _Frame(Struct):
+    """A list or mapping that is not closed yet. `size_before`: of the document up to its start.
+
+    `key` and `key_position`: the key of a mapping that waits for its value. `flow_slot`: where in the
+    positions a collection in brackets stands, whose end is not known yet; -1 for one in block style.
+    """
+
+    node: PathNode
+    values: Any  # the list or dict
+    is_mapping: bool
+    anchor: str | None
+    flow_slot: int
+    size_before: int
+    key: PathNode | None = None
+    key_position: int = 0
+
+
+class _Builder:
+    """One document while its events come: values with their positions, open collections and anchors.
+
+    `budget`: how many events it may have, `size` how many it has, aliases expanded.
+    """
+
+    def __init__(self, composer: _Composer, budget: int) -> None:
+        self._composer = composer
+        self._refusals = composer.refusals
+        self._budget = budget
+        self._count = 0
+        self._expanded = 0  # events that aliases stood for
+        self._frames: list[_Frame] = []
+        self._frame: _Frame | None = None  # the innermost
+        self._anchors: dict[str, tuple[Any, int] | None] = {}  # None: not yet closed
+        self.root: Any = None
+        self.placed = Placed([], [], [])
+        self.surprises: dict[Path, str] = {}
+        self.has_nulls = False
+
+    @property
+    def size(self) -> int:
+        return self._count + self._expanded
+
+    def take(self, event: Any) -> bool:
+        """Add what `event` says. Return whether it ends the document."""
+        self._count += 1
+        kind = event.__class__
+        if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            self._close(event.end_mark)
+        else:
+            start = event.start_mark
+            position = ((start.line + 1) << 40) | ((start.column + 1) << 20)  # as `model.pack_span`
+            if kind is yaml.ScalarEvent:
+                self._scalar(event, position)
+            elif kind is yaml.AliasEvent:
+                self._alias(event, position | (event.end_mark.column + 1))
+            else:
+                self._open(event, position | (start.column + 2), {} if kind is yaml.MappingStartEvent else [])
+        if self._frame is None:
+            return True
+        if self._count >= self._budget:
+            raise _Stop(self._refusals.too_much(beginning(event), self._budget, aliases=False))
+        return False
+
+    def _scalar(self, event: Any, position: int) -> None:
+        start, end, text = event.start_mark, event.end_mark, event.value
+        one_line = end.line == start.line
+        position |= (end.column if one_line else len(self._refusals.lines[start.line])) + 1
+        if event.tag is not None:
+            self._composer.report(self._refusals.tag(event))
+        frame = self._frame
+        if frame is not None and frame.is_mapping and frame.key is None:
+            self._key(frame, text, not event.style, position)
+            value, surprising = text, False
+        else:
+            plain = not event.style and text[:1] in FIRST_CHARACTERS
+            value, surprising = resolve(text) if plain else (text, False)
+            self.has_nulls |= value is None
+            node = self._place(value, position)
+            if surprising:
+                self.surprises[node.path] = text
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1)
+
+    def _key(self, frame: _Frame, text: str, plain: bool, position: int) -> None:
+        """Let the next value be that of the key `text`."""
+        key = frame.node.children.get(text)
+        if key is None:
+            key = self._new_key(frame.node, text, plain, position)
+        if key.name in frame.values:
+            first = self.placed.key_positions[self.placed.nodes.index(key)]
+            self._composer.report(self._refusals.duplicate_key(key.path, position, first))
+        frame.key, frame.key_position = key, position
+
+    def _new_key(self, node: PathNode, text: str, plain: bool, position: int) -> PathNode:
+        """Return the path of a key that `node` has not seen, or that is not written like text."""
+        if text == "<<" and plain:
+            return node.child(MERGE, "<<", MERGE)
+        if plain and not is_text(text) and not _is_setting(node.path, text):
+            is_boolean = isinstance(resolve(text)[0], bool)
+            path = (*node.path, text)
+            self._composer.report(self._refusals.key_that_is_no_text(path, position, is_boolean=is_boolean))
+        return key_child(node, text)
+
+    def _alias(self, event: Any, position: int) -> None:
+        known = self._anchors.get(event.anchor)
+        if known is None:
+            raise _Stop(self._refusals.alias(position, open=event.anchor in self._anchors))
+        self._refuse_as_key("an alias", position)
+        value, size = known
+        self._expanded += size
+        if self.size > self._budget:
+            raise _Stop(self._refusals.too_much(position, self._budget, aliases=True))
+        if len(self._frames) + _height(value) > MOST_DEPTH:
+            raise _Stop(self._refusals.too_deep(position))
+        self._place(value, position)
+
+    def _open(self, event: Any, position: int, values: Any) -> None:
+        """Begin a list or mapping, whose items go into `values`."""
+        if event.tag is not None:
+            self._composer.report(self._refusals.tag(event))
+        self._refuse_as_key("a list or mapping", position)
+        if len(self._frames) >= MOST_DEPTH:
+            raise _Stop(self._refusals.too_deep(position))
+        node = self._place(values, position)
+        flow_slot = len(self.placed.positions) - 1 if event.flow_style else -1
+        is_mapping = event.__class__ is yaml.MappingStartEvent
+        self._frame = _Frame(node, values, is_mapping, event.anchor, flow_slot, self.size)
+        self._frames.append(self._frame)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+
+    def _close(self, end: Any) -> None:
+        frame, positions = self._frames.pop(), self.placed.positions
+        if frame.is_mapping and MERGE in frame.values:
+            wrong = merge(frame.values, frame.node, self.placed)
+            if wrong is not None:
+                self._composer.report(self._refusals.merge(wrong))
+        if frame.anchor is not None:
+            self._anchors[frame.anchor] = (frame.values, self.size - frame.size_before)
+        if frame.flow_slot >= 0 and end.line == (positions[frame.flow_slot] >> 40) - 1:
+            positions[frame.flow_slot] = (positions[frame.flow_slot] & ~0xFFFFF) | (end.column + 1)
+        self._frame = self._frames[-1] if self._frames else None
+
+    def _refuse_as_key(self, what: str, position: int) -> None:
+        if self._frame is not None and self._frame.is_mapping and self._frame.key is None:
+            raise _Stop(self._refusals.key_that_is_no_scalar(what, position))
+
+    def _place(self, value: Any, position: int) -> PathNode:
+        """Put `value` where it belongs in the innermost collection, and return its path."""
+        frame, key_position = self._frame, 0
+        if frame is None:
+            node, self.root = self._composer.table.root, value
+        elif frame.is_mapping:
+            assert frame.key is not None
+            node, key_position, frame.key = frame.key, frame.key_position, None
+            frame.values[node.name] = value
+        else:
+            index = len(frame.values)
+            node = frame.node.children.get(index) or frame.node.child(index, index, index)
+            frame.values.append(value)
+        self.placed.add(node, position, key_position)
+        return node
 
 
 def _height(value: Any) -> int:

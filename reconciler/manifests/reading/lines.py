@@ -14,14 +14,14 @@ from typing import Any
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.manifests.reading.compose import compose
-from reconciler.manifests.reading.scalars import is_text, resolve
-from reconciler.manifests.reading.text import (
+from reconciler.manifests.reading.refusals import (
     MOST_DEPTH,
     MOST_DOCUMENT_EVENTS,
     MOST_DOCUMENTS,
     MOST_FILE_EVENTS,
     decode,
 )
+from reconciler.manifests.reading.scalars import is_text, resolve
 
 _OPEN = object()  # the value of `key:`, which following lines may give
 _KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,99}"

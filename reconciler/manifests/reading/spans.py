@@ -177,8 +177,8 @@ def _merge_inside(
         names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for name in names:
         part, twin = (
-            (each.child(name, name, name) if isinstance(name, int) else key_child(each, name))
-            for each in (origin, node)
+            (parent.child(name, name, name) if isinstance(name, int) else key_child(parent, name))
+            for parent in (origin, node)
         )
         written = places.get(part)
         if written is not None:

@@ -5,13 +5,6 @@ from collections.abc import Callable, Sequence
 
 import yaml
 from msgspec import Struct
-from yaml.error import MarkedYAMLError
-from yaml.tokens import (
-    FlowMappingEndToken,
-    FlowMappingStartToken,
-    FlowSequenceEndToken,
-    FlowSequenceStartToken,
-)
 
 from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.manifests.suggestions import lookalike
@@ -64,9 +57,9 @@ READABLE = {
 
 
 class Complaint(Struct, frozen=True):
-    """What libyaml says, and where; lines and columns count from 0.
+    """One complaint of libyaml: its words, and where. Lines and columns count from 0.
 
-    `context` is where the unfinished thing began, `opening` the character there.
+    `context` is where the unfinished list, mapping, text or key began, `opening` the character there.
     """
 
     what: str
@@ -93,17 +86,13 @@ class Complaint(Struct, frozen=True):
         return self.lines[line][column : column + 1]
 
     @property
-    def begins_line(self) -> bool:
-        return not self.text[: self.column].strip(" ")
-
-    @property
     def above(self) -> int:
         """The nearest line above that is not empty, or -1."""
         return next((number for number in range(self.line - 1, -1, -1) if self.lines[number].strip()), -1)
 
     def span(self, at: tuple[int, int] | None = None, width: int = 1) -> Span:
         line, column = at or (self.line, self.column)
-        return _span(self.file, line, column, width)
+        return Span(self.file, line + 1, column + 1, column + 1 + width)
 
     def report(
         self,
@@ -115,11 +104,8 @@ class Complaint(Struct, frozen=True):
         label: str = "",
         notes: tuple[str, ...] = (),
     ) -> Diagnostic:
+        """Return a diagnostic about `width` characters from `at`; by default, where the complaint is."""
         return error("yaml-syntax", message, self.span(at, width), label=label, notes=notes, help=help)
-
-
-def _span(file: str, line: int, column: int, width: int) -> Span:
-    return Span(file, line + 1, column + 1, column + 1 + width)
 
 
 _OF_TAGS = frozenset(
@@ -136,14 +122,14 @@ _TAG = re.compile(r"!\S*")
 _OPENED = {"[": "list", "{": "mapping"}
 _CLOSED_BY = {"list": "]", "mapping": "}"}
 _ESCAPED = {"'": "''", '"': '\\"'}
-_FLOW_STARTS = (FlowSequenceStartToken, FlowMappingStartToken)
-_FLOW_ENDS = (FlowSequenceEndToken, FlowMappingEndToken)
+_FLOW_STARTS = (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)
+_FLOW_ENDS = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
 _PAIR = re.compile(r"[A-Za-z_]\w*\s*([:=])\s*\S")
 _LONGEST_KEY = 1024  # characters. Source: YAML 1.1, 4.5.1
 _RENDER_FIRST = "templates are not rendered here: do that first"
 
 
-def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
+def explain(problem: yaml.MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
     """The first syntax error of a file; what follows it cannot be read."""
     mark = problem.problem_mark or problem.context_mark
     what = str(problem.problem or problem)
@@ -167,8 +153,8 @@ def explain(problem: MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagno
 def _tab(it: Complaint) -> Diagnostic | None:
     indentation = re.match(r"[ \t]*", it.text)
     if indentation and "\t" in indentation[0] and it.column <= indentation.end():
-        span = it.span((it.line, it.text.index("\t")))
-        return error("tab-indentation", "a tab cannot indent YAML", span, help="indent with spaces")
+        first = (it.line, it.text.index("\t"))
+        return error("tab-indentation", "a tab cannot indent YAML", it.span(first), help="indent with spaces")
     if it.what == NO_TOKEN and it.character == "\t":
         message = "there is a tab where only spaces are allowed"
         return error("tab-indentation", message, it.span(), help="use a space")
@@ -228,7 +214,7 @@ def _innermost_open(lines: Sequence[str]) -> tuple[int, int] | None:
                 opened.append((token.start_mark.line, token.start_mark.column))
             elif isinstance(token, _FLOW_ENDS) and opened:
                 opened.pop()
-    except MarkedYAMLError:
+    except yaml.MarkedYAMLError:
         pass
     return opened[-1] if opened else None
 
@@ -256,12 +242,8 @@ def _tag(it: Complaint) -> Diagnostic | None:
     found = _TAG.match(it.lines[at[0]], at[1]) if at is not None else None
     if at is None or found is None or it.what not in _OF_TAGS:
         return None
-    return error(
-        "tag-refused",
-        "tags are not read from manifests",
-        it.span(at, len(found[0])),
-        help="remove the tag; quote a text that begins with `!`",
-    )
+    help = "remove the tag; quote a text that begins with `!`"
+    return error("tag-refused", "tags are not read from manifests", it.span(at, len(found[0])), help=help)
 
 
 def _directive(it: Complaint) -> Diagnostic | None:
@@ -327,7 +309,7 @@ def _no_key(it: Complaint) -> Diagnostic | None:
         return it.report(f"`{it.character}` closes nothing", "remove it")
     if it.character == ":":
         return it.report("a key is missing before the `:`", "")
-    if not it.begins_line or it.context is None:
+    if it.text[: it.column].strip(" ") or it.context is None:
         return None
     if it.column == it.context[1]:
         if it.what == NO_HYPHEN:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 
 TIMEOUT_S = 120
 # What git needs to read a clone. It gets no credential of ours and no secret value.

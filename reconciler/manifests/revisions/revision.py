@@ -15,7 +15,7 @@ from reconciler.core.context import UNKNOWN_ORIGIN, Origin
 from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.errors import ReconcilerError
 from reconciler.manifests.files import SETTINGS_FILE, SUFFIXES, name_of, outside_root, read_files
-from reconciler.manifests.reading.text import MOST_BYTES
+from reconciler.manifests.reading.refusals import MOST_BYTES
 from reconciler.manifests.revisions.git import Git, blob_id, file_id, find_repository, incomplete
 
 _LINK, _SUBMODULE = "120000", "160000"
@@ -84,7 +84,7 @@ class Revision:
         below = f"{real}/"
         inside = (path for path in self.tree if path.startswith(below))
         first = {path.removeprefix(below).partition("/")[0] for path in inside}
-        return sorted(each for each in first if self._leads_to_folder(below + each))
+        return sorted(folder for folder in first if self._leads_to_folder(below + folder))
 
     def read_files(
         self,
@@ -185,7 +185,7 @@ class Revision:
         return True
 
     def _is_folder(self, path: str) -> bool:
-        return path == "." or any(each.startswith(f"{path}/") for each in self.tree)
+        return path == "." or any(file.startswith(f"{path}/") for file in self.tree)
 
     def _leads_to_folder(self, path: str) -> bool:
         real = self._follow(path)
@@ -209,7 +209,7 @@ class Revision:
 
     def _leave_out_large(self, wanted: dict[str, str], problems: list[Diagnostic]) -> None:
         """Take files out of `wanted` that are too large to be manifests: all others are read at once."""
-        unseen = [each for each in wanted.items() if self.tree[each[0]].id not in self.at_hand]
+        unseen = [item for item in wanted.items() if self.tree[item[0]].id not in self.at_hand]
         ids = "".join(f"{self.tree[path].id}\n" for path, _ in unseen).encode()
         sizes = self.git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids).stdout.split(b"\n")
         for (path, name), size in zip(unseen, sizes, strict=False):

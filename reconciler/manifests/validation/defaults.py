@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Span, error, warning
 from reconciler.core.model import Path, Resource
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.policies.base import GivesValues
 from reconciler.policies.giving import Giving

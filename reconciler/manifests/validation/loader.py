@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error, hide, warning
 from reconciler.core.model import Address, Lifecycle, Path, Relocation, Resource
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.words import did_you_mean
 from reconciler.kinds.base import Kind
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.kinds.roles import NamesResources, claim_of, holds_secrets
@@ -27,7 +27,6 @@ from reconciler.manifests.validation.defaults import Defaults
 from reconciler.manifests.validation.envelope import API_VERSION, context, ignores_of, manifest_models
 from reconciler.manifests.validation.problems import (
     MOST_PROBLEMS,
-    Place,
     describe,
     explain,
     no_kind,
@@ -92,7 +91,7 @@ class Loader:
 
         `signs`: more of what tells that a file of an overlay may hold a secret.
         """
-        documents = self.known.documents(data, self.table) if not signs else None
+        documents = self.known.documents(file, data, self.table) if not signs else None
         composed = Composed(documents, []) if documents is not None else compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
@@ -106,7 +105,7 @@ class Loader:
             self.problems.append(
                 warning("empty-file", "no manifest is in this file", Span(file, 1, 1, 1), help=help)
             )
-        return [each for each in composed.documents if not self.is_passed_over(each.value)]
+        return [document for document in composed.documents if not self.is_passed_over(document.value)]
 
     def is_passed_over(self, value: Any) -> bool:
         return is_of_sops(value) and not holds_patches(value, self.kinds)
@@ -118,12 +117,12 @@ class Loader:
                 self.complete = False
                 return
             known = len(self.problems)
-            self.document(document, file)
+            self.document(document)
             if len(self.problems) > known:
                 errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
 
-    def document(self, document: Document, file: str) -> None:
-        kind = self.kind_of(document, file)
+    def document(self, document: Document) -> None:
+        kind = self.kind_of(document)
         if kind is None:
             self.complete = False
             return
@@ -135,27 +134,26 @@ class Loader:
         try:
             manifest = self.validated(value, kind, share=not (secret or document.has_nulls))
         except ValidationError as failure:
-            place = Place(document, file)
             remaining: ValidationError | None = failure
             if secret:
-                value, problems = take_out_literals(value, kind, place)
+                value, problems = take_out_literals(value, kind, document)
                 remaining = self.invalid_part(value, kind) if problems else failure
             if remaining is not None:
-                problems += explain(remaining, self.models[kind.name], place)
+                problems += explain(remaining, self.models[kind.name], document)
             spec = valid_part(value.get("spec"), kind.Spec)
             if spec is not None:
-                problems += kind.check(spec, lambda *path: place.value(path))
+                problems += kind.check(spec, lambda *path: document.span(path))
             unknown = unknown_fields(failure, self.models[kind.name], document.value)
-            problems = list(without_values(problems, unknown, place))
-            self.claim(document, spec, kind, file)
+            problems = list(without_values(problems, unknown, document))
+            self.claim(document, spec, kind)
         else:
             names = kind.role(NamesResources) if self.relocation is not None else None
             if names is not None:
-                manifest, document = self.follow(manifest, kind, names, document, file, problems)
-            problems += self.add(manifest, kind, document, file)
+                manifest, document = self.follow(manifest, kind, names, document, problems)
+            problems += self.add(manifest, kind, document)
         self.problems += problems
         if document.surprises:
-            found = surprises(Place(document, file), problems, unknown)
+            found = surprises(document, problems, unknown)
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def validated(self, value: Any, kind: ManifestKind, *, share: bool) -> Any:
@@ -182,7 +180,7 @@ class Loader:
             return failure
         return None
 
-    def kind_of(self, document: Document, file: str) -> ManifestKind | None:
+    def kind_of(self, document: Document) -> ManifestKind | None:
         """The kind that the document names; None, with a problem noted, when it names none of ours."""
         value = document.value
         problem: Diagnostic | None = None
@@ -191,33 +189,33 @@ class Loader:
             problem = error(
                 "not-a-manifest",
                 f"expected a mapping with `apiVersion`, `kind`, `metadata` and `spec`, found {found}",
-                Place(document, file).value(()),
+                document.span(()),
             )
             self.problems.append(problem)
             return None
         version, name = value.get("apiVersion", API_VERSION), value.get("kind")
         if version == API_VERSION and isinstance(name, str) and name in self.kinds:
             return self.kinds[name]
-        place = Place(document.shown(), file)
+        shown = document.shown()
         if version != API_VERSION:
             problem = error(
                 "unknown-api-version",
                 f"expected `apiVersion: {API_VERSION}`",
-                place.value(("apiVersion",)),
+                shown.span(("apiVersion",)),
                 help=f"write `apiVersion: {API_VERSION}`, or keep manifests of other programs elsewhere",
             )
         elif "kind" not in value:
-            problem = no_kind(place, list(self.kinds))
+            problem = no_kind(shown, list(self.kinds))
         elif not isinstance(name, str):
-            problem = wrong_type("text", ("kind",), place)
+            problem = wrong_type("text", ("kind",), shown)
         else:
             problem = error(
                 "unknown-kind",
                 f"there is no kind `{name}`",
-                place.value(("kind",)),
+                shown.span(("kind",)),
                 help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
             )
-        lines = [place.value((key,)).line for key in value]
+        lines = [shown.span((key,)).line for key in value]
         shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
@@ -231,7 +229,6 @@ class Loader:
         kind: ManifestKind,
         names: NamesResources,
         document: Document,
-        file: str,
         problems: list[Diagnostic],
     ) -> tuple[Any, Document]:
         """The manifest with the names that resources have in this environment."""
@@ -244,7 +241,7 @@ class Loader:
                         "split-app",
                         f"what `{'.'.join(map(str, path))}` selects is in several apps of this environment: "
                         f"{values[path]} and {value}",
-                        Place(document, file).value(path),
+                        document.span(path),
                         help="move all of it into one app, or write one manifest for each in the overlay",
                     )
                 )
@@ -254,7 +251,7 @@ class Loader:
         value = mark_nulls(document.value) if document.has_nulls else document.value
         return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
 
-    def add(self, manifest: Any, kind: ManifestKind, document: Document, file: str) -> Iterator[Diagnostic]:
+    def add(self, manifest: Any, kind: ManifestKind, document: Document) -> Iterator[Diagnostic]:
         """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
         metadata, spec = manifest.metadata, manifest.spec
         id_of = self.ids[kind.name]
@@ -265,14 +262,14 @@ class Loader:
             address,
             spec,
             lifecycle.lifecycle() if lifecycle else _DEFAULT_LIFECYCLE,
-            file,
+            document.file,
             document.spans,
             metadata.labels or _NOTHING,
             adopt_id,
             tuple(kind.references(spec, address)),
             _NOTHING,
             ignores=ignores_of(lifecycle.ignore) if lifecycle else (),
-            inherited=document.elsewhere or _NOTHING,
+            inherited=document.overlaid or _NOTHING,
             base=self.overlays.base(address) if self.overlays is not None else None,
         )
         yield from kind.check(spec, resource.span)
@@ -291,7 +288,7 @@ class Loader:
             yield from self.adopt(resource, kind, count)
         self.resources[address] = resource
         if self.keep:
-            sources = dict.fromkeys([file, *(span.file for span in document.elsewhere.values())])
+            sources = dict.fromkeys([document.file, *(span.file for span in document.overlaid.values())])
             self.effective.append(Effective(address, document.value, tuple(sources)))
         for ordinal in range(1, count):
             numbered = address._replace(ordinal=ordinal)
@@ -317,7 +314,7 @@ class Loader:
                 notes=(f"first at {_at(first, *path)}",),
             )
 
-    def claim(self, document: Document, spec: Any, kind: ManifestKind, file: str) -> None:
+    def claim(self, document: Document, spec: Any, kind: ManifestKind) -> None:
         """Remember what an invalid document would have declared, so that references to it are not errors.
 
         Its own references are checked as far as `spec` tells them (None: not at all).
@@ -336,10 +333,10 @@ class Loader:
                     address,
                     spec,
                     _DEFAULT_LIFECYCLE,
-                    file,
+                    document.file,
                     document.spans,
                     references=references,
-                    inherited=document.elsewhere,
+                    inherited=document.overlaid,
                 )
             )
 
@@ -391,7 +388,7 @@ class Loader:
             self.resources = {
                 address: item for address, item in self.resources.items() if address not in gone
             }
-            self.effective = [each for each in self.effective if each.address not in gone]
+            self.effective = [item for item in self.effective if item.address not in gone]
 
     def _may_be_declared(self, address: Address) -> bool:
         return not self.complete or address._replace(ordinal=0) in self.claimed

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
-from reconciler.core.diagnostics import Diagnostic, Span, error, hide, warning
-from reconciler.core.model import Path, unpack_span
-from reconciler.core.nearest import did_you_mean
+from reconciler.core.diagnostics import Diagnostic, error, hide, warning
+from reconciler.core.model import Path
+from reconciler.core.words import did_you_mean
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import may_be_a_value
 from reconciler.manifests.reading.scalars import resolve, written
@@ -43,55 +42,11 @@ _BLOCKS = ("metadata", "spec", "lifecycle")
 MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help nobody
 
 
-class Place(Struct, frozen=True):
-    """One document and its positions: where diagnostics about it point.
-
-    `private`: what is said is about a field whose line may hold a secret, whatever its document is.
-    """
-
-    document: Document
-    file: str
-    private: bool = False
-
-    @property
-    def secret(self) -> bool:
-        """Whether what stands here may be a secret, so that no message repeats it."""
-        return self.private or self.document.private
-
-    def value(self, path: Path) -> Span:
-        """The value at `path`, or the nearest enclosing one that has a position."""
-        return self._nearest(path, self.document.spans, self.document.elsewhere)
-
-    def key(self, path: Path) -> Span:
-        """The key at `path`; for the document itself its first line."""
-        return self._nearest(path, self.document.key_spans, self.document.keys_elsewhere)
-
-    def missing(self, path: Path) -> Span:
-        """Where the field at `path` was removed, or else the key, or list item, that it is missing in."""
-        removed = self.document.elsewhere.get(path)
-        if removed is not None:
-            return removed
-        item = len(path) > 1 and isinstance(path[-2], int)  # of a list: it has no key
-        return self.value(path[:-1]) if item else self.key(path[:-1])
-
-    def _nearest(self, path: Path, spans: Mapping[Path, int], elsewhere: Mapping[Path, Span]) -> Span:
-        while path and path not in spans and path not in elsewhere:
-            path = path[:-1]
-        if path in elsewhere:
-            return elsewhere[path]
-        return unpack_span(self.file, spans[path] if path in spans else self.document.spans[()])
-
-    def about(self, path: Path) -> "Place":
-        """For what is said of the field at `path`: of a secret, where it stands on a private line."""
-        private = self.key(path).private or self.value(path).private
-        return replace(self, private=True) if private and not self.secret else self
-
-
-def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> list[Diagnostic]:
+def explain(failure: ValidationError, model: type[BaseModel], document: Document) -> list[Diagnostic]:
     """The problems of one document, one for each place; no more of them than tell that they are too many."""
     problems: dict[tuple[Path, bool], list[tuple[Mapping[str, Any], bool]]] = {}
     for item in failure.errors(include_url=False):
-        path, in_branch = locate(item, place.document.value)
+        path, in_branch = locate(item, document.value)
         problems.setdefault((path, item["type"] == "missing"), []).append((item, in_branch))
     deeper = {path[:size] for path, _ in problems for size in range(len(path))}
     found: list[Diagnostic] = []
@@ -100,9 +55,9 @@ def explain(failure: ValidationError, model: type[BaseModel], place: Place) -> l
             break
         if path in deeper and all(in_branch and item["type"] in EXPECTED for item, in_branch in items):
             continue  # another branch of the union fits the value's shape and says more
-        about = place.about(path)
+        about = document.about(path)
         problem = _explain(path, [item for item, _ in items], model, about)
-        found.append(hide(problem) if about.secret else problem)
+        found.append(hide(problem) if about.private else problem)
     return found
 
 
@@ -113,7 +68,7 @@ def unknown_fields(failure: ValidationError, model: type[BaseModel], document: A
 
 
 def without_values(
-    problems: Sequence[Diagnostic], unknown: Sequence[Path], place: Place
+    problems: Sequence[Diagnostic], unknown: Sequence[Path], document: Document
 ) -> Iterator[Diagnostic]:
     """`problems`, none of which shows the value of an unknown field: its name may be a misspelt secret's.
 
@@ -121,7 +76,7 @@ def without_values(
     """
     shown_to: dict[tuple[str, int], int] = {}  # characters, by file and line
     for path in unknown:
-        key, value = place.key(path), place.value(path)
+        key, value = document.key_span(path), document.span(path)
         for span, column in ((key, key.end_column), (value, value.column)) if key != value else ():
             line = (span.file, span.line)
             shown_to[line] = min(column - 1, shown_to.get(line, column))
@@ -136,30 +91,32 @@ def without_values(
             yield hide(problem)
 
 
-def no_kind(place: Place, kinds: Sequence[str]) -> Diagnostic:
+def no_kind(document: Document, kinds: Sequence[str]) -> Diagnostic:
     """The problem of a mapping without `kind`: perhaps there is one under another name."""
-    for key in place.document.value:
+    for key in document.value:
         looks = "; ".join(filter(None, (lookalike(key), did_you_mean(key, ["kind"]))))
         if looks.endswith("?"):
-            return error("unknown-field", f"unknown field `{clip(key)}`", place.key((key,)), help=looks)
+            return error(
+                "unknown-field", f"unknown field `{clip(key)}`", document.key_span((key,)), help=looks
+            )
     listed = ", ".join(kinds)
     help = f"add `kind:` with one of {listed}"
-    return error("missing-field", "the field `kind` is missing", place.value(()), help=help)
+    return error("missing-field", "the field `kind` is missing", document.span(()), help=help)
 
 
 def surprises(
-    place: Place, explained: Sequence[Diagnostic], unknown: Sequence[Path] = ()
+    document: Document, explained: Sequence[Diagnostic], unknown: Sequence[Path] = ()
 ) -> Iterator[Diagnostic]:
     """Warn of scalars that YAML reads as something else, except where an error already says so.
 
     `unknown`: fields below which nothing is said.
     """
     spans = {problem.span for problem in explained}
-    for path, text in place.document.surprises.items():
-        span = place.value(path)
+    for path, text in document.surprises.items():
+        span = document.span(path)
         if span in spans or any(path[: len(field)] == field for field in unknown):
             continue
-        value, secret = resolve(text)[0], place.about(path).secret
+        value, secret = resolve(text)[0], document.about(path).private
         if isinstance(value, str):
             yield warning(
                 "typographic-quotes",
@@ -197,52 +154,52 @@ def describe(value: Any, *, secret: bool = False) -> str:
     return f'the text "{clip(value)}"' if kind == "text" else f"the {kind} {clip(written(value))}"
 
 
-def wrong_type(expected: str, path: Path, place: Place) -> Diagnostic:
+def wrong_type(expected: str, path: Path, document: Document) -> Diagnostic:
     """`expected` completes "expected an integer"."""
-    value = _at(place.document.value, path)
-    text = place.document.surprises.get(path)
+    value = _at(document.value, path)
+    text = document.surprises.get(path)
     help = ""
     notes: tuple[str, ...] = ()
-    if not place.secret:
+    if not document.private:
         help = retype(expected, value, text)
-        notes = _surprise(path, place)
+        notes = _surprise(path, document)
     elif expected == "text" and isinstance(value, bool | int | float):
         help = "put it in quotes"
     elif value is None:
         help = NULL_HELP
     elif expected == "a list" and isinstance(value, str):
         help = "write it as a list, such as [first, second]"
-    message = f"expected {expected}, found {describe(value, secret=place.secret)}"
-    return error("wrong-type", message, place.value(path), notes=notes, help=help)
+    message = f"expected {expected}, found {describe(value, secret=document.private)}"
+    return error("wrong-type", message, document.span(path), notes=notes, help=help)
 
 
-def _surprise(path: Path, place: Place) -> tuple[str, ...]:
+def _surprise(path: Path, document: Document) -> tuple[str, ...]:
     """A note where YAML 1.1 reads the value as something else than it looks."""
-    text = place.document.surprises.get(path)
-    value = _at(place.document.value, path)
-    if text is None or place.secret or isinstance(value, str):
+    text = document.surprises.get(path)
+    value = _at(document.value, path)
+    if text is None or document.private or isinstance(value, str):
         return ()
     reading = "a boolean" if isinstance(value, bool) else f"the number {written(value)}"
     return (f"`{text}` is {reading} in YAML 1.1: quote it to mean the text",)
 
 
 def _explain(
-    path: Path, items: Sequence[Mapping[str, Any]], model: type[BaseModel], place: Place
+    path: Path, items: Sequence[Mapping[str, Any]], model: type[BaseModel], document: Document
 ) -> Diagnostic:
     first = items[0]
     kind, context = first["type"], first.get("ctx", {})
     name = f"`{_dotted(path)}`"
     value = first["input"]
-    shown = "" if place.secret or isinstance(value, dict | list) else f"`{clip(written(value))}`"
+    shown = "" if document.private or isinstance(value, dict | list) else f"`{clip(written(value))}`"
     if kind == "missing":
         inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
         message = f"the field `{path[-1]}` is missing{inside}"
-        return error("missing-field", message, place.missing(path), help=f"add `{path[-1]}:`")
+        return error("missing-field", message, document.missing_span(path), help=f"add `{path[-1]}:`")
     if kind == "extra_forbidden":
-        return _unknown_field(path, first["loc"], model, place)
+        return _unknown_field(path, first["loc"], model, document)
     expected = list(dict.fromkeys(EXPECTED[item["type"]] for item in items if item["type"] in EXPECTED))
     if expected and len(expected) == len({item["type"] for item in items}):
-        problem = wrong_type(" or ".join(expected), path, place)
+        problem = wrong_type(" or ".join(expected), path, document)
         modelled = expected == ["a mapping"] and kind != "dict_type" and len(path) > 1
         fields = field_names(model, first["loc"]) if modelled else []
         return (
@@ -250,39 +207,39 @@ def _explain(
             if fields and not problem.help
             else problem
         )
-    span = place.value(path)
+    span = document.span(path)
     if kind in ("literal_error", "enum"):
-        return _not_allowed(path, context, place)
+        return _not_allowed(path, context, document)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         subject = f"{name} is {shown[1:-1]}" if shown else f"{name} is out of range"
         message = f"{subject}, {words} {context[bound]}"
-        return error("out-of-range", message, span, notes=_surprise(path, place))
+        return error("out-of-range", message, span, notes=_surprise(path, document))
     if kind in _LENGTHS:
         message = f"{name} is empty" if not value else f"{name}: {_lower(first['msg'])}"
         return error("out-of-range", message, span)
     if kind == "string_pattern_mismatch":
-        help = (not place.secret and lookalike(value)) or pattern_help(context["pattern"])
+        help = (not document.private and lookalike(value)) or pattern_help(context["pattern"])
         if path[-1] in ("name", "app"):
             named = "app name" if path[-1] == "app" else "name"
             message = f"{shown or name} is not a valid {named}" if value else f"{name} is empty"
             return error("bad-name", message, span, help=help)
         return error("invalid-value", f"{name} is not valid", span, help=help)
-    if place.secret:
+    if document.private:
         return error("invalid-value", f"{name} is not valid", span)
     reason = str(context["error"]) if kind == "value_error" else _lower(first["msg"])
     return error("invalid-value", f"{name}: {reason}", span)
 
 
-def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) -> Diagnostic:
+def _unknown_field(path: Path, loc: Path, model: type[BaseModel], document: Document) -> Diagnostic:
     field = str(path[-1])
     known = field_names(model, loc[:-1])
     inside = f" in `{_dotted(path[:-1])}`" if len(path) > 1 else ""
-    bare = _at(place.document.value, path) is None  # such as {hunter2}
-    hidden = place.secret and (bare or may_be_a_value(path))
+    bare = _at(document.value, path) is None  # such as {hunter2}
+    hidden = document.private and (bare or may_be_a_value(path))
     looks = "" if hidden else lookalike(field)
     help = "; ".join(filter(None, (looks, did_you_mean(field, known))))
-    if field.partition(":")[0] in known and not place.secret:
+    if field.partition(":")[0] in known and not document.private:
         help = as_pair(field)
     if not help:
         home = _homes(field, model)
@@ -293,7 +250,7 @@ def _unknown_field(path: Path, loc: Path, model: type[BaseModel], place: Place) 
         elif known:
             help = f"known here: {_listed(known)}"
     shown = "an unknown field" if hidden else f"unknown field `{clip(field)}`"
-    return error("unknown-field", f"{shown}{inside}", place.key(path), help=help)
+    return error("unknown-field", f"{shown}{inside}", document.key_span(path), help=help)
 
 
 def _homes(field: str, model: type[BaseModel]) -> list[str]:
@@ -306,32 +263,36 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _not_allowed(path: Path, context: Mapping[str, Any], place: Place) -> Diagnostic:
-    value = _at(place.document.value, path)
+def _not_allowed(path: Path, context: Mapping[str, Any], document: Document) -> Diagnostic:
+    value = _at(document.value, path)
     choices = re.findall(r"'([^']*)'", context["expected"])
     listed = context["expected"].replace("'", "`")
     if not isinstance(value, str):
         text = written(value)
-        if isinstance(value, bool | int) and text in choices and not place.secret:
+        if isinstance(value, bool | int) and text in choices and not document.private:
             found = describe(value)
             return error(
                 "wrong-type",
                 f"expected the text `{text}`, found {found}",
-                place.value(path),
+                document.span(path),
                 help=f'quote it: "{text}"',
             )
-        problem = wrong_type(listed, path, place)
+        problem = wrong_type(listed, path, document)
         numbers = all(choice.isdecimal() for choice in choices) and isinstance(value, int | float)
         return (
-            replace(problem, help="write one of them in quotes") if numbers and not place.secret else problem
+            replace(problem, help="write one of them in quotes")
+            if numbers and not document.private
+            else problem
         )
-    shown = "this" if place.secret else f"`{clip(value)}`"
-    help = "" if place.secret else "; ".join(filter(None, (lookalike(value), did_you_mean(value, choices))))
+    shown = "this" if document.private else f"`{clip(value)}`"
+    help = (
+        "" if document.private else "; ".join(filter(None, (lookalike(value), did_you_mean(value, choices))))
+    )
     message = f"{shown} is not allowed for `{_dotted(path)}`"
     return error(
         "not-allowed",
         message,
-        place.value(path),
+        document.span(path),
         label=f"one of {listed}" if help else "",
         help=help or f"one of {listed}",
     )

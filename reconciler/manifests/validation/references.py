@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Resource
-from reconciler.core.nearest import nearest
+from reconciler.core.words import nearest
 
 _MOST_CYCLES = 10
 _MOST_CANDIDATES = 1_000
@@ -21,7 +21,7 @@ def unknown_references(
 ) -> Iterator[Diagnostic]:
     """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
 
-    What is needed once is left to `kinds.origins` and to the plan, which knows what was made already.
+    What is needed once is left to `roles.unknown_origin` and to the plan, which knows what was made already.
     `notes`: what else there is to say of such an address.
     """
     suggestions = 0

@@ -17,8 +17,9 @@ from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Path
 from reconciler.kinds.manifest import ManifestKind, Spec
 from reconciler.kinds.source import is_armored
+from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.reading.refusals import VALUE_NAMES
-from reconciler.manifests.validation.problems import Place, locate
+from reconciler.manifests.validation.problems import locate
 
 
 def valid_part(value: Any, model: type[Spec]) -> Spec | None:
@@ -85,7 +86,7 @@ encrypt it, and keep only the encrypted text in git:
 a value that was pushed is no longer secret: set a new one"""
 
 
-def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any, list[Diagnostic]]:
+def take_out_literals(value: Any, kind: ManifestKind, document: Document) -> tuple[Any, list[Diagnostic]]:
     """`value`, a manifest of a kind that holds secrets, without literal values; and a problem for each."""
     spec = value.get("spec")
     fields = [name for name in kind.Spec.model_fields if name.endswith(_FROM)]
@@ -93,7 +94,7 @@ def take_out_literals(value: Any, kind: ManifestKind, place: Place) -> tuple[Any
 
     def refuse(path: Path, at_key: bool, field: str) -> None:
         file = _file_name(value, field.removeprefix("spec."))
-        span = place.key(path) if at_key else place.value(path)
+        span = document.key_span(path) if at_key else document.span(path)
         beside = PurePosixPath(span.file).parent  # of an overlay, where the literal stands there
         encrypt = command("secret", "encrypt", "--to", "RECIPIENT", "--out", beside / file)
         found = error(

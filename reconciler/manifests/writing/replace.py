@@ -72,35 +72,35 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
     with ExitStack() as aside:
         ready: list[tuple[Path, Path]] = []
         done: list[tuple[Path, Replacement]] = []
-        each = None
+        change = None
         try:
-            for each in replacements:
-                target = each.place
-                new = _written_aside(target, each.data, mode)
+            for change in replacements:
+                target = change.place
+                new = _written_aside(target, change.data, mode)
                 aside.callback(new.unlink, missing_ok=True)
                 ready.append((new, target))
-            for each in replacements:
-                if each.moved_on():
-                    raise _changed_meanwhile(each)
-            for (new, target), each in zip(ready, replacements, strict=True):
-                done.append((target, each))
-                if not each.new:
+            for change in replacements:
+                if change.moved_on():
+                    raise _changed_meanwhile(change)
+            for (new, target), change in zip(ready, replacements, strict=True):
+                done.append((target, change))
+                if not change.new:
                     new.replace(target)
                 elif not _named(new, target):
                     done.pop()  # what is there is somebody else's
-                    raise _changed_meanwhile(each)
+                    raise _changed_meanwhile(change)
                 _sync_folder(target.parent)
         except OSError as failure:
             _take_back(done, mode)
-            at = f" {each.path}" if each is not None else ""  # the failure may name the file beside it
+            at = f" {change.path}" if change is not None else ""  # the failure may name the file beside it
             raise ReconcilerError(f"cannot write{at}: {failure.strerror}", help=_UNCHANGED) from failure
         except BaseException:
             _take_back(done, mode)
             raise
 
 
-def _changed_meanwhile(each: Replacement) -> ReconcilerError:
-    return ReconcilerError(f"{each.path} changed meanwhile", help=f"{_UNCHANGED}; {_AGAIN}")
+def _changed_meanwhile(change: Replacement) -> ReconcilerError:
+    return ReconcilerError(f"{change.path} changed meanwhile", help=f"{_UNCHANGED}; {_AGAIN}")
 
 
 def _named(complete: Path, target: Path) -> bool:
@@ -124,14 +124,14 @@ def _named(complete: Path, target: Path) -> bool:
 
 def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> None:
     """Unless somebody has written to it since."""
-    for target, each in done:
+    for target, change in done:
         with suppress(OSError):
-            if target.read_bytes() != each.data:
+            if target.read_bytes() != change.data:
                 continue
-            if each.new:
+            if change.new:
                 target.unlink()
-            elif each.before is not None:
-                _written_aside(target, each.before, mode).replace(target)
+            elif change.before is not None:
+                _written_aside(target, change.before, mode).replace(target)
 
 
 def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:

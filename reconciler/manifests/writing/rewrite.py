@@ -17,24 +17,14 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
-from yaml.events import (
-    AliasEvent,
-    DocumentEndEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 
 from reconciler.core.advice import Command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span, error
 from reconciler.core.model import POSITION, Path, Resource, unpack_span
 from reconciler.kinds.base import Kind
 from reconciler.manifests.reading.compose import Document, compose
+from reconciler.manifests.reading.refusals import decode
 from reconciler.manifests.reading.scalars import written
-from reconciler.manifests.reading.text import decode
 from reconciler.manifests.validation.problems import describe
 from reconciler.manifests.writing.write import quoted, scalar
 
@@ -44,8 +34,8 @@ Scalar = str | int | float | bool
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ANCHOR = re.compile(r"&\S+[ \t]+")
 _LINE_BREAK = re.compile("\r\n|\r|\n")
-_OPENING = (MappingStartEvent, SequenceStartEvent)
-_CLOSING = (MappingEndEvent, SequenceEndEvent)
+_OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
+_CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class Token(Struct, frozen=True):
@@ -73,15 +63,15 @@ def find_tokens(text: str, places: Collection[Place]) -> Mapping[Place, Token]:
     event: Any
     for event in yaml.parse(text, Loader=_LOADER):
         kind = type(event)
-        if kind is DocumentStartEvent:
+        if kind is yaml.DocumentStartEvent:
             reach, anchored, uses = {}, {}, {}
-        elif kind is DocumentEndEvent:
+        elif kind is yaml.DocumentEndEvent:
             found |= _shared(found, reach, uses)
         elif kind in _CLOSING:
             inside.pop()
-        elif kind in (AliasEvent, ScalarEvent, *_OPENING):
+        elif kind in (yaml.AliasEvent, yaml.ScalarEvent, *_OPENING):
             place = (event.start_mark.line + 1, event.start_mark.column + 1)
-            if kind is AliasEvent:
+            if kind is yaml.AliasEvent:
                 uses.setdefault(event.anchor, place)
             elif event.anchor is not None:
                 anchored[event.anchor] = place
@@ -97,9 +87,9 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
     start = starts[event.start_mark.line] + event.start_mark.column
     end = starts[event.end_mark.line] + event.end_mark.column
     kind = type(event)
-    if kind is AliasEvent:
+    if kind is yaml.AliasEvent:
         return Token(start, end, "", f"comes from the anchor `&{event.anchor}`", anchored.get(event.anchor))
-    if kind is not ScalarEvent:
+    if kind is not yaml.ScalarEvent:
         return Token(start, end, "", "is not a single one")
     if event.start_mark.line != event.end_mark.line:
         return Token(start, end, "", "spans several lines")
@@ -114,7 +104,7 @@ def _shared(
     """The tokens of one document that an alias repeats somewhere else."""
     shared = {}
     for place, names in reach.items():
-        name = next((each for each in names if each in uses), None)
+        name = next((anchor for anchor in names if anchor in uses), None)
         if name is not None and not found[place].obstacle:
             shared[place] = replace(
                 found[place], obstacle=f"is read a second time, as `*{name}`", see=uses[name]
@@ -216,7 +206,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
     new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
     again = compose(new, file)
     # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
-    if not again.complete or repr([each.value for each in again.documents]) != repr(wanted):
+    if not again.complete or repr([document.value for document in again.documents]) != repr(wanted):
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     # The value stands elsewhere now, among the same lines: what could be shown of it still can.
     spans = [
@@ -244,7 +234,7 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
     others = spec.model_dump(by_alias=True, exclude_unset=True)
     if {**given, field: None} != {**others, field: None}:
         return _unsound(edit)
-    broken = [each for each in kind.check(spec, resource.span) if each.severity is Severity.ERROR]
+    broken = [problem for problem in kind.check(spec, resource.span) if problem.severity is Severity.ERROR]
     if broken:
         return cannot_accept(
             f"`{resource.address}`: {broken[0].message}", span, broken[0].help, broken[0].advice

@@ -22,7 +22,7 @@ _LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark 
 # Text that no reader takes for anything else, whichever version of YAML it reads.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
-# What `text.decode` refuses, the byte order mark, and line breaks: all of it stands as escapes.
+# What `refusals.decode` refuses, the byte order mark, and line breaks: all of it stands as escapes.
 _ESCAPED = re.compile(
     "[^\t\x20-\x7e\xa0-\u2027\u202a-\u202d\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
     "\U00010000-\U0010ffff]"
@@ -157,5 +157,8 @@ def build(manifests: Sequence["Effective"]) -> str:
 
     What an alias brought is written out at each place.
     """
-    documents = [Commented(each.value, {(): [f"from {', '.join(each.files)}"]}) for each in manifests]
+    documents = []
+    for manifest in manifests:
+        comments: dict[Path, Sequence[str]] = {(): [f"from {', '.join(manifest.files)}"]}
+        documents.append(Commented(manifest.value, comments))
     return write(documents, follows=True)

@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import Diagnostic, Severity
-from reconciler.core.durations import in_words
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
+from reconciler.core.words import in_words
 from reconciler.rehearsal.matrix import Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
-from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Result, Step
+from reconciler.core.words import counted
 from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
 from reconciler.rehearsal.outlook import Forecast
 from reconciler.reports import verdict

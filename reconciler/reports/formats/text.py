@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
-from reconciler.core.plural import counted
 from reconciler.core.steps import PLATFORM, Plan, Step
+from reconciler.core.words import counted
 from reconciler.moves.compare import LEFT
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as render_diagnostics

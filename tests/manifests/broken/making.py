@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reconciler.manifests import files
-from reconciler.manifests.reading.text import LONGEST_LINE, MOST_BYTES, MOST_DOCUMENT_EVENTS, MOST_DOCUMENTS
+from reconciler.manifests.reading.refusals import (
+    LONGEST_LINE,
+    MOST_BYTES,
+    MOST_DOCUMENT_EVENTS,
+    MOST_DOCUMENTS,
+)
 
 NOBODY = 65534
 VOLUME = "apiVersion: reconciler/v1\nkind: Volume\nmetadata: {name: data, app: shop}\nspec: {size_gb: 10}\n"

@@ -1,7 +1,7 @@
 """The real transport over a line without a network: the sandbox answers, and some answers are mutated."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 from urllib.parse import urlsplit
@@ -14,8 +14,6 @@ from reconciler.sandbox.exchange import Request
 from reconciler.services.http1 import CookielessClient, Http1Response
 from reconciler.services.transport import HttpTransport
 from tests.reliability.responses.mutation import Given, Kind, mutated
-
-PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class _Answering(httpx.AsyncBaseTransport):
         self._exchanges.append(Exchange(request.method, path, number, body, given, kind, carried_out))
         if given.failure:
             raise NotSent("refused") if given.failure == "connect" else Lost(given.failure)
-        return Http1Response(given.status, headers=list(given.headers), stream=_Stream(given.body))
+        return Http1Response(given.status, headers=list(given.headers), stream=httpx.ByteStream(given.body))
 
     def _given(
         self, method: str, path: str, number: int, right: Callable[[], Given]
@@ -141,12 +139,3 @@ class _Answering(httpx.AsyncBaseTransport):
             return replace(says, status=200, body=rng.choice((b"{}", b"", b"null", b'{"error":"ok"}', b"[]")))
         found = mutated(says, "broken" if kind == "broken" else "extra", rng)
         return found if found.status >= 300 or found.failure else replace(found, status=503)
-
-
-class _Stream(httpx.AsyncByteStream):
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self._body), PIECE):
-            yield self._body[at : at + PIECE]

@@ -29,71 +29,24 @@ UNMANAGED = (
 )
 KEPT = ("id", "data", "volume", "Msg", "backup", "graph_id", "needs_restart")
 WORDS = (
-    *(
-        "",
-        " ",
-        "created",
-        "creating",
-        "ready",
-        "destroyed",
-        "pending_destroy",
-        "deleting",
-        "deleted",
-        "failed",
-    ),
-    *(
-        "error",
-        "READY",
-        "quantum",
-        "null",
-        "0",
-        "-1",
-        "x" * 5000,
-        "\x1b[31mred",
-        "\u202e",
-        "a\nb",
-        "../..",
-        "%2e%2e",
-    ),
-    *(
-        "0001-01-01T00:00:00Z",
-        "9999-12-31T23:59:59Z",
-        "2026-01-01",
-        "yesterday",
-        "vol_0",
-        "data",
-        "cache",
-        "🙈",
-    ),
+    *("", " ", "created", "creating", "ready", "destroyed", "pending_destroy", "deleting", "deleted"),
+    "failed",
+    *("error", "READY", "quantum", "null", "0", "-1", "x" * 5000, "\x1b[31mred", "\u202e", "a\nb", "../.."),
+    "%2e%2e",
+    *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-01-01", "yesterday", "vol_0", "data", "cache"),
+    "🙈",
 )
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 3, 5, 20, 500, 2**31, 2**63, 2**64, 10**400, 1e308, 0.5),
     *([], {}, [None], [{}], {"id": "x"}, [[]], *WORDS),
 )
 DATES = (
-    *(
-        "Thu, 01 Jan 1970 00:00:00 GMT",
-        "Fri, 31 Dec 9999 23:59:59 GMT",
-        "Mon, 00 Foo 0000 99:99:99 XYZ",
-        "",
-        "0",
-    ),
-    *(
-        "Thu, 01 Jan 0001 00:00:00 +2359",
-        "Thu, 01 Jan 2026 00:00:00 -9999",
-        "1" * 300,
-        "\xff\xfe",
-        "soon",
-        "-1",
-    ),
-    *(
-        "Thu, 01 Jan 2026 00:00:00",
-        "2026-01-01T00:00:00Z",
-        "Thu, 01 Jan 2026 24:00:60 GMT",
-        ",,,",
-        "(((",
-        "::::",
-    ),
+    *("Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 00 Foo 0000 99:99:99 XYZ", ""),
+    "0",
+    *("Thu, 01 Jan 0001 00:00:00 +2359", "Thu, 01 Jan 2026 00:00:00 -9999", "1" * 300, "\xff\xfe", "soon"),
+    "-1",
+    *("Thu, 01 Jan 2026 00:00:00", "2026-01-01T00:00:00Z", "Thu, 01 Jan 2026 24:00:60 GMT", ",,,", "((("),
+    "::::",
 )
 PAUSES = ("0", "-1", "1", "5", "1e9", "9" * 400, "0x10", "NaN", "inf", " 3 ", "\xb2", "1, 2", *DATES)
 
@@ -286,19 +239,10 @@ def _error(given: Given, rng: Random) -> Given:
     body = rng.choice(
         (
             *(b"", b"{}", given.body, words.encode(), _json({"error": words}), _json({"message": words})),
-            *(
-                _json({"errors": {"detail": words}}),
-                _json({"error": {"a": words}}),
-                _json([words]),
-                b"\xff" * 99,
-            ),
-            *(
-                _json({"error": None, "status": 7}),
-                _json({"status": words}),
-                _json(words),
-                b"null",
-                b"{" * 5_000,
-            ),
+            *(_json({"errors": {"detail": words}}), _json({"error": {"a": words}}), _json([words])),
+            b"\xff" * 99,
+            *(_json({"error": None, "status": 7}), _json({"status": words}), _json(words), b"null"),
+            b"{" * 5_000,
         )
     )
     failed = replace(given, status=status, body=body)
@@ -370,18 +314,8 @@ _MUTATIONS: dict[Kind, tuple[_Mutation, ...]] = {
     "extra": (_unknown_fields, _unknown_fields, _unknown_headers, _spaced, _compressed),
     "odd": (_unmanaged, _unmanaged, _missing, _nulls, _deep, _very_deep, _twice_the_same),
     "broken": (
-        *(
-            _cut,
-            _cut,
-            _garbage,
-            _other_encoding,
-            _false_encoding,
-            _html,
-            _wrong_shape,
-            _error,
-            _error,
-            _error,
-        ),
+        *(_cut, _cut, _garbage, _other_encoding, _false_encoding, _html, _wrong_shape, _error, _error),
+        _error,
         *(_broken_line, _too_large),
     ),
     "lying": (_other_values, _other_values, _other_ids, _other_states, _other_list, _keys_twice),

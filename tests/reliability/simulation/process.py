@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from reconciler.core.attribution import Attribution
+from reconciler.core.context import Attribution
 from reconciler.core.diagnostics import refuse_all
 from reconciler.core.model import Action, Address
 from reconciler.core.reporter import Reporter

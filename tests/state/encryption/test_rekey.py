@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore as Objects
 
-from reconciler.core.attribution import Attribution
+from reconciler.core.context import Attribution
 from reconciler.core.errors import Locked, ReconcilerError, StateMoved, StateSealed, StoreError
 from reconciler.execution.decisions import Actor
 from reconciler.project.migrate import Rekeyed, rekey

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from reconciler.core.plural import counted
+from reconciler.core.words import counted
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite.files import seen_path
 

@@ -13,7 +13,7 @@ from reconciler.core.model import Observation
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Read, Step
 from reconciler.core.wire import many
-from reconciler.execution.traffic import Traffic, Unsent
+from reconciler.execution.send_gate import CallNotSent, SendGate
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.machines.wire.volume import Snapshot
 from reconciler.services.observe import observe
@@ -21,9 +21,7 @@ from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.provider import provider_client
 from reconciler.services.registry import Budget, Services
 from tests.execution.far import ANSWER_S, Far, SharedTime, add_apps, applied, of_apps
-from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, volume
-
-pytestmark = pytest.mark.anyio
+from tests.execution.stage import SETTLE_S, Stage, cluster, outcomes, secret, volume
 
 VOLUMES = "/v1/apps/shop/volumes"
 
@@ -89,7 +87,7 @@ async def test_of_several_lines_the_longest_one_is_told(shared: Stage) -> None:
 async def test_calls_that_were_long_on_their_way_make_no_later_one_come_too_early(shared: Stage) -> None:
     """The platform counts when a call arrives: the fourth may come a second after the first ones came."""
     add_apps(shared, 1)
-    shared.call("POST", "/_sandbox/switches", {"rate_limit": "on"})
+    shared.switch(rate_limit="on")
     far = Far(shared)
     far.slow_s = {"POST": 0.7}
     found = await applied(shared, of_apps(1, 10))
@@ -222,7 +220,7 @@ async def test_a_platform_that_asks_for_more_than_a_minute_is_not_waited_for(sha
 
 async def test_where_the_platform_counts_and_we_do_not_all_calls_get_through(shared: Stage) -> None:
     """As on loopback: the first answers 429 teach the pace, and the line of that app keeps it."""
-    shared.call("POST", "/_sandbox/switches", {"rate_limit": "on"})
+    shared.switch(rate_limit="on")
     Far(shared, rate_limit=None)
     found = await applied(shared, "".join(volume(f"data{number}") for number in range(30)))
     assert Counter(outcomes(found).values()) == {"done": 30}
@@ -259,7 +257,7 @@ async def test_a_403_names_the_scope_and_stops_nothing_else(shared: Stage) -> No
 async def test_after_three_lost_creates_in_a_row_no_other_one_is_sent(shared: Stage) -> None:
     far = Far(shared, rate_limit=None)
     far.lost = 10_000
-    found = await applied(shared, "".join(cluster().replace("orders", f"orders{n}") for n in range(6)))
+    found = await applied(shared, "".join(cluster(name=f"orders{n}") for n in range(6)))
     assert Counter(outcomes(found).values()) == {"unknown": 3, "skipped": 3}
     assert len(far.times("POST")) == len(found.notices) == 3
 
@@ -267,14 +265,8 @@ async def test_after_three_lost_creates_in_a_row_no_other_one_is_sent(shared: St
 async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_is(shared: Stage) -> None:
     far = Far(shared, rate_limit=None)
     far.lost = 10_000
-    secrets = "".join(
-        f"---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {{name: S{n}, app: shop}}\n"
-        "spec: {value_from: {env: PASSWORD}}\n"
-        for n in range(4)
-    )
-    found = await applied(
-        shared, secrets + "".join(cluster().replace("orders", f"orders{n}") for n in range(6))
-    )
+    secrets = "".join(secret(f"S{n}") for n in range(4))
+    found = await applied(shared, secrets + "".join(cluster(name=f"orders{n}") for n in range(6)))
     skipped = {result.error for result in found.results if result.outcome == "skipped"}
     (told,) = skipped
     assert told.startswith("not sent: the outcomes of 3 creates are unknown, so nothing new is created")
@@ -283,11 +275,11 @@ async def test_what_is_not_sent_says_how_many_creates_are_unknown_whatever_else_
 async def test_calls_that_create_nothing_stop_creates_too_and_are_counted_as_calls(shared: Stage) -> None:
     Far(shared, rate_limit=None)
     assert shared.platform is not None
-    traffic = Traffic(8, shared.time)
+    gate = SendGate(8, shared.time)
     for _ in range(3):
-        traffic.answered(shared.platform, Outcome(Verdict.UNKNOWN))
-    with pytest.raises(Unsent, match="the outcomes of the last 3 calls are unknown, so nothing new is"):
-        async with traffic.turn(
+        gate.answered(shared.platform, Outcome(Verdict.UNKNOWN))
+    with pytest.raises(CallNotSent, match="the outcomes of the last 3 calls are unknown, so nothing new is"):
+        async with gate.turn(
             shared.platform,
             Call("POST", "/v1/postgres"),
             creates=True,
@@ -301,7 +293,7 @@ async def test_calls_that_create_nothing_stop_creates_too_and_are_counted_as_cal
 async def test_a_create_that_is_answered_opens_the_way_for_the_others(shared: Stage) -> None:
     far = Far(shared, rate_limit=None)
     far.lost = 2
-    found = await applied(shared, "".join(cluster().replace("orders", f"orders{n}") for n in range(12)))
+    found = await applied(shared, "".join(cluster(name=f"orders{n}") for n in range(12)))
     assert Counter(outcomes(found).values()) == {"unknown": 2, "done": 10}
 
 
@@ -355,7 +347,7 @@ async def test_a_provider_that_refuses_its_signature_stops_nobody_else(shared: S
         shared.time,
         new_nonce=lambda: "n",
     )
-    traffic = Traffic(1, shared.time)
-    traffic.answered(client, Outcome(Verdict.NO, status=401))
-    assert traffic.halted == ""
-    assert not traffic.notices(0, 1)
+    gate = SendGate(1, shared.time)
+    gate.answered(client, Outcome(Verdict.NO, status=401))
+    assert gate.halted == ""
+    assert not gate.notices(0, 1)

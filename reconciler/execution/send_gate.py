@@ -1,7 +1,7 @@
-"""When a call may be sent: slots, turns, and what earlier answers say about the service.
+"""Decides when a call may be sent: by slots, by turns, and by earlier answers of the service.
 
-Only a call that is being sent holds a slot: waiting for a turn, for evidence, for the time that the service
-asks for, or until an outcome is stored, does not.
+A call holds a slot only while it is being sent. It holds none while it waits for its turn, for evidence, for
+the time that the service asks for, or until an outcome is stored.
 """
 
 from collections import defaultdict
@@ -18,27 +18,28 @@ from reconciler.core.clock import Clock
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Address
-from reconciler.core.plural import counted
 from reconciler.core.steps import Call
+from reconciler.core.words import counted
 from reconciler.execution.waiting import OUTAGE_S, Waited
 from reconciler.services.client import Client
 from reconciler.services.outcome import Outcome, Verdict
 
-LOST_IN_A_ROW = 3  # so many unknown outcomes, and nothing new is created: each may become a question
+LOST_IN_A_ROW = 3  # unknown outcomes after which nothing new is created: any of them may become a question
 RATE_LIMIT_S = 60.0  # how long one step tries again after 429
-FIRST_PAUSE_S = 1.0  # where the service does not say how long to wait; then twice as long each time
+FIRST_PAUSE_S = 1.0  # if the service does not say how long to wait; doubled after every attempt
 LEAST_PAUSE_S = 0.5
 
 
-class Unsent(ReconcilerError):
+class CallNotSent(ReconcilerError):
     """A call that was not sent, because of the answers to other calls."""
 
 
 @dataclass(slots=True)
 class _Creates:
-    """Of one service. `lost`: unknown outcomes since the last clear one, `lost_creates` of them of creates.
+    """The creates of one service. `under_way`: calls without an answer yet.
 
-    `clear`: there was a clear one.
+    `lost`: unknown outcomes since the last clear one; `lost_creates` of them are of creates. `clear`: there
+    was a clear outcome.
     """
 
     under_way: int = 0
@@ -48,19 +49,19 @@ class _Creates:
 
     @property
     def may_start(self) -> bool:
-        """Before the first clear answer, no more calls may be in flight than may get lost."""
+        """Whether one more may be sent: before the first clear answer, no more than may get lost."""
         return (self.clear and not self.lost) or self.lost + self.under_way < LOST_IN_A_ROW
 
     @property
-    def told(self) -> str:
+    def lost_calls(self) -> str:
         """The unknown calls in words: the creates, if they alone are enough to stop new ones."""
         if self.lost_creates >= LOST_IN_A_ROW:
             return counted(self.lost_creates, "create")
         return f"the last {counted(self.lost, 'call')}"
 
 
-class Limited:
-    """How long one step has been refused with 429. `since_s`: of the first time; None: it was not."""
+class RateLimited:
+    """The 429s of one step. `since_s`: the time of the first one; None: there was none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -80,8 +81,8 @@ class Limited:
         self._times += 1
         return pause_s if self.for_s + pause_s <= RATE_LIMIT_S else None
 
-    def told(self, outcome: Outcome) -> str:
-        """Why it is not tried again, after the time limit."""
+    def why_given_up(self, outcome: Outcome) -> str:
+        """Why the step is not tried again, after the time limit."""
         so_far = f" for {self.for_s:.0f} s" if round(self.for_s) else ""
         asked_s = outcome.retry_after_s
         asked = f", and the service asks to wait {asked_s:.0f} s{so_far and ' more'}" if asked_s else ""
@@ -90,7 +91,7 @@ class Limited:
 
 @dataclass(slots=True)
 class _Unanswered:
-    """The waits that an outage of one service ended. `first`: what one of them saw last."""
+    """The waits that an outage of one service ended. `first`: the last state that one of them saw."""
 
     label: str
     since: datetime
@@ -112,18 +113,18 @@ class _Unanswered:
         return replace(problem, addresses=tuple(sorted(self.addresses)))
 
 
-class Traffic:
-    """All calls of one run."""
+class SendGate:
+    """The gate that all calls of one run pass. `halted`: why no call may start any more."""
 
     def __init__(self, concurrency: int, clock: Clock) -> None:
         self._clock = clock
         self._slots = anyio.CapacityLimiter(concurrency)
         self._creates: dict[str, _Creates] = defaultdict(_Creates)
         self._changed = anyio.Event()
-        self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # how long to wait, and why
+        self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # by service and action: seconds, reason
         self._credential = ""
         self._unanswered: dict[str, _Unanswered] = {}
-        self.halted = ""  # why no call may start any more
+        self.halted = ""
 
     @asynccontextmanager
     async def turn(
@@ -136,40 +137,39 @@ class Traffic:
         prepare: Callable[[], Awaitable[None]],
         tell: Callable[[float], None],
     ) -> AsyncIterator[Callable[[], None]]:
-        """Hold a slot when it is the turn of `call`, until the block ends or calls what comes back.
+        """Wait for the turn of `call`, and hold a slot until the block ends or calls the yielded function.
 
-        Raises Unsent if it may not be sent any more.
-
-        `creates`: made twice, there would be two. `again`: it was refused with 429 before. `prepare`: what
-        has to be done just before, and needs no slot. `tell`: how long it still waits for its turn.
+        Raises CallNotSent if the call may not be sent any more. `creates`: sent twice, it would make two
+        objects. `again`: it was refused with 429 before. `prepare`: runs just before the call, without a
+        slot. `tell`: gets the seconds until its turn.
         """
         known = self._creates[client.name]
 
         async def ready() -> None:
             await prepare()
             while True:
-                if why := self._says_no(client, call):
-                    raise Unsent(f"not sent: {why}")
+                if why := self._why_not(client, call):
+                    raise CallNotSent(f"not sent: {why}")
                 if creates:
                     await self._until_creates_may_start(known)
                 await self._slots.acquire()
-                if not self._says_no(client, call) and (not creates or known.may_start):
+                if not self._why_not(client, call) and (not creates or known.may_start):
                     return
                 self._slots.release()
 
         await client.turn(call, first=again, ready=ready, tell=tell)
         known.under_way += creates
         with ExitStack() as slot:
-            slot.callback(self._over, known, creates)
+            slot.callback(self._end, known, creates)
             yield slot.close
 
-    def _over(self, known: _Creates, creates: bool) -> None:
+    def _end(self, known: _Creates, creates: bool) -> None:
         known.under_way -= creates
         self._slots.release()
-        self._tell_all()
+        self._wake_all()
 
     def answered(self, client: Client, outcome: Outcome, *, creates: bool = False) -> None:
-        """Note the outcome of a call. `creates`: see `turn`."""
+        """Note the outcome of a call. `creates`: as in `turn`."""
         known = self._creates[client.name]
         if outcome.kind is Verdict.UNKNOWN:
             known.lost += 1
@@ -180,24 +180,24 @@ class Traffic:
             self.token_refused(client)
 
     def token_refused(self, client: Client) -> None:
-        """No other call starts if nothing can be done without that service."""
+        """Note a 401: if the service is essential, no other call starts."""
         if client.service.essential:
             self.halted = "the platform refused the token (401)"
             self._credential = client.credential
 
     def give_up(self, client: Client, call: Call, outcome: Outcome, why: str) -> None:
-        """`call` is not tried again after 429, and others of its action need not be tried."""
+        """Note that `call` is not tried again after 429. No other call of its action is tried, either."""
         self._refused[client.name, client.action(call)] = outcome.retry_after_s or 0.0, why
 
     def unanswered(self, client: Client, address: Address, waited: Waited) -> None:
-        """The wait of `address` was ended by an outage."""
+        """Note that an outage ended the wait of `address`."""
         since = self._clock.now() - timedelta(seconds=waited.silent_s)
         known = self._unanswered.setdefault(client.name, _Unanswered(client.label, since, waited.seen))
         known.since = min(known.since, since)
         known.addresses.add(str(address))
 
     def notices(self, done: int, total: int) -> Sequence[Diagnostic]:
-        """Why calls were not sent, once for each cause. `done` of `total` steps of the run are."""
+        """Why calls were not sent: one diagnostic for each cause. `done` of `total` steps are done."""
         apply = command("apply")
         again = f"then run `{apply}` again: finished steps are not sent again"
         found = []
@@ -221,11 +221,11 @@ class Traffic:
                     advice=(apply,),
                 )
             )
-        found += [each.notice() for each in self._unanswered.values()]
+        found += [outage.notice() for outage in self._unanswered.values()]
         return found
 
-    def _says_no(self, client: Client, call: Call) -> str:
-        """Why `call` must not be sent any more; "" when it may."""
+    def _why_not(self, client: Client, call: Call) -> str:
+        """Why `call` must not be sent any more; "" if it may be sent."""
         if (client.name, client.action(call)) in self._refused:
             return "rate-limited: another call of its kind was refused with 429; run again"
         if client.silent_s >= OUTAGE_S:
@@ -235,12 +235,12 @@ class Traffic:
     async def _until_creates_may_start(self, known: _Creates) -> None:
         while not known.may_start:
             if not known.under_way:
-                raise Unsent(
-                    f"not sent: the outcomes of {known.told} are unknown, so nothing new is created; "
+                raise CallNotSent(
+                    f"not sent: the outcomes of {known.lost_calls} are unknown, so nothing new is created; "
                     "run again"
                 )
             await self._changed.wait()
 
-    def _tell_all(self) -> None:
+    def _wake_all(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
