@@ -66,6 +66,7 @@ def test_a_plan_and_an_apply_ask_an_object_store_for_little(
         "get root": 12,
         "list heads": 9,
         "get heads": 3,
+        "replace root": 2,  # how far the scopes have come, at the begin and end of the lease
         "create leases": 1,
         "replace heads": 5,  # the lease, and four commits
         "delete leases": 1,
