@@ -15,7 +15,7 @@ from reconciler.state.encryption import older
 from reconciler.state.log.bucket import unsealed
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Accepting, Event, JournalEntry, Restored, Store
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
@@ -72,6 +72,8 @@ async def bring_back(store: Spooling, file: Path | None, environment: str, clock
     if lost:
         lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
         done = replace(done, lost=lost)
+        if isinstance(store.inner, Accepting):
+            await store.inner.accept()
         lease = await store.inner.lease([WHOLE_STATE], by)
         try:
             await store.inner.commit(lease, [_note(lost, by, "", clock)])

@@ -17,17 +17,19 @@ from obstore.store import MemoryStore as Objects
 from reconciler.core.errors import ReconcilerError, StoreError
 from reconciler.core.model import Address
 from reconciler.state.chain import row_hash
+from reconciler.state.copies import bring_back
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import segments
 from reconciler.state.log.bucket import unsealed
 from reconciler.state.log.damage import sealed
 from reconciler.state.log.store import LogStore
+from reconciler.state.marks import StateOlder
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.places.objects.bucket import ObstoreBucket
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Event
+from reconciler.state.store import LOST_ROWS, Event
 from tests.state.encryption.doubles import sealing
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import SimulatedClock, entry, record
@@ -381,3 +383,19 @@ async def test_what_nobody_can_tell_is_the_whole_state_put_back(
     assert not any((await refusals(kept, tmp_path, clock)).values())
     kept.become(kept.copies[1])
     assert not any((await refusals(kept, tmp_path, clock)).values())
+
+
+@pytest.mark.parametrize("is_sealed", [False], ids=["plain"])
+@pytest.mark.parametrize("what", ["scope", "root"])
+async def test_a_person_goes_on_with_what_was_put_back(
+    kept: Kept, what: str, tmp_path: Path, clock: SimulatedClock
+) -> None:
+    keys = [root] if what == "root" else [at("heads"), at("base"), at("journal")]
+    kept.become(put_back(RUNS - 1, *keys)(kept))
+    store = Spooling(kept.store(), tmp_path / "spool", clock)
+    with pytest.raises(StateOlder) as refused:
+        await store.load()
+    assert refused.value.diagnostics[0].code == "state-incomplete"
+    assert "put back in part" in (await bring_back(store, None, "", clock, "ana")).lost
+    state = await Spooling(kept.store(), tmp_path / "spool", clock).load()
+    assert [entry.data["unclaimed"] for entry in state.unclaimed] == [LOST_ROWS]

@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.core.advice import Command
 from reconciler.core.errors import StoreError
 from reconciler.state.log.bucket import Bucket, restoring_a_file
+from reconciler.state.marks import StateOlder
 
 _SEAL = "sha256"
 
@@ -21,6 +22,10 @@ class Damaged(Exception):
 
 class Contradiction(Damaged):
     """Root and heads do not fit each other: one of them is older, or the root was read a moment before."""
+
+
+class Older(Contradiction):
+    """Root or head is an older one: what was stored since is missing."""
 
 
 class Gone(Exception):
@@ -67,6 +72,8 @@ def explained(bucket: Bucket) -> Iterator[None]:
         raise newer_program(bucket.place) from error
     except Gone as error:
         raise damaged(bucket.place, f"{error} is missing", bucket.way_out()) from error
+    except Older as error:
+        raise StateOlder(f"the state {bucket.place} was put back in part: {error}") from error
     except Damaged as error:
         raise damaged(bucket.place, str(error), bucket.way_out()) from error
 

@@ -13,7 +13,7 @@ from reconciler.state import rules
 from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
-from reconciler.state.log.damage import Contradiction, Damaged, Gone
+from reconciler.state.log.damage import Contradiction, Damaged, Gone, Older
 from reconciler.state.log.head import Head
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeSummary
@@ -59,11 +59,11 @@ def keep_up(
 
 
 def require_fitting(root: Root, head: Head) -> None:
-    """Raises Contradiction where the head or the root is older than the other one says."""
+    """Raises Older where the head or the root is older than the other one says."""
     if head.serial < root.scopes.get(head.scope, 0):
-        raise Contradiction(f"the head of `{head.scope}` is an older one")
+        raise Older(f"the head of `{head.scope}` is an older one")
     if root.serial < head.root:
-        raise Contradiction("state.json is an older one")
+        raise Older("state.json is an older one")
 
 
 def _require_fitting(scopes: Scopes, root: Root) -> None:

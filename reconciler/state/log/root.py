@@ -16,6 +16,7 @@ from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
+from reconciler.state.log.head import Head
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
@@ -105,6 +106,19 @@ def note_given_back(
         root, tag = known
         if root.moving or root.moved_to or _written(bucket, layout, root, tag, serials, nonce):
             return
+
+
+def accept(bucket: Bucket, layout: Layout, environment: str, heads: Sequence[Head], nonce: str) -> None:
+    """Let the root fit these heads, which may be older than it says: a person goes on with them."""
+    known = read(bucket, layout, environment)
+    if known is None:
+        return
+    root, tag = known
+    serial = max([root.serial, *(head.root for head in heads)])
+    scopes = {**root.scopes, **{head.scope: head.serial for head in heads}}
+    if (serial, scopes) != (root.serial, root.scopes):
+        new = replace(root, serial=serial + 1, nonce=nonce, scopes=scopes)
+        writes.replace(bucket, layout.root, new.encode(), tag)
 
 
 def _written(

@@ -22,7 +22,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
 from reconciler.state.contents import StateDump
-from reconciler.state.log import reading, root, writes
+from reconciler.state.log import head, reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
@@ -201,6 +201,11 @@ class LogStore:
         """As in `Movable`."""
         await self._in_thread(lambda: self._moving().revive())
 
+    async def accept(self) -> None:
+        """As in `Accepting`."""
+        await self._in_thread(self._accept)
+        self._opened = self._loaded = None
+
     async def probe(self) -> bool:
         """Prove that the store keeps its word; False where that needs no proof.
 
@@ -269,6 +274,17 @@ class LogStore:
             return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
         except ValueError as error:
             raise Damaged("a row of the journal holds what was never written there") from error
+
+    def _accept(self) -> None:
+        found = self._root()
+        if found is None:
+            return
+        layout = Layout(self._environment, found.generation)
+        read = zip(
+            found.scopes, self._bucket.get_all([layout.head(name) for name in found.scopes]), strict=True
+        )
+        known = [head.decode(item.body, name, found.lineage)[0] for name, item in read if item is not None]
+        root.accept(self._bucket, self._layout, self._environment, known, self._nonce())
 
     def _moving(self) -> Moving:
         return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
