@@ -17,7 +17,7 @@ from reconciler.state.batching import Batching, in_thread
 from reconciler.state.log import segments
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
-from reconciler.state.log.damage import explained
+from reconciler.state.log.damage import Older, explained
 from reconciler.state.log.lease_beats import Exclusion
 from reconciler.state.log.lease_keeping import Keeping
 from reconciler.state.log.lease_taking import Taking
@@ -89,6 +89,8 @@ class Committing:
                 self._files.delete_unnamed(before.head, seen.head)
             return
         found = {change.id: change for change in self._scopes.refresh([name])[name]}
+        if self._heads.seen(name).tag == seen.tag:  # what is there is older than what is known
+            raise Older(f"the head of `{name}` is an older one")
         for request, _ in valid:
             if request.id in found:  # the answer was lost, and its write was not
                 request.stored(found[request.id])

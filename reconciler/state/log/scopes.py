@@ -124,6 +124,8 @@ class Scopes:
         head, scope = read.head, self.of(read.head.scope)
         with scope.lock:
             if scope.tag and head.serial <= scope.head.serial:
+                if head == scope.head:
+                    scope.tag = read.tag
                 return ()
             changes = self._fold(scope.folded, head, read.tail, head.scope)
             scope.head, scope.tag, scope.tail = head, read.tag, read.tail

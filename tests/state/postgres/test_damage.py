@@ -47,7 +47,7 @@ async def test_a_commit_on_a_head_that_was_changed_stores_nothing(
 ) -> None:
     lease = await store.lease(["shop"], "me")
     database.rows(f"UPDATE reconcile.objects SET tag = 'x' WHERE {SHOP} AND part = 0")
-    database.rows(body('"record_serial":3', '"record_serial":4', f"{SHOP} AND part = 0"))
+    database.rows(body('"record_serial": 3', '"record_serial": 4', f"{SHOP} AND part = 0"))
     with pytest.raises(StoreError, match="the head of `shop` is not what was written"):
         await store.commit(lease, [entry(Event.INTENT, "s9")])
     with pytest.raises(StoreError, match="is damaged"):
