@@ -26,6 +26,7 @@ from reconciler.cli.verb import (
     code_of,
     echo_error,
     first_of,
+    option,
     report_failure,
     report_interrupted,
     verb,
@@ -53,60 +54,50 @@ _CODES = {"failed": FAILED, "skipped": PENDING, "unknown": PENDING, "pending": P
 
 
 @verb("apply", *options.OF_PLANS, options.AUTO_APPROVE, *options.DECIDES, report="apply", notifies=True)
-@click.option(
-    "--plan",
-    "plan_file",
-    type=options.FILE,
-    help="Run what was reviewed, a plan saved by `plan --out`, if the plan of now is the same.",
-)
-@click.option(
-    "--approval",
-    "approval_files",
-    type=options.FILE,
-    multiple=True,
-    metavar="FILE",
-    help="With --plan: an approval that `approve` wrote, which also covers its deletes; may be repeated.",
-)
-@click.option(
-    "--base",
-    metavar="REF",
-    default="",
-    help="The revision before the change, which says who has to approve it (default: from CI's variables).",
-)
-@click.option(
-    "--approve-delete",
-    "approved_deletes",
-    multiple=True,
-    metavar="ADDRESS",
-    type=ADDRESS,
-    help="Allow the deletion of exactly this resource; may be repeated.",
-)
-@click.option(
-    "--approve-create",
-    "approved_creates",
-    multiple=True,
-    envvar="RECONCILE_APPROVE_CREATE",
-    metavar="ADDRESS@WORD",
-    type=CREATE,
-    help="Allow this resource to be created although no list shows whether it exists, in the state that the "
-    "plan calls WORD; may be repeated.",
-)
-@click.option(
-    "--spool-to",
-    type=options.FILE,
-    metavar="FILE",
-    help="Write to FILE what the state could not take, for `state ingest`.",
-)
 def command(
-    plan_file: Path | None,
-    approval_files: Sequence[Path],
-    base: str,
     auto_approve: bool,
-    approved_deletes: Sequence[Address],
-    approved_creates: Sequence[str],
-    spool_to: Path | None,
     show_all: bool,
     chosen: ChosenState,
+    plan_file: Path | None = option(
+        "--plan",
+        "Run what was reviewed, a plan saved by `plan --out`, if the plan of now is the same.",
+        type=options.FILE,
+    ),
+    approval_files: Sequence[Path] = option(
+        "--approval",
+        "With --plan: an approval that `approve` wrote, which also covers its deletes; may be repeated.",
+        type=options.FILE,
+        multiple=True,
+        metavar="FILE",
+    ),
+    base: str = option(
+        "--base",
+        "The revision before the change, which says who has to approve it (default: from CI's variables).",
+        metavar="REF",
+        default="",
+    ),
+    approved_deletes: Sequence[Address] = option(
+        "--approve-delete",
+        "Allow the deletion of exactly this resource; may be repeated.",
+        multiple=True,
+        metavar="ADDRESS",
+        type=ADDRESS,
+    ),
+    approved_creates: Sequence[str] = option(
+        "--approve-create",
+        "Allow this resource to be created although no list shows whether it exists, in the state that the "
+        "plan calls WORD; may be repeated.",
+        multiple=True,
+        envvar="RECONCILE_APPROVE_CREATE",
+        metavar="ADDRESS@WORD",
+        type=CREATE,
+    ),
+    spool_to: Path | None = option(
+        "--spool-to",
+        "Write to FILE what the state could not take, for `state ingest`.",
+        type=options.FILE,
+        metavar="FILE",
+    ),
 ) -> int:
     """Show the plan, ask, and carry it out. Off a terminal, --auto-approve is needed."""
     if plan_file is not None and chosen.targets:

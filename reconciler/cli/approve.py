@@ -26,7 +26,7 @@ from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.options import refuse_output
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking, confirmed
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.words import counted
@@ -39,30 +39,24 @@ from reconciler.reports.report import Page, PlanReport, advise_plan
 
 
 @verb("approve", *options.ON_STATE)
-@click.argument("plan_file", metavar="PLAN", type=options.FILE)
-@click.option(
-    "--key",
-    type=options.FILE,
-    metavar="FILE",
-    help="SSH key, or the public one of a key in the agent (default: the one that git signs with, or the "
-    "agent's only key).",
-)
-@click.option("--principal", metavar="NAME", help="Your name in allowed_signers, if several fit or none.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is signed, too.")
-@click.option(
-    "--out",
-    type=options.FILE,
-    metavar="FILE",
-    help="Where the approval goes (default: PLAN.NAME.approval).",
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
 def command(
-    plan_file: Path,
-    key: Path | None,
-    principal: str | None,
-    out: Path | None,
-    yes: bool,
     chosen: ChosenState,
+    plan_file: Path = argument(metavar="PLAN", type=options.FILE),
+    key: Path | None = option(
+        "--key",
+        "SSH key, or the public one of a key in the agent (default: the one that git signs with, or the "
+        "agent's only key).",
+        type=options.FILE,
+        metavar="FILE",
+    ),
+    principal: str | None = option(
+        "--principal", "Your name in allowed_signers, if several fit or none.", metavar="NAME"
+    ),
+    out: Path | None = option(
+        "--out", "Where the approval goes (default: PLAN.NAME.approval).", type=options.FILE, metavar="FILE"
+    ),
+    yes: bool = flag("--yes", "Do not ask."),
 ) -> int:
     """Show the saved plan in PLAN, ask, and sign it with an SSH key.
 

@@ -12,7 +12,7 @@ from reconciler.cli import options
 from reconciler.cli.addresses import KIND
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import DONE, argument, flag, option, verb
 from reconciler.core.errors import ReconcilerError
 from reconciler.explanations import Explanation
 from reconciler.kinds.manifest import ManifestKind
@@ -29,19 +29,20 @@ from reconciler.reports.schema import plan_schema
 
 
 @verb("new")
-@click.argument("kind", type=KIND)
-@click.option("--name", default="NAME", show_default=True, help="The resource's name.")
-@click.option("--app", default="APP", show_default=True, help="The app it belongs to.")
-@click.option("--out", type=options.FILE, help="Write it to a new file.")
-def new(kind: str, name: str, app: str, out: Path | None) -> int:
+def new(
+    kind: str = argument(type=KIND),
+    name: str = option("--name", "The resource's name.", default="NAME", show_default=True),
+    app: str = option("--app", "The app it belongs to.", default="APP", show_default=True),
+    out: Path | None = option("--out", "Write it to a new file.", type=options.FILE),
+) -> int:
     """Print a manifest of KIND: required fields with placeholders, all others commented out."""
     chosen = find_manifest_kinds()[kind]
-    for option, text, pattern in (
+    for given, text, pattern in (
         ("--name", name, chosen.name_pattern),
         ("--app", app, ManifestKind.name_pattern),
     ):
         if not re.fullmatch(pattern, text):
-            raise click.UsageError(f"{option} `{text}` is not a valid name: {pattern_help(pattern)}")
+            raise click.UsageError(f"{given} `{text}` is not a valid name: {pattern_help(pattern)}")
     config = settings_here(manifests_only=True)
     likely = config.root / next(iter(config.settings.manifests), ".") / "new.yaml"
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
@@ -55,11 +56,14 @@ def new(kind: str, name: str, app: str, out: Path | None) -> int:
 
 
 @verb("schema", report=None)
-@click.argument(
-    "of", type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
-)
-@click.option("--out", type=options.FILE, help="Write it to FILE; new manifests name reconcile.schema.json.")
-def schema(of: str, out: Path | None) -> int:
+def schema(
+    of: str = argument(
+        type=click.Choice(["manifests", "plan"]), default="manifests", metavar="[manifests|plan]"
+    ),
+    out: Path | None = option(
+        "--out", "Write it to FILE; new manifests name reconcile.schema.json.", type=options.FILE
+    ),
+) -> int:
     """Print a JSON Schema: of manifests, for editors with a YAML language server (the default), or of what
     `plan -o json` prints, for policies and scripts.
     """
@@ -99,9 +103,10 @@ def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 @verb("explain")
-@click.argument("topic", required=False, shell_complete=complete_topic)
-@click.option("--codes", is_flag=True, help="List the codes of all errors, warnings and remarks.")
-def explain(topic: str | None, codes: bool) -> int:
+def explain(
+    topic: str | None = argument(required=False, shell_complete=complete_topic),
+    codes: bool = flag("--codes", "List the codes of all errors, warnings and remarks."),
+) -> int:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a

@@ -2,27 +2,26 @@
 
 from functools import partial
 
-import click
-
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, flag, verb
 from reconciler.doctor.examine import examine
 from reconciler.project.desired import origin_here
 from reconciler.reports.checkup import checkup_page
 
 
 @verb("doctor", *options.ON_STATE)
-@click.option(
-    "--probe-state",
-    is_flag=True,
-    help="Try out whether the store of the state keeps its word: 4 writers make 20 changes each in a shared "
-    "one, in a place of their own.",
-)
-def command(probe_state: bool, chosen: ChosenState) -> int:
+def command(
+    chosen: ChosenState,
+    probe_state: bool = flag(
+        "--probe-state",
+        "Try out whether the store of the state keeps its word: 4 writers make 20 changes each in a shared "
+        "one, in a place of their own.",
+    ),
+) -> int:
     """Check what a run relies on, one line each: ok, warning or problem, and what to type.
 
     Looks at the manifests, the platform's address, the token, the clocks, the state, who has locked it, owed

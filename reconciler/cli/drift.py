@@ -13,43 +13,37 @@ from reconciler.cli.addresses import PATH_OR_ADDRESS, other_kind
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.output import emit
-from reconciler.cli.verb import CHANGES, DONE, FAILED, code_of, first_of, verb
+from reconciler.cli.verb import CHANGES, DONE, FAILED, argument, code_of, first_of, flag, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.words import counted
 from reconciler.drift.accept import accept, keep_records
-from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new, save_drift
+from reconciler.drift.acceptance import Environments, acceptance_document, render_acceptance
+from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
+from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
-from reconciler.drift.sharing import Environments
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.project import Project
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
-from reconciler.reports.drift import acceptance_document, render_acceptance
 from reconciler.reports.report import DriftReport
 
 
 @verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", notifies=True)
-@click.argument("arguments", nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS)
-@click.option(
-    "--accept",
-    is_flag=True,
-    help="Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
-    "byte changes.",
-)
-@click.option("--all-fields", is_flag=True, help="Exit 2 also for fields that no manifest sets.")
-@click.option("--only-new", is_flag=True, help="Leave out what the saved baseline knows.")
-@click.option("--save-baseline", is_flag=True, help="Save the present drift as known, for --only-new.")
 def command(
-    arguments: Sequence[str],
-    accept: bool,
-    all_fields: bool,
-    only_new: bool,
-    save_baseline: bool,
     chosen: ChosenState,
+    arguments: Sequence[str] = argument(nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS),
+    accept: bool = flag(
+        "--accept",
+        "Write the platform's values into the manifests, for the given ADDRESSes or for all drift; no other "
+        "byte changes.",
+    ),
+    all_fields: bool = flag("--all-fields", "Exit 2 also for fields that no manifest sets."),
+    only_new: bool = flag("--only-new", "Leave out what the saved baseline knows."),
+    save_baseline: bool = flag("--save-baseline", "Save the present drift as known, for --only-new."),
 ) -> int:
     """Compare the platform with what was last applied. Sends nothing but GET. Exit 2 when something moved.
 
@@ -139,9 +133,8 @@ def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
     """Save the drift as the baseline. `part`: the given manifests; None for all."""
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
-    known = save_drift(
-        drift, file, [resource.address for resource in declared_in_focus(part)] if part is not None else None
-    )
+    compared = [resource.address for resource in declared_in_focus(part)] if part is not None else None
+    known = save(file, drift.plan, compared)
     saved_at = drift.plan.context.at.isoformat()
     saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
     _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
@@ -154,8 +147,8 @@ def _only_new(drift: Drift, config: ProjectSettings) -> int:
     baseline = load_baseline(file, drift.plan.context.lineage)
     if baseline is None:
         more = {"baseline": {"file": str(file), "saved_at": None, "known": 0}}
-        save = advice.command("drift", "--save-baseline").with_options(of_this_run())
-        more_text = f"No baseline yet: all of it is new. To make one: {save}\n"
+        to_save = advice.command("drift", "--save-baseline").with_options(of_this_run())
+        more_text = f"No baseline yet: all of it is new. To make one: {to_save}\n"
         return _report(drift, more_text, more)
     plan, known = only_new(drift, baseline)
     saved_at = baseline.saved_at

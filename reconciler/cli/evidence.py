@@ -4,14 +4,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 from anyio import to_thread
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import texts_here
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core.advice import command
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
@@ -21,7 +20,7 @@ from reconciler.evidence.bundle import NotBundled
 from reconciler.evidence.bundle import bundle as bundle_of
 from reconciler.evidence.calls import differences
 from reconciler.evidence.case import Case, read_case, write_case
-from reconciler.evidence.page import damaged_page, verified_page
+from reconciler.evidence.verify import damaged_page, verified_page
 from reconciler.evidence.verify import verify as verify_bundle
 from reconciler.planning.saved import load_saved
 from reconciler.project.files import read_file, write_new
@@ -33,17 +32,18 @@ from reconciler.state.spooling import Spooling
 
 
 @verb("bundle", *options.ON_STATE)
-@click.argument("run", metavar="RUN")
-@click.option("--out", type=options.FILE, required=True, metavar="FILE", help="Where to.")
-@click.option(
-    "--plan",
-    "plan_file",
-    type=options.FILE,
-    metavar="FILE",
-    help="The plan that it carried out, saved by `plan --out`, to be part of the bundle.",
-)
-@click.option("--head", default="", metavar="HEAD", help="The state's head that its apply printed.")
-def bundle(run: str, out: Path, plan_file: Path | None, head: str, chosen: ChosenState) -> int:
+def bundle(
+    chosen: ChosenState,
+    run: str = argument(metavar="RUN"),
+    out: Path = option("--out", "Where to.", type=options.FILE, required=True, metavar="FILE"),
+    plan_file: Path | None = option(
+        "--plan",
+        "The plan that it carried out, saved by `plan --out`, to be part of the bundle.",
+        type=options.FILE,
+        metavar="FILE",
+    ),
+    head: str = option("--head", "The state's head that its apply printed.", default="", metavar="HEAD"),
+) -> int:
     """Write what the state's journal proves of a run: one file, which `reconcile verify` checks offline.
 
     RUN is the id of a run, or its beginning; `history` lists them. The bundle holds the digests of manifests
@@ -69,15 +69,16 @@ def bundle(run: str, out: Path, plan_file: Path | None, head: str, chosen: Chose
 
 
 @verb("verify")
-@click.argument("file", type=options.FILE, metavar="FILE")
-@click.option("--head", default="", metavar="HEAD", help="The state's head that its apply printed.")
-@click.option(
-    "--allowed-signers",
-    type=options.FILE,
-    metavar="FILE",
-    help="Who may sign, in the format of ssh's allowed_signers.",
-)
-def verify(file: Path, head: str, allowed_signers: Path | None) -> int:
+def verify(
+    file: Path = argument(type=options.FILE, metavar="FILE"),
+    head: str = option("--head", "The state's head that its apply printed.", default="", metavar="HEAD"),
+    allowed_signers: Path | None = option(
+        "--allowed-signers",
+        "Who may sign, in the format of ssh's allowed_signers.",
+        type=options.FILE,
+        metavar="FILE",
+    ),
+) -> int:
     """Check a file of `reconcile bundle`: every byte of it, the chain of hashes, plan and signatures.
 
     Asks neither the state nor the platform. With --head, it is proved that the journal is the one of which
@@ -105,8 +106,7 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
     Raises ReconcilerError where the run cannot be played again; then nothing is written.
     """
     require_extra("sandbox", "an export")
-    from reconciler.evidence.export import NotExportable, export  # these two need the extra
-    from reconciler.evidence.manifests import manifests_of
+    from reconciler.evidence.export import NotExportable, export, manifests_of  # these two need the extra
 
     config, texts = chosen.config, texts_here()
 

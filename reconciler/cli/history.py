@@ -13,7 +13,7 @@ from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.options import moment_of
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, verb
+from reconciler.cli.verb import DONE, argument, option, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.project.history import find_history, find_run
@@ -55,21 +55,18 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 @verb("history", options.NO_PAGER, *options.ON_STATE)
-@click.argument("what", nargs=-1, type=AddressOrWord(), metavar=_FORMS)
-@click.option(
-    "--since",
-    callback=_moment,
-    metavar="7d|DATE",
-    help="Only runs that did something since then: so long ago (30m, 12h, 7d, 2w), or a date in UTC.",
-)
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="With `export`: the folder to make."
-)
 def command(
-    what: Sequence[str],
-    since: datetime | None,
-    out: Path | None,
     chosen: ChosenState,
+    what: Sequence[str] = argument(nargs=-1, type=AddressOrWord(), metavar=_FORMS),
+    since: datetime | None = option(
+        "--since",
+        "Only runs that did something since then: so long ago (30m, 12h, 7d, 2w), or a date in UTC.",
+        callback=_moment,
+        metavar="7d|DATE",
+    ),
+    out: Path | None = option(
+        "--out", "With `export`: the folder to make.", type=click.Path(path_type=Path), metavar="FOLDER"
+    ),
 ) -> int:
     """List the applies and the decisions that the state knows of, newest first.
 

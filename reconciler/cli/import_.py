@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
@@ -15,17 +14,21 @@ from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import Watch, run_watched
 from reconciler.cli.output import emit
 from reconciler.cli.signals import Interrupted
-from reconciler.cli.verb import DONE, FAILED, code_of, report_failure, verb
-from reconciler.core.advice import spell
+from reconciler.cli.verb import DONE, FAILED, argument, code_of, flag, option, report_failure, verb
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.importing.folder import declared, default_folder, is_below, is_configured
-from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged, put_all
+from reconciler.importing.files import (
+    Planned,
+    arrange,
+    declared,
+    default_folder,
+    is_below,
+    is_configured,
+    put_all,
+)
 from reconciler.importing.search import Wanted, meaning
+from reconciler.importing.unmanaged import Unmanaged, find_unmanaged, import_page
 from reconciler.kinds.manifest import ManifestKind
-from reconciler.manifests.files import name_of
-from reconciler.reports.importing import File, import_document, render_import
-from reconciler.reports.report import Page, advise
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}")
 
@@ -40,35 +43,24 @@ class _FolderPath(click.Path):
 
 
 @verb("import", *options.ON_STATE)
-@click.argument("words", nargs=-1, metavar="[APP | APP/ID | ID]...")
-@click.option(
-    "--org", "organizations", multiple=True, metavar="SLUG", help="All clusters of an organization."
-)
-@click.option(
-    "--app",
-    "apps",
-    multiple=True,
-    metavar="APP",
-    help="Treat APP as an app name even if it looks like an id.",
-)
-@click.option("--cluster", "clusters", multiple=True, metavar="ID", help="One cluster, by its id.")
-@click.option("--machines", is_flag=True, help="Also the machines of each APP; their power stays unmanaged.")
-@click.option(
-    "--out",
-    type=_FolderPath(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where the files go; default: the first of the configured manifests.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def command(
-    words: Sequence[str],
-    organizations: Sequence[str],
-    apps: Sequence[str],
-    clusters: Sequence[str],
-    machines: bool,
-    out: Path | None,
-    dry_run: bool,
     chosen: ChosenState,
+    words: Sequence[str] = argument(nargs=-1, metavar="[APP | APP/ID | ID]..."),
+    organizations: Sequence[str] = option(
+        "--org", "All clusters of an organization.", multiple=True, metavar="SLUG"
+    ),
+    apps: Sequence[str] = option(
+        "--app", "Treat APP as an app name even if it looks like an id.", multiple=True, metavar="APP"
+    ),
+    clusters: Sequence[str] = option("--cluster", "One cluster, by its id.", multiple=True, metavar="ID"),
+    machines: bool = flag("--machines", "Also the machines of each APP; their power stays unmanaged."),
+    out: Path | None = option(
+        "--out",
+        "Where the files go; default: the first of the configured manifests.",
+        type=_FolderPath(file_okay=False, path_type=Path),
+        metavar="DIR",
+    ),
+    dry_run: bool = flag("--dry-run", "Show what would be written, and write nothing."),
 ) -> int:
     """Write manifests of volumes and clusters that are not declared or recorded yet; change nothing else.
 
@@ -84,7 +76,7 @@ def command(
     async def work(watch: Watch) -> tuple[Unmanaged, list[Planned]]:
         async with chosen.project() as project:
             unmanaged = await find_unmanaged(project, loaded, wanted, found.root, other_environments)
-        planned = arrange(unmanaged, check=lambda more: read([more]), out=folder, root=found.root)
+        planned = arrange(unmanaged.entries, check=lambda more: read([more]), out=folder, root=found.root)
         if not dry_run:
             await put_all(planned)
         return unmanaged, planned
@@ -95,30 +87,13 @@ def command(
         failure = ReconcilerError("interrupted", help="files that were written are complete; run it again")
         report_failure(failure)
         return interrupted.code
-    files = [
-        File(
-            name_of(str(plan.change.path), found.root),
-            plan.change.before is None,
-            plan.entries,
-            plan.change.added if dry_run else "",
-        )
-        for plan in planned
-    ]
-    run = of_this_run()
-    skipped = [replace(item, reason=spell(item.reason, item.advice, run)) for item in unmanaged.skipped]
-    problems = unmanaged.diagnostics
-    emit(
-        Page(
-            document=import_document(files, skipped, advise(problems, run), dry_run=dry_run),
-            text=render_import(files, skipped, reported=unmanaged.reported, dry_run=dry_run),
-            diagnostics=tuple(problems),
-        )
-    )
+    emit(import_page(unmanaged, planned, found.root, of_this_run(), dry_run=dry_run))
     if planned and not is_configured(folder, found):
         click.echo(f"note: `{folder}` is not among the configured manifests: name it to `plan`", err=True)
     elif planned and found.env and not is_below(folder, found.root / found.overlay):
         own = f"--out {os.path.relpath(found.root / found.overlay)} keeps them to {found.env}"
         click.echo(f"note: manifests in `{folder}` count in every environment; {own}", err=True)
+    problems = unmanaged.diagnostics
     return code_of(problems, FAILED if has_errors(problems) else DONE)
 
 

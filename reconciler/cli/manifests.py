@@ -9,7 +9,7 @@ from reconciler.cli import options
 from reconciler.cli.command_line import texts_here
 from reconciler.cli.options import ChosenManifests
 from reconciler.cli.output import echo_diagnostics, emit
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, option, verb
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ManifestError
@@ -81,14 +81,13 @@ def _moved(context: click.Context, option: click.Parameter, value: str | None) -
 
 
 @verb("graph", options.PATHS, options.UNTRUSTED_REF, options.ENV, report="graph")
-@click.option(
-    "--plan",
-    "plan_file",
-    type=options.FILE,
-    help="Draw the steps of a plan saved by `plan --out`, not the manifests.",
-)
 @click.option("--format", callback=_moved, expose_value=False, hidden=True)
-def graph(plan_file: Path | None, chosen: ChosenManifests) -> int:
+def graph(
+    chosen: ChosenManifests,
+    plan_file: Path | None = option(
+        "--plan", "Draw the steps of a plan saved by `plan --out`, not the manifests.", type=options.FILE
+    ),
+) -> int:
     """Draw what the manifests declare: an arrow leads from a resource to those that refer to it.
 
     Reads manifests alone, no platform and no state.

@@ -13,7 +13,7 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import texts_here
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
 from reconciler.core.context import Context
 from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource
@@ -27,8 +27,7 @@ from reconciler.reports.report import Page
 
 
 @verb("show", *options.ON_STATE)
-@click.argument("address", type=ADDRESS)
-def show(address: Address, chosen: ChosenState) -> int:
+def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     policies = load_service_of(address, chosen.config, texts_here(), chosen.reporter)
 
@@ -45,44 +44,32 @@ def show(address: Address, chosen: ChosenState) -> int:
 
     shown, context = chosen.use_project(work, policies=policies)
     page = object_page(
-        shown.record,
-        shown.live,
-        shown.unreadable,
-        shown.sets,
-        shown.details,
-        shown.known,
-        shown.known_from,
+        shown.record, shown.live, shown.unreadable, shown.sets, shown.details, shown.known, shown.known_from
     )
     emit(replace(page, context=context))
     return FAILED if not shown.unreadable and shown.live is None else DONE
 
 
 @verb("resolve", *options.DECIDES)
-@click.argument("addresses", type=ADDRESS, nargs=-1, metavar="ADDRESS...")
-@click.option("--adopt", metavar="ID", help="The call made this object; also confirms an inferred id.")
-@click.option("--not-created", is_flag=True, help="The call made nothing; it may be sent again.")
-@click.option(
-    "--force", is_flag=True, help="With --adopt or --not-created: even if the evidence says otherwise."
-)
-@click.option("--restarted", is_flag=True, help="The owed restarts are done.")
-@click.option("--machine", metavar="ID", help="With --restarted: of all volumes that this machine holds.")
-@click.option("--confirm-inferred", is_flag=True, help="The inferred ids are yours (default: all).")
-@click.option(
-    "--dismiss",
-    metavar="ID",
-    multiple=True,
-    help="Stop reporting the similar object with this id; may be repeated.",
-)
 def resolve(
-    addresses: tuple[Address, ...],
-    adopt: str | None,
-    not_created: bool,
-    force: bool,
-    restarted: bool,
-    machine: str | None,
-    confirm_inferred: bool,
-    dismiss: tuple[str, ...],
     chosen: ChosenState,
+    addresses: tuple[Address, ...] = argument(type=ADDRESS, nargs=-1, metavar="ADDRESS..."),
+    adopt: str | None = option(
+        "--adopt", "The call made this object; also confirms an inferred id.", metavar="ID"
+    ),
+    not_created: bool = flag("--not-created", "The call made nothing; it may be sent again."),
+    force: bool = flag("--force", "With --adopt or --not-created: even if the evidence says otherwise."),
+    restarted: bool = flag("--restarted", "The owed restarts are done."),
+    machine: str | None = option(
+        "--machine", "With --restarted: of all volumes that this machine holds.", metavar="ID"
+    ),
+    confirm_inferred: bool = flag("--confirm-inferred", "The inferred ids are yours (default: all)."),
+    dismiss: tuple[str, ...] = option(
+        "--dismiss",
+        "Stop reporting the similar object with this id; may be repeated.",
+        metavar="ID",
+        multiple=True,
+    ),
 ) -> int:
     """Settle a call with an unknown outcome, record that an owed restart is done, or stop reporting an object
     that looks like yours (`lookalike`).
@@ -133,9 +120,11 @@ def extension() -> None:
 
 
 @verb("sso", *options.ON_STATE, of=extension, report=None)
-@click.argument("address", type=AddressType("Extension"))
-@click.option("--print", "only_print", is_flag=True, help="Print the address instead of opening it.")
-def sso(address: Address, only_print: bool, chosen: ChosenState) -> int:
+def sso(
+    chosen: ChosenState,
+    address: Address = argument(type=AddressType("Extension")),
+    only_print: bool = flag("--print", "Print the address instead of opening it."),
+) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     policies = load_policies(chosen.config, texts_here(), chosen.reporter)
     url = chosen.use(lambda store: sign_in_address(store, policies, address))

@@ -12,7 +12,7 @@ from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.options import moment_of, refuse_output
 from reconciler.cli.output import emit, refuse_report_to
-from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, verb
+from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, flag, option, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
@@ -26,8 +26,7 @@ from reconciler.reports.verdict import approvals
 from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _FURTHEST = timedelta(days=3660)
 
@@ -57,33 +56,25 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     *options.ON_STATE,
     report="plan",
 )
-@click.option("--out", type=options.FILE, help="Save the plan for `apply --plan`.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
-@click.option("--with-exec", is_flag=True, help="Run the programs that give secret values, as apply does.")
-@click.option("--rehearse", is_flag=True, help="Rehearse the plan on a twin of the platform, too.")
-@click.option(
-    "--plan",
-    "plan_file",
-    type=options.FILE,
-    help="With --rehearse: rehearse a plan saved by `plan --out`, instead of making one.",
-)
-@click.option(
-    "--at",
-    callback=_ahead,
-    metavar="+30d|TIME",
-    help="Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
-)
-@click.option("--after-apply", is_flag=True, help="With --at: as if this plan were applied now.")
 def command(
-    out: Path | None,
-    detailed_exitcode: bool,
-    with_exec: bool,
-    rehearse: bool,
-    plan_file: Path | None,
-    at: datetime | None,
-    after_apply: bool,
     show_all: bool,
     chosen: ChosenState,
+    out: Path | None = option("--out", "Save the plan for `apply --plan`.", type=options.FILE),
+    detailed_exitcode: bool = flag("--detailed-exitcode", "Exit 2 when there are changes."),
+    with_exec: bool = flag("--with-exec", "Run the programs that give secret values, as apply does."),
+    rehearse: bool = flag("--rehearse", "Rehearse the plan on a twin of the platform, too."),
+    plan_file: Path | None = option(
+        "--plan",
+        "With --rehearse: rehearse a plan saved by `plan --out`, instead of making one.",
+        type=options.FILE,
+    ),
+    at: datetime | None = option(
+        "--at",
+        "Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
+        callback=_ahead,
+        metavar="+30d|TIME",
+    ),
+    after_apply: bool = flag("--after-apply", "With --at: as if this plan were applied now."),
 ) -> int:
     """Show what apply would do. Reads the platform, sends no change, takes no lock.
 
@@ -159,7 +150,7 @@ def _read_saved(file: Path, chosen: ChosenState) -> Plan:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The exit code of a plan. Owed work and retained objects are no changes; unfinished work is pending."""
+    """The exit code of a plan. Owed work and retained objects are not changes; unfinished work is pending."""
     codes = [DONE]
     if has_errors(plan.diagnostics):
         codes.append(code_of(plan.diagnostics, FAILED))

@@ -14,7 +14,7 @@ from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
@@ -53,15 +53,13 @@ def command() -> None:
 
 @verb("encrypt", of=command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @click.pass_context
-@click.option(
-    "--to",
-    "recipients",
-    multiple=True,
-    metavar="RECIPIENT",
-    help="age1…, ssh-ed25519 … or ssh-rsa …; repeatable",
-)
-@click.option("--out", type=options.FILE, help="Write FILE instead of stdout.")
-def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None) -> int:
+def encrypt(
+    context: click.Context,
+    recipients: Sequence[str] = option(
+        "--to", "age1…, ssh-ed25519 … or ssh-rsa …; repeatable", multiple=True, metavar="RECIPIENT"
+    ),
+    out: Path | None = option("--out", "Write FILE instead of stdout.", type=options.FILE),
+) -> int:
     """Encrypt a value with age, for `value_from: {age: FILE}`.
 
     The value is read from standard input; on a terminal it is asked for, without echo. One final newline
@@ -88,8 +86,10 @@ def encrypt(context: click.Context, recipients: Sequence[str], out: Path | None)
 
 
 @verb("fingerprint", *options.ON_STATE, of=command)
-@click.argument("addresses", nargs=-1, metavar="[ADDRESS]...", type=ADDRESS)
-def fingerprint(addresses: Sequence[Address], chosen: ChosenState) -> int:
+def fingerprint(
+    chosen: ChosenState,
+    addresses: Sequence[Address] = argument(nargs=-1, metavar="[ADDRESS]...", type=ADDRESS),
+) -> int:
     """Compare the values that the sources give now with those that were set, without showing either.
 
     Fingerprints are made with the project's own key, which is kept next to the state. Two runs with the same

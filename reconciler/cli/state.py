@@ -17,7 +17,7 @@ from reconciler.cli.event_loop import run
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
 from reconciler.cli.signals import confirmed
-from reconciler.cli.verb import DONE, FAILED, verb
+from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import Diagnostic
@@ -59,8 +59,7 @@ def list_records(chosen: ChosenState) -> int:
 
 
 @verb("show", *options.ON_STATE, of=command)
-@click.argument("address", type=ADDRESS)
-def show(address: Address, chosen: ChosenState) -> int:
+def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
     known = chosen.load().records
     record = known.get(address)
@@ -71,9 +70,11 @@ def show(address: Address, chosen: ChosenState) -> int:
 
 
 @verb("mv", *options.DECIDES, of=command)
-@click.argument("source", metavar="FROM", type=ADDRESS)
-@click.argument("target", metavar="TO", type=DECLARABLE)
-def mv(source: Address, target: Address, chosen: ChosenState) -> int:
+def mv(
+    chosen: ChosenState,
+    source: Address = argument(metavar="FROM", type=ADDRESS),
+    target: Address = argument(metavar="TO", type=DECLARABLE),
+) -> int:
     """Move a record to another address, after its manifest was renamed.
 
     Addresses without an [index] move all of a `count`. A Moved manifest does the same, with a review.
@@ -84,14 +85,16 @@ def mv(source: Address, target: Address, chosen: ChosenState) -> int:
 
 
 @verb("forget", *options.DECIDES, of=command, report=None)
-@click.argument("address", required=False, type=ADDRESS)
-@click.option(
-    "--unclaimed",
-    metavar="ID",
-    multiple=True,
-    help="Stop reporting this untracked object; may be repeated. `all`: all that are older than the state.",
-)
-def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenState) -> int:
+def forget(
+    chosen: ChosenState,
+    address: Address | None = argument(required=False, type=ADDRESS),
+    unclaimed: Sequence[str] = option(
+        "--unclaimed",
+        "Stop reporting this untracked object; may be repeated. `all`: all that are older than the state.",
+        metavar="ID",
+        multiple=True,
+    ),
+) -> int:
     """Drop the record and leave the object alone. The next apply adopts or creates again."""
     if (address is None) == (not unclaimed):
         raise click.UsageError("give either an ADDRESS or --unclaimed ID")
@@ -115,8 +118,7 @@ def forget(address: Address | None, unclaimed: Sequence[str], chosen: ChosenStat
 
 
 @verb("set-platform", *options.DECIDES, of=command)
-@click.argument("url")
-def set_platform(url: str, chosen: ChosenState) -> int:
+def set_platform(chosen: ChosenState, url: str = argument()) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state is about the sandbox, whatever its address is")
@@ -132,13 +134,11 @@ def set_platform(url: str, chosen: ChosenState) -> int:
 
 
 @verb("init", *options.ON_STATE, of=command)
-@click.option(
-    "--take-over",
-    is_flag=True,
-    help="With --env: hand the state of base over to this environment.",
-)
-@click.option("--new", is_flag=True, hidden=True)
-def init(take_over: bool, new: bool, chosen: ChosenState) -> int:
+def init(
+    chosen: ChosenState,
+    take_over: bool = flag("--take-over", "With --env: hand the state of base over to this environment."),
+    new: bool = flag("--new", hidden=True),
+) -> int:
     """Create the state that apply needs. Does nothing if it exists."""
     if new:
         click.echo(f"warning: {identity.NEW_IGNORED}", err=True)
@@ -188,9 +188,11 @@ def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
 
 
 @verb("unlock", options.REASON, *options.ON_STATE, of=command, report=None)
-@click.argument("scopes", metavar="SCOPE...", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Break the lock even if its owner is still running.")
-def unlock(scopes: Sequence[str], force: bool, chosen: ChosenState) -> int:
+def unlock(
+    chosen: ChosenState,
+    scopes: Sequence[str] = argument(metavar="SCOPE...", nargs=-1, required=True),
+    force: bool = flag("--force", "Break the lock even if its owner is still running."),
+) -> int:
     """Unlock scopes (an app, org/SLUG, '') after their owner hangs. A dead owner holds no lock."""
 
     async def work(store: Spooling) -> None:
@@ -203,8 +205,7 @@ def unlock(scopes: Sequence[str], force: bool, chosen: ChosenState) -> int:
 
 
 @verb("migrate", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
-@click.argument("url", required=False)
-def migrate(url: str | None, chosen: ChosenState) -> int:
+def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
@@ -253,13 +254,15 @@ def _migrate_here(chosen: ChosenState) -> int:
 
 
 @verb("rekey", *options.DECIDES, of=command)
-@click.option(
-    "--without-me",
-    type=click.File(),
-    metavar="FILE",
-    help="You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
-)
-def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
+def rekey(
+    chosen: ChosenState,
+    without_me: TextIO | None = option(
+        "--without-me",
+        "You leave: FILE holds an identity of a recipient who stays, to prove that it opens the state.",
+        type=click.File(),
+        metavar="FILE",
+    ),
+) -> int:
     """Encrypt the state, with a new key, to the recipients of `state.encrypt_to`; to none: decrypt it.
 
     Your own identity must open it afterwards, too.
@@ -291,8 +294,7 @@ def rekey(without_me: TextIO | None, chosen: ChosenState) -> int:
 
 
 @verb("ingest", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
-@click.argument("file", type=options.FOUND)
-def ingest(file: Path, chosen: ChosenState) -> int:
+def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> int:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
 
     async def work(store: Spooling) -> int:
@@ -311,8 +313,7 @@ def ingest(file: Path, chosen: ChosenState) -> int:
 
 
 @verb("backup", *options.ON_STATE, of=command)
-@click.argument("file", required=False, type=options.FILE)
-def backup(file: Path | None, chosen: ChosenState) -> int:
+def backup(chosen: ChosenState, file: Path | None = argument(required=False, type=options.FILE)) -> int:
     """Copy the state to FILE, and verify the copy. A state in a file keeps backups next to itself, too."""
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
     emit(Page(document={"backup": str(made)}, text=f"backup: {made}\n"))
@@ -320,8 +321,9 @@ def backup(file: Path | None, chosen: ChosenState) -> int:
 
 
 @verb("restore", options.REASON, options.AUTO_APPROVE, *options.ON_STATE, of=command)
-@click.argument("file", required=False, type=options.FOUND)
-def restore(file: Path | None, auto_approve: bool, chosen: ChosenState) -> int:
+def restore(
+    auto_approve: bool, chosen: ChosenState, file: Path | None = argument(required=False, type=options.FOUND)
+) -> int:
     """Replace a damaged state by a backup (the newest good one), and salvage what can be read.
 
     A shared state comes back to a place that holds none.

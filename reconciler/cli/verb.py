@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
-from typing import Any
+from inspect import signature
+from typing import Any, NamedTuple
 
 import click
 
@@ -24,6 +25,27 @@ DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129
 
 
+class Declared(NamedTuple):
+    """An option or argument of a verb, as the default of the function's parameter that gets its value."""
+
+    made: Callable[[str], click.Parameter]
+
+
+def option(name: str, help: str | None = None, **settings: Any) -> Any:
+    """An option such as `--out`. `settings`: those of click.Option."""
+    return Declared(lambda parameter: click.Option([name, parameter], help=help, **settings))
+
+
+def flag(name: str, help: str | None = None, **settings: Any) -> Any:
+    """An option without a value: its parameter is a bool."""
+    return option(name, help, is_flag=True, **settings)
+
+
+def argument(**settings: Any) -> Any:
+    """A positional argument. `settings`: those of click.Argument."""
+    return Declared(lambda parameter: click.Argument([parameter], **settings))
+
+
 def verb(
     name: str,
     *shared: click.Parameter,
@@ -33,6 +55,9 @@ def verb(
     **settings: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
+
+    Its own options and arguments are the defaults of its parameters: `option`, `flag`, `argument`. Those that
+    it passes on as a whole (`**settings`) are declared with click's decorators.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
@@ -55,6 +80,11 @@ def verb(
             return code
 
         command: click.Command = click.command(name, cls=click.Command, **settings)(run)
+        command.params += [
+            parameter.default.made(parameter.name)
+            for parameter in signature(function).parameters.values()
+            if isinstance(parameter.default, Declared)
+        ]
         command.params += [*shared, *(report_options(report) if report else ())]
         if of is not None:
             of.add_command(command)

@@ -1,1 +1,1 @@
-"""What every other part names: the core data, diagnostics, errors, the clock and the reporter."""
+"""Data and protocols that all other parts use: resources, calls, diagnostics, errors, clock and reporter."""

@@ -1,7 +1,7 @@
 """Commands that a text advises, as data.
 
 A text (a help, a message, a reason) holds its commands as they are typed, so that it reads well everywhere.
-The same commands stand beside it as `advice`. A report puts the options of its run into them (`spell`), so
+The same commands accompany it as `advice`. A report adds the options of its run to them (`spell`), so
 that they act on the same state and platform.
 """
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 PROGRAM = "reconcile"
 
-# Verbs of two words, and which verbs take what. A test compares this with the command line.
+# Verbs of two words, and those that take the options of a state. A test compares them with the command line.
 _GROUPS = frozenset({"state", "secret", "extension", "provider"})
 _ON_STATE = frozenset(
     {
@@ -26,7 +26,7 @@ _ON_STATE_TOO = frozenset({("secret", "fingerprint")})
 
 
 class RunOptions(Struct, frozen=True):
-    """The options of a run that a suggested command needs, too. "": not given.
+    """Options of a run that a suggested command needs, too. "": not given.
 
     `state`: never one that may hold a password.
     """
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """All words, the program first; the options follow the verb."""
+        """All words: the program, the verb, the options, and the arguments."""
         length = self._verb_length
         return (PROGRAM, *self.words[:length], *self.options, *self.words[length:])
 
@@ -58,7 +58,7 @@ class Command(NamedTuple):
         return shlex.join(self.argv)
 
     def with_options(self, run: RunOptions) -> "Command":
-        """The command with the run's options, as far as its verb accepts them."""
+        """Return the command with the run's options, as far as its verb accepts them."""
         verb = self.words[: self._verb_length]
         options = []
         if verb[0] in _ON_STATE or verb in _ON_STATE_TOO:
@@ -78,12 +78,12 @@ def command(*words: object) -> Command:
 
 
 def commands_in(text: str) -> list[Command]:
-    """The commands in backticks of a text that has no `advice` next to it: a note, or one that was kept."""
+    """Return the commands in backticks of a text without `advice`, such as a note or a recorded text."""
     return [command(*line.split()) for line in re.findall(f"`{PROGRAM} ([^`]+)`", text)]
 
 
 def pieces(text: str, advice: Sequence[Command]) -> list[str | Command]:
-    """`text` cut at the commands of `advice` that stand in it, in order."""
+    """Return `text` cut at the commands of `advice` that it holds, in order."""
     found: list[str | Command] = [text] if text else []
     for command in sorted(set(advice), key=lambda command: len(str(command)), reverse=True):
         found = [part for piece in found for part in _cut(piece, command)]
@@ -91,7 +91,7 @@ def pieces(text: str, advice: Sequence[Command]) -> list[str | Command]:
 
 
 def spell(text: str, advice: Sequence[Command], run: RunOptions) -> str:
-    """`text` with the run's options in the commands of `advice`."""
+    """Return `text` with the run's options in the commands of `advice`."""
     if not advice:
         return text
     parts = pieces(text, advice)

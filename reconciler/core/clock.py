@@ -20,11 +20,13 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
-# Seconds in which a machine is suspended count: others take over what it held meanwhile.
+# The time in which a machine is suspended counts, because other machines take over its leases meanwhile.
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
+    """The real clock."""
+
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -36,7 +38,7 @@ class SystemClock:
 
 
 async def sleep_telling(clock: Clock, seconds: float, tell: Callable[[float], None]) -> None:
-    """Sleep for `seconds`, and `tell` each `TELL_EVERY_S` how many are left."""
+    """Sleep for `seconds`; every `TELL_EVERY_S`, call `tell` with the seconds left."""
     while seconds > TELL_EVERY_S:
         await clock.sleep(TELL_EVERY_S)
         seconds -= TELL_EVERY_S

@@ -19,6 +19,7 @@ EMBEDDED = "sandbox"  # the platform of --sandbox, whose address is another one 
 
 @cache
 def program_version() -> str:
+    """Return the version of the installed package."""
     return version("reconciler")
 
 

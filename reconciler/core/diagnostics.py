@@ -18,6 +18,8 @@ UNKNOWN_OUTCOME = "unknown-outcome"  # the code of a question that only a person
 
 
 class Severity(StrEnum):
+    """Errors refuse something; warnings and remarks do not."""
+
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
@@ -43,6 +45,7 @@ class Span(NamedTuple):
 
     @property
     def place(self) -> str:
+        """The place as `FILE:LINE:COLUMN`."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
@@ -128,4 +131,5 @@ def as_warning(problem: Diagnostic) -> Diagnostic:
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether any of `diagnostics` is an error."""
     return any(item.severity is Severity.ERROR for item in diagnostics)

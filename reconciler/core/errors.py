@@ -11,7 +11,7 @@
     │   ├── Unauthorized   401 or 403
     │   ├── NotYet         408: the awaited state was not reached yet; ask again
     │   ├── Down           nothing but failures for a while: more requests are useless
-    │   ├── Unreadable     the answer does not match the API document
+    │   ├── UnreadableAnswer  the answer does not match the API document
     │   └── NoSuchService  no manifest says how to reach the provider or sign its requests
     ├── TransportError     a request got no complete answer
     │   ├── NotSent        provably nothing left this machine
@@ -64,15 +64,15 @@ class Diagnosed(ReconcilerError):
 
 
 class ManifestError(Diagnosed):
-    pass
+    """The manifests or the settings hold errors."""
 
 
 class Refused(Diagnosed):
-    pass
+    """A plan or a request that this program does not carry out."""
 
 
 class Misused(Diagnosed):
-    pass
+    """A request that lacks a part, or names something that does not exist."""
 
 
 class PlatformError(ReconcilerError):
@@ -99,15 +99,15 @@ class PlatformError(ReconcilerError):
 
 
 class NotFound(PlatformError):
-    pass
+    """404: the object or its app does not exist, for this token."""
 
 
 class AppMissing(NotFound):
-    pass
+    """The app itself does not exist yet: this proves nothing about its objects."""
 
 
 class Unauthorized(PlatformError):
-    pass
+    """401 or 403."""
 
 
 class NotYet(PlatformError):
@@ -126,36 +126,36 @@ class Down(PlatformError):
         return True
 
 
-class Unreadable(PlatformError):
-    pass
+class UnreadableAnswer(PlatformError):
+    """An answer that does not match the API document."""
 
 
 class NoSuchService(PlatformError):
-    pass
+    """No manifest says how to reach the provider or sign requests to it."""
 
 
 class TransportError(ReconcilerError):
-    pass
+    """A request without a complete answer."""
 
 
 class NotSent(TransportError):
-    pass
+    """A request of which provably nothing left this machine."""
 
 
 class Lost(TransportError):
-    pass
+    """A request that was sent, or may have been, and whose answer was lost."""
 
 
 class TooLarge(Lost):
-    pass
+    """An answer over the limit; it would be again."""
 
 
 class StoreError(ReconcilerError):
-    pass
+    """The state cannot be read or written."""
 
 
 class LeaseLost(StoreError):
-    pass
+    """A lease that is no longer ours: nothing more may be written under it."""
 
 
 COPY = "copy:"
@@ -163,7 +163,7 @@ REKEYING = "rekey:"  # stands where a state is given another key
 
 
 class StateSealed(Diagnosed, StoreError):
-    pass
+    """A state that is encrypted otherwise than the settings say."""
 
 
 class StateMoved(Diagnosed, StoreError):

@@ -12,7 +12,7 @@ _PACKAGE = "reconciler"
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Return when every package of `extra` is installed. `what` begins the message: it needs them.
+    """Check that every package of `extra` is installed. `what` begins the message, as what needs them.
 
     Raises ReconcilerError, with the command that installs them: of a wheel, because the bare name belongs to
     another project on PyPI.
@@ -26,7 +26,7 @@ def require_extra(extra: str, what: str) -> None:
 
 
 def _packages(extra: str) -> list[str]:
-    """Their names, from the metadata of the installed package: `fastapi>=0.115; extra == 'sandbox'`."""
+    """Return their names, from metadata of the installed package: `fastapi>=0.115; extra == 'sandbox'`."""
     line = re.compile(rf"([\w.-]+)[^;]*;.*\bextra == ['\"]{re.escape(extra)}['\"].*")
     requirements = requires(_PACKAGE) or ()
     return sorted(found[1] for text in requirements if (found := line.fullmatch(text)))

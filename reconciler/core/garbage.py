@@ -1,4 +1,4 @@
-"""Making many objects without the garbage collector."""
+"""Pauses the garbage collector while many objects are made."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A hundred thousand new objects, none of them garbage, would be scanned again and again.
+    """Make a hundred thousand objects, none of them garbage, without scanning them again and again.
 
-    Also not when it is over: they are old at once, unless somebody has frozen objects in this process.
+    Afterwards they belong to the oldest generation at once, unless this process has frozen objects.
     """
     if not gc.isenabled():
         yield

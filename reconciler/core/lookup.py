@@ -1,4 +1,7 @@
-"""Objects by their fields, and matches by what they ask for: each of thousands looks for its own."""
+"""Indexes of objects by their fields, and of matches by their values, for thousands of searches.
+
+A *match* is a mapping of fields to values, by which `Kind.match` recognises an object.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -8,19 +11,19 @@ _Index = tuple[dict[tuple[Any, ...], list[int]], list[int]]
 
 
 def matching(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects whose fields equal `match`, in the platform's order."""
+    """Return the objects whose fields equal `match`, in the platform's order."""
     return [item for item in objects if all(getattr(item, name, None) == match[name] for name in match)]
 
 
 def possible(match: Mapping[str, Any], objects: Sequence[Any]) -> list[Any]:
-    """The objects that may equal `match`: a field that the platform does not tell may have any value."""
+    """Return the objects that may equal `match`: a field that is not shown may have any value."""
     return [
         item for item in objects if all(getattr(item, name, None) in (match[name], None) for name in match)
     ]
 
 
 class Lookup:
-    """The objects of one list: `possible` and `matching` for many matches, each without a look at all."""
+    """The objects of one list, with indexes for searches. Results are in the platform's order."""
 
     def __init__(self, objects: Sequence[Any]) -> None:
         self.objects = objects
@@ -28,10 +31,11 @@ class Lookup:
 
     @cached_property
     def by_id(self) -> Mapping[str, Any]:
+        """The objects by their ids."""
         return {item.id: item for item in self.objects}
 
     def possible(self, match: Mapping[str, Any]) -> list[Any]:
-        """In the platform's order."""
+        """Return the objects that may equal `match`, as the function `possible` does."""
         equal, vague = self._index(tuple(match))
         places = equal.get(tuple(match.values()), [])
         if vague:
@@ -39,11 +43,11 @@ class Lookup:
         return possible(match, [self.objects[place] for place in places])
 
     def matching(self, match: Mapping[str, Any]) -> list[Any]:
-        """In the platform's order."""
+        """Return the objects that equal `match`, as the function `matching` does."""
         return matching(match, self.possible(match))
 
     def _index(self, names: tuple[str, ...]) -> _Index:
-        """Where the objects are with all the values of `names`, and where those that lack one."""
+        """Return the places of objects by their values of `names`, and of those that lack a value."""
         if names not in self._indexes:
             equal: dict[tuple[Any, ...], list[int]] = {}
             vague: list[int] = []
@@ -58,7 +62,7 @@ NOTHING = Lookup(())
 
 
 class Matches:
-    """The other way round: of many matches, those that an object may equal."""
+    """Many matches, to find those that one object may equal."""
 
     def __init__(self, matches: Sequence[Mapping[str, Any]]) -> None:
         self._matches = matches
@@ -68,7 +72,7 @@ class Matches:
             self._by_names.setdefault(tuple(match), []).append(place)
 
     def possible(self, value_of: Callable[[str], Any]) -> list[int]:
-        """Their places, in order. `value_of` a field: None where it may have any value."""
+        """Return the places of matches, in order. `value_of` a field is None if it may have any value."""
         found: list[int] = []
         for names in self._by_names:
             values = {name: value for name in names if (value := value_of(name)) is not None}
@@ -76,7 +80,7 @@ class Matches:
         return sorted(found)
 
     def _index(self, names: tuple[str, ...], known: tuple[str, ...]) -> dict[tuple[Any, ...], list[int]]:
-        """The places of the matches with these `names`, by their values of those that are `known`."""
+        """Return the places of matches with just these `names`, by their values of the `known` names."""
         if (names, known) not in self._indexes:
             index: dict[tuple[Any, ...], list[int]] = {}
             for place in self._by_names[names]:

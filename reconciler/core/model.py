@@ -1,4 +1,4 @@
-"""What is wanted, what is recorded and what must change: the core data, all of it frozen.
+"""The core data, all of it frozen: desired resources, records, and changes.
 
 *Desired* comes from manifests (`Resource`), *observed* from the platform
 (`Observation`), *record* from the state (`StateRecord`). A `Change` is what one
@@ -55,12 +55,12 @@ class Address(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        """For a shell, which takes `[1]` for a pattern."""
+        """The address for a shell, which takes `[1]` for a pattern."""
         return shlex.quote(str(self))
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Raises ValueError when `text` is not an address."""
+        """Return the address that `text` names. Raises ValueError if it names none."""
         found = ADDRESS.fullmatch(text)
         if not found:
             raise ValueError(f"`{text}` is not an address; one looks like Volume/shop/data")
@@ -68,6 +68,8 @@ class Address(NamedTuple):
 
 
 class Deletion(StrEnum):
+    """What happens to an object whose manifest has left."""
+
     RETAIN = "retain"
     DELETE = "delete"
 
@@ -85,7 +87,7 @@ class Lifecycle(Saved, frozen=True):
 
 
 class Reference(NamedTuple):
-    """`span_path` is where in the manifest the reference to `address` stands.
+    """A reference to the resource `address`, at the path `span_path` of a manifest.
 
     `once`: the resource at `address` is needed only to create the object; later its manifest may be removed.
     """
@@ -98,7 +100,7 @@ class Reference(NamedTuple):
 class Ignore(Struct, frozen=True):
     """A field of `spec` whose difference is ignored through the day `until` (UTC; None: forever).
 
-    `path`: where in the manifest that is said.
+    `path`: its place in the manifest.
     """
 
     field: str
@@ -110,8 +112,8 @@ class Ignore(Struct, frozen=True):
 class Relocation(Struct, frozen=True):
     """How an environment changes the addresses of the manifests.
 
-    `addresses`: for each address of the manifests the one it has here. `apps`: the apps that the resources
-    of one kind and app are in here, by that kind and app.
+    `addresses`: those in the environment, by those in the manifests. `apps`: the apps in the environment that
+    hold the resources of a kind and app of the manifests, by these two.
     """
 
     addresses: Mapping[Address, Address]
@@ -123,10 +125,10 @@ class Resource(Struct, frozen=True):
 
     `spec` is the kind's own pydantic model; `spec.model_fields_set` are the fields
     that the person wrote (or that a RetentionPolicy gave), which are the managed ones.
-    `objectives` are wishes that are not fields, such as `snapshot_max_age_h`.
-    `spans` maps paths to packed positions: read them with `span`. `inherited`: where values stand that
-    its own file does not give, but a policy or an overlay; also where an overlay removed one. `base`: its
-    address in its own file, by which overlays name it, where one of them puts it elsewhere (None: the same).
+    `objectives` are goals that are not fields, such as `snapshot_max_age_h`.
+    `spans` maps paths to packed positions: read them with `span`. `inherited`: positions of values that a
+    policy or an overlay gives, and of those that an overlay removed. `base`: its address in its own file, by
+    which overlays name it, if one of them moves it to another app (None: the same).
     """
 
     address: Address
@@ -256,6 +258,8 @@ def owing(record: StateRecord, owed: Obligation) -> StateRecord:
 
 
 class Effect(StrEnum):
+    """The effect of changing a field of an existing object."""
+
     IN_PLACE = "in_place"
     GROW = "grow"
     RESTART = "restart"
@@ -290,11 +294,14 @@ class Action(StrEnum):
 
 
 def weightiest_first(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Return `actions` without repetition, in the order of `Action`."""
     order = list(Action)
     return tuple(sorted(set(actions), key=order.index))
 
 
 class Impact(StrEnum):
+    """The consequence of a change for users of the object."""
+
     ONLINE = "online"
     RESTART = "restart"
     DOWNTIME = "downtime"
@@ -328,6 +335,7 @@ class Change(Saved, frozen=True):
 
     @property
     def actions(self) -> tuple[Action, ...]:
+        """The weightiest action, then the others."""
         return (self.action, *self.also)
 
 

@@ -1,4 +1,4 @@
-"""The URL of a state: which backend it names, how people may see it, and what an environment makes of it."""
+"""The URL of a state: its backend, its form for people, and the URL of an environment's state."""
 
 import re
 from pathlib import PurePath
@@ -14,6 +14,7 @@ _HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
 
 
 def scheme_of(url: str) -> str:
+    """Return the part of the URL before the first colon."""
     return url.partition(":")[0]
 
 
@@ -23,7 +24,7 @@ def is_shared(url: str) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """The URL without a user, a password and options. What is in doubt is left out."""
+    """Return the URL without user, password and options. Doubtful parts are left out, too."""
     scheme, colon, rest = url.partition(":")
     if scheme == "sqlite":
         return url
@@ -38,7 +39,7 @@ def shown_url(url: str) -> str:
 
 
 def beside(url: str, environment: str) -> str:
-    """The URL of the state that `environment` has beside that at `url`.
+    """Return the URL of the state of `environment`, where `url` is the project's.
 
     In files, the environment's name is a folder before the file's name. A store that is shared keeps the
     states of all environments apart at one URL.

@@ -304,6 +304,7 @@ class Step(Saved, frozen=True):
 
     @property
     def mutates(self) -> bool:
+        """Whether the step sends a call that changes something."""
         return self.call.method != "GET"
 
     @property

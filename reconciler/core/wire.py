@@ -111,10 +111,12 @@ def shown_enum(*words: str) -> Any:
 
 
 def one(model: type[Wire]) -> Shape:
+    """Return the shape of an answer with one object of `model`."""
     return Shape(model)
 
 
 def many(model: type[Wire]) -> Shape:
+    """Return the shape of an answer with several objects of `model`."""
     return Shape(model, many=True)
 
 

@@ -1,8 +1,8 @@
-"""Accepting drift: what the platform shows is written into the manifests. All of it, or nothing.
+"""Accepts drift: writes the platform's values into the manifests. All of them, or none.
 
-There only files change. The record still holds what was last applied, so that an edit that is never merged
-goes on being drift; the next apply records the new value, and sends nothing. Of an object that no manifest
-names, the record takes the value.
+Only files change. The record keeps the value that was last applied, so an edit that is never merged remains
+drift. The next apply records the new value, and sends nothing. The record of an object without a manifest
+takes the value itself.
 """
 
 import json
@@ -17,9 +17,8 @@ from reconciler.core.advice import command
 from reconciler.core.diagnostics import Diagnostic, Severity, Span
 from reconciler.core.errors import Refused
 from reconciler.core.model import Address, Change, FieldChange, Resource, StateRecord
-from reconciler.drift.acceptance import Acceptance, Accepted, Refusal
+from reconciler.drift.acceptance import Acceptance, Accepted, Environments, Refusal, patch, shared_values
 from reconciler.drift.find import Drift, Drifted
-from reconciler.drift.sharing import Environments, patch, shared_values
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
 from reconciler.manifests.files import STDIN
@@ -40,19 +39,19 @@ def accept(
     addresses: Collection[Address],
     environments: Environments | None = None,
 ) -> Acceptance:
-    """Write the drift of `addresses` (none: all of it) into the manifests below `root`.
+    """Write the drift of `addresses` (none: of all objects) into the manifests below `root`.
 
     `environments`: those that share the manifests; None where there are none. Raises ReconcilerError, with
-    all files as they were, when one cannot be written.
+    all files unchanged, when one cannot be written.
     """
     plan = drift.plan
     known = {*desired.by_address, *drift.without_manifest}
     if unknown := [address for address in addresses if address not in known]:
         raise not_recorded(unknown[0], known)
     chosen = [change for change in plan.changes if not addresses or change.address in addresses]
-    errors = [each for each in plan.diagnostics if each.severity is Severity.ERROR]
+    errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
     if addresses and all(address in drift.drifted for address in addresses):
-        errors = [each for each in errors if each.code != "unreadable"]  # these were read
+        errors = [problem for problem in errors if problem.code != "unreadable"]  # these were read
     if errors and (chosen or addresses):
         raise Refused(
             "not every object could be read, so nothing was accepted; no file was changed",
@@ -64,11 +63,11 @@ def accept(
     records: list[StateRecord] = []
     for change in chosen:
         found = drift.drifted[change.address]
-        kept = {field.path: field.after for field in change.fields if _is_recorded(found, field)}
-        if kept:
-            records.append(replace(found.record, applied={**found.record.applied, **kept}))
+        recorded = {field.path: field.after for field in change.fields if _is_recorded(found, field)}
+        if recorded:
+            records.append(replace(found.record, applied={**found.record.applied, **recorded}))
         for field in change.fields:
-            if field.path in kept:
+            if field.path in recorded:
                 continue
             made = _edit(found, field, desired.policies)
             if isinstance(made, Diagnostic):
@@ -76,12 +75,13 @@ def accept(
             else:
                 edit, edited = made
                 edits.append(edit)
-                found = replace(found, resource=edited)  # all of its fields have to be valid together
+                found = replace(found, resource=edited)  # all of its fields must be valid together
     accepted, replacements = _rewritten(edits, root, refused)
     if refused:
-        blocked = {each.address for each in refused}
+        blocked = {refusal.address for refusal in refused}
         others = [change.address for change in chosen if change.address not in blocked]
-        return Acceptance((), sorted(refused, key=_order), plan.changes, others)
+        refused.sort(key=lambda refusal: (str(refusal.address), refusal.path))
+        return Acceptance((), refused, plan.changes, others)
     replace_files(replacements)
     moved = {change.address for change in chosen}
     accepted.sort(key=lambda item: item.span or ())
@@ -106,7 +106,7 @@ def accept(
 
 
 async def keep_records(project: Project, records: Collection[StateRecord]) -> None:
-    """Store `records`, as `accept` made them. Raises Refused where one has changed meanwhile."""
+    """Store the records of `accept`. Raises Refused where another run has changed one meanwhile."""
     actor = project.actor(project.new_id())
     for record in records:
         async with actor.leased(project.store, [record.scope]) as lease:
@@ -119,23 +119,19 @@ async def keep_records(project: Project, records: Collection[StateRecord]) -> No
             await project.store.commit(lease, [entry], [record])
 
 
-def _order(refusal: Refusal) -> tuple[str, str]:
-    return str(refusal.address), refusal.path
-
-
 def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> Iterator[Diagnostic]:
-    """A remark for each value that somebody had asked for and no apply has brought about yet."""
+    """Yield a remark for each replaced value that somebody had edited and no apply has sent yet."""
     recorded = {(change.address, field.path): field.before for change in chosen for field in change.fields}
-    for each in accepted:
-        last = recorded[each.address, each.path]
-        if each.before not in (None, last):
+    for value in accepted:
+        last, edit = recorded[value.address, value.path], scalar(value.before)
+        if value.before not in (None, last):
             yield Diagnostic(
                 "unapplied-edit",
                 Severity.INFO,
-                f"`{each.address}`: `{each.path}: {scalar(each.before)}` was written here and never applied "
+                f"`{value.address}`: `{value.path}: {edit}` was written here and never applied "
                 f"(last applied: {scalar(last)})",
-                each.span,
-                help=f"write {scalar(each.before)} here again if it is still wanted: the next apply sends it",
+                value.span,
+                help=f"write {edit} here again if it is still wanted: the next apply sends it",
             )
 
 
@@ -145,13 +141,13 @@ def _unapplied_edits(accepted: Sequence[Accepted], chosen: Sequence[Change]) -> 
 def _edit(
     drifted: Drifted, field: FieldChange, policies: Sequence[Resource]
 ) -> tuple[Edit, Resource] | Diagnostic:
-    """The edit that makes the manifest ask for what is there, and what it then declares.
+    """Return the edit that writes the live value, and the resource that the manifest then declares.
 
-    Or why there is none that leaves nothing to do.
+    A diagnostic where no edit is possible, or where drift or plan would still have something to do.
     """
     resource, live = drifted.resource, field.after
     kind = find_kinds()[drifted.record.address.kind]
-    if field.path != "id" and any(field.path == each.path for each in kind.watched):
+    if field.path != "id" and any(field.path == watched.path for watched in kind.watched):
         return cannot_accept(
             f"`{drifted.record.address}`: `{field.path}: {live}` is never right",
             resource.span("metadata", "name") if resource is not None else None,
@@ -162,7 +158,7 @@ def _edit(
     path = ("spec", field.path)
     problem = (
         _unwritable(resource, field)
-        if field.path not in {each.name for each in kind.fields}
+        if field.path not in {declared.name for declared in kind.fields}
         else _another_place(resource, path, live, policies)
     )
     if problem is not None:
@@ -175,14 +171,16 @@ def _edit(
 
 
 def _is_recorded(drifted: Drifted, field: FieldChange) -> bool:
-    """Whether the record takes what is there: no manifest names the object, or could hold the value."""
-    watched = [each for each in find_kinds()[drifted.record.address.kind].watched if each.path == field.path]
-    if field.path == "id" or not all(each.is_recorded for each in watched):
+    """Whether the record takes the live value, since no manifest names the object or can hold the value."""
+    kind = find_kinds()[drifted.record.address.kind]
+    watched = [found for found in kind.watched if found.path == field.path]
+    if field.path == "id" or not all(found.is_recorded for found in watched):
         return False
     return bool(watched) or drifted.resource is None
 
 
 def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
+    """The refusal of a value that no field of a manifest can hold."""
     address = resource.address
     if field.path in resource.objectives:
         return cannot_accept(
@@ -200,7 +198,7 @@ def _unwritable(resource: Resource, field: FieldChange) -> Diagnostic:
 
 
 def _not_there(address: Address, field: FieldChange, name: Span | None) -> Diagnostic:
-    """`name`: where the manifest names it; None without a manifest."""
+    """The refusal for an object that is gone. `name`: the place of its name; None without a manifest."""
     forget, remove = command("state", "forget", address), "remove its manifest and " if name else ""
     return cannot_accept(
         f"`{address}` ({field.before}) does not exist on the platform, so there is no value to accept",
@@ -213,7 +211,7 @@ def _not_there(address: Address, field: FieldChange, name: Span | None) -> Diagn
 def _another_place(
     resource: Resource, path: tuple[str, ...], live: Any, policies: Sequence[Resource]
 ) -> Diagnostic | None:
-    """A refusal for a value that another file gave, that is none, or that several objects share."""
+    """The refusal of a value from another file, of several values, or for several objects; None: none."""
     address, name, want = resource.address, ".".join(path[1:]), getattr(resource.spec, path[-1], None)
     source = next((resource.inherited[path[:n]] for n in (2, 1, 0) if path[:n] in resource.inherited), None)
     if source is not None:
@@ -247,13 +245,13 @@ def _another_place(
 
 
 def _left_to_do(kind: Kind, drifted: Drifted, field: FieldChange) -> Diagnostic | None:
-    """A refusal where drift or plan would go on about a field that the manifest asks for as it is."""
+    """The refusal where drift or plan would still report a field that the manifest declares as it is."""
     resource, record, live = drifted.resource, drifted.record, drifted.live
     assert resource is not None
-    change, _ = drift_of(kind, record, resource, live)
+    drift, _ = drift_of(kind, record, resource, live)
     subject = Subject(resource.address, resource, record, live, record.created_at)
-    left = [*(change.fields if change is not None else ()), *kind.compare(subject)]
-    if all(each.path.partition(".")[0] != field.path for each in left):
+    left = [*(drift.fields if drift is not None else ()), *kind.compare(subject)]
+    if all(change.path.partition(".")[0] != field.path for change in left):
         return None
     plan = command("plan")
     return cannot_accept(
@@ -275,7 +273,7 @@ def _at(span: Span | None) -> str:
 def _rewritten(
     edits: Sequence[Edit], root: Path, refused: list[Refusal]
 ) -> tuple[list[Accepted], list[Replacement]]:
-    """The new files, in memory; what cannot be made is added to `refused`."""
+    """Return the accepted values and the new files, in memory. Adds the edits that fail to `refused`."""
     by_file: dict[str, list[Edit]] = {}
     for edit in edits:
         by_file.setdefault(edit.resource.file, []).append(edit)
@@ -305,7 +303,7 @@ def _rewritten(
 
 
 def _read(path: Path) -> tuple[str, bytes]:
-    """Why the file cannot be replaced ("" when it can), and what it holds."""
+    """The reason why a file cannot be replaced ("" when it can), and its content."""
     why = replaceable(path)
     try:
         return why, b"" if why else path.read_bytes()
@@ -314,6 +312,6 @@ def _read(path: Path) -> tuple[str, bytes]:
 
 
 def _path(file: str, root: Path) -> Path:
-    """Of a manifest by its name in diagnostics: below `root`, or as it was given on the command line."""
+    """The path of a manifest by its name in diagnostics: below `root`, or as the command line gave it."""
     given = Path(file).absolute()
     return given if ".." in Path(file).parts or Path(file).is_absolute() else root / file

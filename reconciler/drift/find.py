@@ -1,17 +1,16 @@
-"""Drift: what moved on the platform without us."""
+"""Finds drift: values that changed on the platform, and that no apply of ours changed."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.advice import command
-from reconciler.core.diagnostics import IN_FLIGHT, Diagnostic, Severity, Span, as_warning, error, warning
+from reconciler.core.diagnostics import Diagnostic, Severity, Span, as_warning, error
 from reconciler.core.model import (
     DELETION_SENT,
-    Action,
     Address,
     Change,
     FieldChange,
@@ -21,31 +20,32 @@ from reconciler.core.model import (
     owed_work,
 )
 from reconciler.core.steps import Plan, Read
+from reconciler.drift.unrecorded import left_open, unrecorded
 from reconciler.execution.open_intents import load_with_holders, overlay
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Kind, Subject
-from reconciler.kinds.roles import HasObjectives, Importable, is_remade, listed, located
+from reconciler.kinds.roles import HasObjectives, is_remade, located
 from reconciler.moves.records import follow_moves
 from reconciler.planning.answers import Unread
 from reconciler.planning.conflicts import bad_object, bad_records
-from reconciler.planning.decide import gone, inferred_warning, many_missing, may_be_invisible, recorded_twice
-from reconciler.planning.declared import Desired, declared_scopes, in_force
+from reconciler.planning.decide import gone, many_missing, may_be_invisible, recorded_twice
+from reconciler.planning.declared import Desired, in_force
 from reconciler.planning.drift import change_of, drift_of, unmanaged_change, warnings_of
 from reconciler.planning.lookalikes import Lookalikes, lookalike_warnings
 from reconciler.project.gather import read_siblings
 from reconciler.project.identity import state_missing
 from reconciler.project.project import Project, read_all
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
-from reconciler.project.unknown_objects import Older, no_record_of
+from reconciler.project.unknown_objects import Older
 from reconciler.state.store import State
 
 NOT_COMPARED = "not-compared"  # nothing shows the objects of a kind
 
 
 class Drifted(Struct, frozen=True):
-    """An object with a change: as the manifest wants it, as it is recorded, and as it is (None: nowhere).
+    """One object that drifted.
 
-    `resource`: None where no manifest names it any more.
+    `resource`: its manifest; None where no manifest names it any more. `live`: None where it does not exist.
     """
 
     resource: Resource | None
@@ -54,10 +54,10 @@ class Drifted(Struct, frozen=True):
 
 
 class Drift(Struct, frozen=True):
-    """A plan without steps, and behind each of its changes what was compared.
+    """A plan without steps, and the compared object behind each of its changes.
 
-    `unmanaged`: what moved of fields that no manifest says; the plan has no change for it.
-    `without_manifest`: the addresses that were compared and that no manifest names.
+    `unmanaged`: changes of fields that no manifest declares; they are not in the plan. `without_manifest`:
+    addresses that were compared although no manifest names them.
     """
 
     plan: Plan
@@ -67,17 +67,19 @@ class Drift(Struct, frozen=True):
 
     @property
     def declared(self) -> Mapping[Address, Span]:
-        """Where the names of resources that drifted stand."""
-        resources = {address: each.resource for address, each in self.drifted.items()}
-        spans = {to: each.span("metadata", "name") for to, each in resources.items() if each is not None}
-        return {address: span for address, span in spans.items() if span is not None}
+        """The place of `metadata.name` of each resource that drifted."""
+        found = {}
+        for address, drifted in self.drifted.items():
+            resource = drifted.resource
+            if resource is not None and (span := resource.span("metadata", "name")) is not None:
+                found[address] = span
+        return found
 
 
 async def find_drift(project: Project, desired: Desired) -> Drift:
-    """What differs between the records and the platform. Sends nothing but GET."""
+    """Compare the records with the platform. Sends nothing but GET."""
     project.sources.runs_programs = False
     state, holders = await load_with_holders(project.store)
-    kinds = find_kinds()
     desired = focused(desired, state.records)
     known, questions = await overlay(
         state,
@@ -87,231 +89,206 @@ async def find_drift(project: Project, desired: Desired) -> Drift:
         concerned=concerned_scopes(desired, state),
         holders=holders,
     )
-    followed = follow_moves(kinds, moves_in_focus(desired), desired.resources, known, questions)
-    records = followed.records
-    about, declared = declared_in_focus(desired), desired.by_address
-    wanted: dict[Address, Resource] = {}
-    problems: list[Diagnostic] = []
-    remarks: list[Diagnostic] = []
-    for resource in about:
-        wanted[resource.address], expired = in_force(resource, project.clock.now())
-        problems += expired
-    by_read: dict[Read, list[StateRecord]] = {}
-    unseen: Counter[str] = Counter()
-    bad = bad_records(kinds, records, wanted)
+    comparison = _Comparison(project, desired, state, known, questions)
+    await comparison.read()
+    return await comparison.result()
 
-    def in_focus(address: Address) -> bool:
-        return desired.focus is None or address in desired.focus
 
-    outside = {
-        each.address
-        for each in records.values()
-        if each.address not in wanted and not (in_focus(each.address) and desired.selected(each))
-    }
-    outside |= declared.keys() - wanted.keys()
-    for address, record in records.items():
-        if address in outside or address in bad or address in questions:
-            continue
-        kind = kinds.get(address.kind)
-        read = located(kind, address, record.id, project.capabilities, record=record) if kind else None
-        if read is not None:
-            by_read.setdefault(read, []).append(record)
-        else:
-            why = kind.unreadable if kind else "this version of reconcile does not know the kind"
-            unseen[f"{address.kind}: {{}} recorded, not compared ({why})"] += 1
-    owned = {record.id for record in records.values()} | {each.adopt_id or "" for each in declared.values()}
-    owned |= {str(entry.data["unclaimed"]) for entry in state.unclaimed}
-    lookalikes = Lookalikes(kinds, declared, records, project.capabilities, owned, wanted.__contains__)
-    older = Older(state, declared, project.capabilities)
-    for read in lookalikes.reads():
-        by_read.setdefault(read, [])
-    changes: list[Change] = []
-    drifted: dict[Address, Drifted] = {}
-    missing: list[StateRecord] = []
-    unmanaged: list[Change] = []
-    unread = Unread()
-    more = _MoreAnswers(unread)
+class _Comparison:
+    """Compares each record that is in focus with its live object.
 
-    def judge(found: Drifted, missed: Sequence[FieldChange] = ()) -> None:
-        kind = kinds[found.record.address.kind]
+    `wanted`: manifests in focus, without fields that are ignored for now. `records`: those of the state once
+    the declared moves are carried out. `outside`: addresses that are not in focus. `questions`: open calls.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        desired: Desired,
+        state: State,
+        known: Mapping[Address, StateRecord],
+        questions: Mapping[Address, Diagnostic],
+    ) -> None:
+        self.project, self.desired, self.state, self.questions = project, desired, state, questions
+        self.kinds, self.declared = find_kinds(), desired.by_address
+        moves = moves_in_focus(desired)
+        self.followed = follow_moves(self.kinds, moves, desired.resources, known, questions)
+        self.records = self.followed.records
+        self.problems: list[Diagnostic] = []
+        self.remarks: list[Diagnostic] = []
+        self.wanted: dict[Address, Resource] = {}
+        for resource in declared_in_focus(desired):
+            self.wanted[resource.address], expired = in_force(resource, project.clock.now())
+            self.problems += expired
+        self.bad = bad_records(self.kinds, self.records, self.wanted)
+        self.outside = self._outside()
+        self.changes: list[Change] = []
+        self.drifted: dict[Address, Drifted] = {}
+        self.missing: list[StateRecord] = []
+        self.unmanaged: list[Change] = []
+        self.unseen: Counter[str] = Counter()
+        self.unread = Unread()
+        self.more = _MoreAnswers(self.unread)
+        capabilities, is_wanted = project.capabilities, self.wanted.__contains__
+        self.lookalikes = Lookalikes(
+            self.kinds, self.declared, self.records, capabilities, self._owned(), is_wanted
+        )
+        self.older = Older(state, self.declared, capabilities)
+        self.by_read = self._reads()
+
+    def _in_focus(self, address: Address) -> bool:
+        return self.desired.focus is None or address in self.desired.focus
+
+    def _outside(self) -> set[Address]:
+        recorded = {
+            record.address
+            for record in self.records.values()
+            if record.address not in self.wanted
+            and not (self._in_focus(record.address) and self.desired.selected(record))
+        }
+        return recorded | (self.declared.keys() - self.wanted.keys())
+
+    def _owned(self) -> set[str]:
+        """The ids that a record, a manifest or an untracked call of ours holds."""
+        adopted = {resource.adopt_id or "" for resource in self.declared.values()}
+        unclaimed = {str(entry.data["unclaimed"]) for entry in self.state.unclaimed}
+        return {record.id for record in self.records.values()} | adopted | unclaimed
+
+    def _reads(self) -> dict[Read, list[StateRecord]]:
+        """The GETs, each with the records that its answer is compared with."""
+        found: dict[Read, list[StateRecord]] = {}
+        for address, record in self.records.items():
+            if address in self.outside or address in self.bad or address in self.questions:
+                continue
+            kind = self.kinds.get(address.kind)
+            capabilities = self.project.capabilities
+            read = located(kind, address, record.id, capabilities, record=record) if kind else None
+            if read is not None:
+                found.setdefault(read, []).append(record)
+            else:
+                why = kind.unreadable if kind else "this version of reconcile does not know the kind"
+                self.unseen[f"{address.kind}: {{}} recorded, not compared ({why})"] += 1
+        for read in self.lookalikes.reads():
+            found.setdefault(read, [])
+        return found
+
+    async def read(self) -> None:
+        """Send the GETs and compare their answers; then the GETs that these answers call for."""
+        reads = list(self.by_read)
+        await read_all(
+            self.project, reads, self._compare, lambda read: [record.address for record in self.by_read[read]]
+        )
+        await read_all(self.project, self.more.reads(), self.more.answer)
+
+    def _compare(self, read: Read, observation: Observation) -> None:
+        self.unread.answered(observation)
+        self.lookalikes.look(read, observation)
+        self.older.look(read, observation)
+        if observation.complete:
+            by_id = {live.id: live for live in observation.objects}
+            for record in self.by_read[read]:
+                self._compare_one(record, by_id.get(record.id), observation.at)
+        elif self.by_read[read]:  # else it is a list that is read for lookalikes only
+            problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
+            self.unread.add(observation.cause, problem, [record.address for record in self.by_read[read]])
+
+    def _compare_one(self, record: StateRecord, live: Any, at: datetime) -> None:
+        """Compare one record with its live object; None: the answer does not show one."""
+        kind, resource = self.kinds[record.address.kind], self.wanted.get(record.address)
+        if live is None and may_be_invisible(record, self.project.clock.now()):
+            return
+        found = Drifted(resource, record, live)
+        subject = Subject(record.address, resource, record, live, at, self.project.capabilities)
+        if live is None and (resource is not None or subject.to_delete):
+            self.missing.append(record)
+        if live is not None and resource is not None:
+            if (unusable := bad_object(resource, live)) is not None:
+                self.problems.append(unusable)
+                return
+            if live.present and (change := unmanaged_change(kind, record, resource, live)) is not None:
+                self.unmanaged.append(change)
+        if not self.more.ask(kind, found, subject):
+            self._judge(found)
+
+    def _judge(self, found: Drifted, missed: Sequence[FieldChange] = ()) -> None:
+        """Note the change of one object, if it has any. `missed`: its objectives that are not met."""
+        kind = self.kinds[found.record.address.kind]
         change, ignored = drift_of(kind, found.record, found.resource, found.live)
-        remarks.extend(ignored)
+        self.remarks += ignored
         if missed:
             fields = [*(change.fields if change is not None else ()), *missed]
             change = change_of(kind, found.record, found.resource, fields)
         if change is not None:
-            remarks.extend(warnings_of(kind, found.record, found.resource, change.fields))
-            changes.append(change)
-            drifted[change.address] = found
+            self.remarks += warnings_of(kind, found.record, found.resource, change.fields)
+            self.changes.append(change)
+            self.drifted[change.address] = found
 
-    def compare(read: Read, observation: Observation) -> None:
-        unread.answered(observation)
-        lookalikes.look(read, observation)
-        older.look(read, observation)
-        if not observation.complete:
-            if not by_read[read]:
-                return  # a list that shows lookalikes only
-            problem = error("unreadable", f"cannot read {read.path}: {observation.problem}")
-            unread.add(observation.cause, problem, [record.address for record in by_read[read]])
-            return
-        by_id = {item.id: item for item in observation.objects}
-        for record in by_read[read]:
-            kind, resource = kinds[record.address.kind], wanted.get(record.address)
-            live = by_id.get(record.id)
-            if live is None and may_be_invisible(record, project.clock.now()):
-                continue
-            found = Drifted(resource, record, live)
-            subject = Subject(record.address, resource, record, live, observation.at, project.capabilities)
-            if live is None and (resource is not None or subject.to_delete):
-                missing.append(record)
-            if live is not None and resource is not None:
-                if (unusable := bad_object(resource, live)) is not None:
-                    problems.append(unusable)
-                    continue
-                if live.present and (aside := unmanaged_change(kind, record, resource, live)) is not None:
-                    unmanaged.append(aside)
-            if not more.ask(kind, found, subject):
-                judge(found)
-
-    await read_all(project, list(by_read), compare, lambda read: [record.address for record in by_read[read]])
-    await read_all(project, more.reads(), more.answer)
-    absent: list[Diagnostic] = []
-    for found, missed, told in more.answers():
-        absent.extend(told)
-        judge(found, missed)
-    problems += unread.diagnostics()
-    problems += lookalikes.unread()
-    if lookalikes.found:
-        siblings = await read_siblings(project.environments)
-        problems += lookalike_warnings(kinds, lookalikes.found, wanted, records, siblings)
-    compared = sum(map(len, by_read.values()))
-    wave = many_missing(missing, compared)
-    if wave is not None:
-        problems.append(wave)
-    remarks += (each for each in absent if wave is None or each.code != "object-missing")
-    if not state.lineage:
-        nothing = f"{len(desired.resources)} declared, nothing recorded"
-        problems.insert(0, state_missing(project.state_url, nothing, traces=state.traces))
-    plan = Plan(
-        id=project.new_id(),
-        context=project.context(desired.origin, state.lineage),
-        changes=tuple(sorted(changes, key=lambda change: str(change.address))),
-        steps=(),
-        expectations=(),
-        bindings=(),
-        owed=owed_work(records),
-        diagnostics=(
-            *desired.diagnostics,
-            *(problem for address, problem in followed.refused.items() if in_focus(address)),
-            *followed.diagnostics,
-            *questions.values(),
-            *_left_open(project, state, records, wanted, outside),
-            *recorded_twice(kinds, records, in_focus),
-            *(problem for address, problem in bad.items() if address not in outside),
-            *problems,
-            *(await _unrecorded(project, wanted, {*records, *questions}, declared) if state.lineage else ()),
-            *older.told(),
-            *sorted(remarks, key=lambda remark: remark.message),  # answers come in no certain order
-            *(Diagnostic(NOT_COMPARED, Severity.INFO, told.format(n)) for told, n in unseen.items()),
-        ),
-        unchanged=compared - len(changes),
-        outside=len(outside),
-    )
-    recorded = (record.address for group in by_read.values() for record in group)
-    without = frozenset(address for address in recorded if address not in wanted)
-    return Drift(plan, drifted, sorted(unmanaged, key=lambda change: str(change.address)), without)
-
-
-def _left_open(
-    project: Project,
-    state: State,
-    records: Mapping[Address, StateRecord],
-    wanted: Mapping[Address, Resource],
-    outside: Collection[Address],
-) -> Iterator[Diagnostic]:
-    """What earlier runs left, beside calls: what somebody has to decide about, and what is noted."""
-    kinds, new = find_kinds(), [address for address in wanted if address not in records]
-    unlisted = [
-        address
-        for address in new
-        if kinds[address.kind].role(Importable) and kinds[address.kind].read_alone
-        if listed(kinds[address.kind], wanted[address], project.capabilities, wanted) is None
-    ]
-    yield from (no_record_of(entry, new, unlisted) for entry in state.unclaimed)
-    for address, record in records.items():
-        if record.inferred and address not in outside:
-            named = wanted.get(address)
-            yield inferred_warning(record, named.span("metadata", "name") if named is not None else None)
-    if state.spooled:
-        apply, scopes = command("apply"), ", ".join(f"`{scope}`" for scope in sorted(state.spooled))
-        yield warning(
-            "outcomes-spooled",
-            f"outcomes of calls that the state did not take are in a file beside it; scopes: {scopes}",
-            help=f"run `{apply}`, which takes them in",
-            advice=(apply,),
+    async def result(self) -> Drift:
+        """Make the drift of all answers."""
+        compared = sum(map(len, self.by_read.values()))
+        await self._judge_answers(compared)
+        project, state = self.project, self.state
+        plan = Plan(
+            id=project.new_id(),
+            context=project.context(self.desired.origin, state.lineage),
+            changes=tuple(sorted(self.changes, key=lambda change: str(change.address))),
+            steps=(),
+            expectations=(),
+            bindings=(),
+            owed=owed_work(self.records),
+            diagnostics=await self._diagnostics(),
+            unchanged=compared - len(self.changes),
+            outside=len(self.outside),
         )
+        recorded = (record.address for group in self.by_read.values() for record in group)
+        without = frozenset(address for address in recorded if address not in self.wanted)
+        unmanaged = sorted(self.unmanaged, key=lambda change: str(change.address))
+        return Drift(plan, self.drifted, unmanaged, without)
 
+    async def _judge_answers(self, compared: int) -> None:
+        """Judge the objects that took a second read. Add the problems that only all answers together show."""
+        absent: list[Diagnostic] = []
+        for found, missed, remarks in self.more.answers():
+            absent.extend(remarks)
+            self._judge(found, missed)
+        self.problems += self.unread.diagnostics()
+        self.problems += self.lookalikes.unread()
+        if self.lookalikes.found:
+            siblings = await read_siblings(self.project.environments)
+            lookalikes = self.lookalikes.found
+            self.problems += lookalike_warnings(self.kinds, lookalikes, self.wanted, self.records, siblings)
+        if (wave := many_missing(self.missing, compared)) is not None:
+            self.problems.append(wave)
+            absent = [remark for remark in absent if remark.code != "object-missing"]
+        self.remarks += absent
+        if not self.state.lineage:
+            nothing = f"{len(self.desired.resources)} declared, nothing recorded"
+            self.problems.insert(0, state_missing(self.project.state_url, nothing, traces=self.state.traces))
 
-async def _unrecorded(
-    project: Project,
-    wanted: Mapping[Address, Resource],
-    records: Collection[Address],
-    declared: Collection[Address],
-) -> list[Diagnostic]:
-    """What is wanted and in none of `records`: not compared. An error if nothing `declared` is in them."""
-    kinds = find_kinds()
-    missing = [
-        resource
-        for address, resource in wanted.items()
-        if address not in records and _is_made(kinds[address.kind], resource, project)
-    ]
-    if missing and not any(address in records for address in declared):
-        return [await _nothing_recorded(project, missing)]
-    return [
-        Diagnostic(
-            "not-recorded",
-            Severity.INFO,
-            f"`{resource.address}` is declared but not recorded: it was not compared",
-            resource.span("metadata", "name"),
+    async def _diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All diagnostics: those of manifests and moves first, then open work, then the answers."""
+        tracked, missing = {*self.records, *self.questions}, list[Diagnostic]()
+        if self.state.lineage:
+            missing = await unrecorded(self.project, self.wanted, tracked, self.declared)
+        refused, bad = self.followed.refused, self.bad
+        return (
+            *self.desired.diagnostics,
+            *(problem for address, problem in refused.items() if self._in_focus(address)),
+            *self.followed.diagnostics,
+            *self.questions.values(),
+            *left_open(self.project, self.state, self.records, self.wanted, self.outside),
+            *recorded_twice(self.kinds, self.records, self._in_focus),
+            *(problem for address, problem in bad.items() if address not in self.outside),
+            *self.problems,
+            *missing,
+            *self.older.told(),
+            *sorted(self.remarks, key=lambda remark: remark.message),  # answers come in no certain order
+            *(Diagnostic(NOT_COMPARED, Severity.INFO, text.format(n)) for text, n in self.unseen.items()),
         )
-        for resource in missing
-    ]
-
-
-async def _nothing_recorded(project: Project, missing: Sequence[Resource]) -> Diagnostic:
-    """Says who is at work on what is declared: a first apply. Else, the state may be the wrong one."""
-    nothing = f"{len(missing)} declared, nothing recorded"
-    holders = await project.store.holders(declared_scopes(missing))
-    if holders:
-        (scope, held), drift = min(holders.items()), command("drift")
-        return error(
-            IN_FLIGHT,
-            f"{held.holder} has been applying `{scope}` for {held.age_s:.0f} s{held.doubt}: "
-            f"{nothing} yet, and nothing was compared",
-            help=f"when that apply is done, run `{drift}` again",
-            advice=(drift,),
-        )
-    listed = command("state", "list")
-    return error(
-        "nothing-recorded",
-        f"{nothing}: nothing was compared",
-        help=f"check that this is the state of these manifests (`{listed}`): a new runner, a wiped disk or "
-        "another path has an empty one; an apply records everything that it creates and adopts",
-        advice=(listed,),
-    )
-
-
-def _is_made(kind: Kind, resource: Resource, project: Project) -> bool:
-    """Whether an apply would do anything about it, if there is no object yet."""
-    now, capabilities = project.clock.now(), project.capabilities
-    subject = Subject(resource.address, resource, None, None, now, capabilities)
-    return kind.create(subject).action is not Action.NOOP
 
 
 class _MoreAnswers:
-    """What takes a read of its own, asked once all objects are known: objectives, and what is left of one
-    that is gone.
-    """
+    """The second reads: for objectives, and for hints why an object is gone."""
 
     def __init__(self, unread: Unread) -> None:
         self._unread = unread
@@ -319,7 +296,7 @@ class _MoreAnswers:
         self._answers: dict[Read, Observation] = {}
 
     def ask(self, kind: Kind, found: Drifted, subject: Subject) -> bool:
-        """Whether there is more to be said than the object itself shows."""
+        """Note the reads that an object needs. False: it needs none, and can be judged at once."""
         live, objectives, reads = found.live, kind.role(HasObjectives), list[Read]()
         if live is not None and live.present:
             reads += objectives.objective_reads(subject) if objectives is not None else ()
@@ -331,17 +308,19 @@ class _MoreAnswers:
         return True
 
     def reads(self) -> Sequence[Read]:
+        """The GETs to send, each once."""
         return list(dict.fromkeys(read for *_, reads in self._asked for read in reads))
 
     def answer(self, read: Read, observation: Observation) -> None:
+        """Take the answer to one of `reads`."""
         self._answers[read] = observation
         self._unread.answered(observation)
 
     def answers(self) -> Iterator[tuple[Drifted, Sequence[FieldChange], Sequence[Diagnostic]]]:
-        """Each object with what it misses, and what to say of one that is gone."""
+        """Yield each object with its missed objectives, and with the remarks about one that is gone."""
         for kind, found, subject, reads in self._asked:
             answers = {read: self._answers[read] for read in reads}
-            extra = {read.shape: each.objects for read, each in answers.items() if each.complete}
+            extra = {read.shape: answer.objects for read, answer in answers.items() if answer.complete}
             subject = replace(subject, extra=extra)
             if found.live is None or not found.live.present:
                 again = found.resource is not None and is_remade(kind, subject)

@@ -1,7 +1,7 @@
-"""The file of a bundle: one line with two digests, and behind it a plain tar archive of named parts.
+"""The file of a bundle: one line with two digests, and after it a plain tar archive of named parts.
 
-Every byte follows from the parts, so that a byte that was changed has no place to hide in. The digests are of
-all that follows the line, and of the part `SHA256SUMS`, which has the digest of each other part.
+Every byte follows from the parts, so a changed byte cannot hide. The digests are of everything after the
+line, and of the part `SHA256SUMS`, which holds the digest of each other part.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 FORMAT = "reconcile-bundle-1"
 SUMS = "SHA256SUMS"
 MOST_BYTES = 64 << 20
-FIRST_LINE, ARCHIVE = "the first line", "the archive"  # parts, too, for people
+FIRST_LINE, ARCHIVE = "the first line", "the archive"  # in messages, these are parts, too
 
 PART = re.compile(
     r"SHA256SUMS|head\.json|plan\.json|rehearsal\.json"
@@ -22,7 +22,7 @@ _BLOCK = 512
 
 
 class Damaged(Exception):
-    """`part`: which one is not as it was written."""
+    """`part`: the one that is not as it was written."""
 
     def __init__(self, part: str, why: str) -> None:
         super().__init__(why)
@@ -31,23 +31,24 @@ class Damaged(Exception):
 
 
 def digest(data: bytes) -> str:
+    """SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def pack(parts: Mapping[str, bytes]) -> bytes:
-    """The file with `parts` and their digests."""
+    """Return the file with `parts` and their digests."""
     sums = "".join(f"{digest(content)}  {name}\n" for name, content in sorted(parts.items())).encode()
     archive = _tar({SUMS: sums, **parts})
     return f"{FORMAT} {digest(archive)} {digest(sums)}\n".encode() + archive
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The parts of a file that `pack` made, without the digests. Raises Damaged for any other."""
+    """Return the parts of a file that `pack` made, without the digests. Raises Damaged for any other file."""
     line = _LINE.match(data)
     if line is None:
         raise Damaged(FIRST_LINE, f"it is not that of a bundle ({FORMAT})")
     archive = data[line.end() :]
-    of_archive, of_sums = (each.decode() for each in line.groups())
+    of_archive, of_sums = line[1].decode(), line[2].decode()
     parts = _untar(archive)
     if SUMS not in parts:
         raise Damaged(ARCHIVE, f"there is no {SUMS}")
@@ -64,7 +65,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
 
 
 def _compare(parts: Mapping[str, bytes]) -> None:
-    """Raises Damaged where the parts are not those that the digests are of."""
+    """Raises Damaged where `SHA256SUMS` does not fit the parts."""
     known = {}
     for line in parts[SUMS].decode("ascii", "replace").splitlines():
         of_part, _, name = line.partition("  ")
@@ -77,7 +78,7 @@ def _compare(parts: Mapping[str, bytes]) -> None:
 
 
 def _tar(parts: Mapping[str, bytes]) -> bytes:
-    """A ustar archive, in the order of names, with nothing in it that tells who made it or when."""
+    """Return a ustar archive in the order of names, without owners and times."""
     blocks = []
     for name, content in sorted(parts.items()):
         blocks += [_header(name, len(content)), content, b"\0" * (-len(content) % _BLOCK)]
@@ -89,7 +90,7 @@ def _header(name: str, size: int) -> bytes:
         name.encode().ljust(100, b"\0"),
         b"0000644\0" + b"0000000\0" * 2,
         f"{size:011o}\0".encode() + b"0" * 11 + b"\0",
-        b" " * 8,  # stands for the sum of all bytes while that is made
+        b" " * 8,  # in place of the sum, while it is computed
         b"0" + b"\0" * 100,
         b"ustar\x0000" + b"\0" * 64 + b"0000000\0" * 2,
         b"\0" * 167,
@@ -99,7 +100,7 @@ def _header(name: str, size: int) -> bytes:
 
 
 def _untar(archive: bytes) -> dict[str, bytes]:
-    """Raises Damaged for anything that names no part, or ends too soon."""
+    """Return the parts of an archive. Raises Damaged for another name, or a part that ends too soon."""
     parts: dict[str, bytes] = {}
     at = 0
     while archive[at : at + _BLOCK].strip(b"\0"):

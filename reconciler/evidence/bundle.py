@@ -1,4 +1,4 @@
-"""All that the state proves of one run, as one file."""
+"""Makes a bundle: everything that the state proves about one run, as one file."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _MOST_APPROVALS = 99
 
 
 class NotBundled(ReconcilerError):
-    """Says what of the run cannot be proved."""
+    """The run cannot be bundled; the message names the part that cannot be proved."""
 
     def __init__(self, why: str, help: str = "", *advice: Command) -> None:
         super().__init__(f"the run cannot be bundled: {why}; nothing was written", help=help, advice=advice)
@@ -31,10 +31,12 @@ def bundle(
     saved: SavedPlan | None = None,
     encrypted: bool = False,
 ) -> bytes:
-    """`head`: of the state, as the run's apply printed it; "" for the moment of its end. `saved`: its plan.
-    `encrypted`: whether the state is, so that what it says of the run must not be written down in clear.
+    """Return the bundle of a run.
 
-    Raises NotBundled, and StoreError where the journal is not what was written.
+    `head`: of the state, as the apply printed it; "" for the head at the end of the run. `saved`: the plan of
+    the run. `encrypted`: the state is, so that what it says of the run must not be written down in clear.
+
+    Raises NotBundled, and StoreError where the journal was altered.
     """
     verify(contents)
     if encrypted:
@@ -51,9 +53,9 @@ def bundle(
     approvals = list(approvals_of(started))
     if len(approvals) > _MOST_APPROVALS:
         raise NotBundled(f"it used {len(approvals)} approvals")
-    for number, each in enumerate(approvals, start=1):
-        parts[f"approvals/{number:02}.statement"] = str(each["statement"]).encode()
-        parts[f"approvals/{number:02}.signature"] = str(each["signature"]).encode()
+    for number, approval in enumerate(approvals, start=1):
+        for part in ("statement", "signature"):
+            parts[f"approvals/{number:02}.{part}"] = str(approval[part]).encode()
     parts |= _planned(started, approvals, saved)
     data = pack(parts)
     if len(data) > MOST_BYTES:
@@ -67,8 +69,10 @@ def _started(contents: StateDump, index: int) -> JournalEntry:
 
 
 def _count(contents: StateDump, own: list[int], head: str) -> int:
-    """After how many rows the state had that head: from the end of the run on, where another run may have
-    been at work in another app."""
+    """The number of rows after which the state had this head, from the end of the run on.
+
+    Another run may have been at work in another app.
+    """
     ended = [index for index in own if contents.rows[index].columns[1] == Event.RUN_FINISHED]
     first = (ended or own)[-1] + 1
     if not head:
@@ -93,6 +97,6 @@ def _planned(
     if saved.rehearsal is not None:
         rehearsed = saved.rehearsal.text.encode()
         signed = f'"rehearsal": "{digest(rehearsed)}"'
-        if any(signed in each["statement"] for each in approvals):
+        if any(signed in approval["statement"] for approval in approvals):
             parts[REHEARSAL] = rehearsed
     return parts

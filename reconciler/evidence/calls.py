@@ -1,6 +1,8 @@
-"""The calls of one run as its journal has them: until its end, and what was found out later. Pure."""
+"""The calls of one run from its journal, and the fault script that lets a sandbox repeat them. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import glob
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -8,16 +10,24 @@ from typing import Any, Literal
 from reconciler.core.steps import PLATFORM
 from reconciler.state.store import Event, JournalEntry
 
+HELD_S = 24 * 3600  # longer than any run lives: an answer that never comes
+_FOR_EVER_S = 3600  # a Retry-After that no step waits for
+_MOST_S = 15  # the longest Retry-After for a step that was tried again; it waited longer for other reasons
+_AT_ONCE_S = 1.0
+_PASS: Mapping[str, Any] = {"action": "delay", "delay_s": 0}  # nothing happens to this call
+_LIMITED = 429
+
 CallEnd = Literal["done", "failed", "unknown", "not-landed", "open"]
 RunEnd = Literal["done", "not-converged", "interrupted", "cut-off"]
 
 
 @dataclass(slots=True)
 class SentCall:
-    """`status`: of the answer that was no success; 0: none came, or it was one. `end`: when the run ended.
+    """One call of the run. Mutable: later entries of the journal complete it.
 
-    `answer`: "ok", "lost", or the status; "" while nothing was recorded. `landed`: whether it took effect, as
-    far as anything has told since. `paused_s`: until the step was tried again; None: it was not.
+    `status`: of an answer without success; 0 for a success or no answer. `end`: at the end of the run.
+    `answer`: "ok", "lost", or the status; "" while none was recorded. `landed`: the call took effect; None
+    while nobody knows. `paused_s`: until the step was tried again; None: it was not.
     """
 
     step: str
@@ -40,7 +50,7 @@ class SentCall:
 
 @dataclass(slots=True)
 class RunCalls:
-    """`entries`: how many the run itself wrote. `waits`: by step, whether what it waited for was there."""
+    """`entries`: the number that the run itself wrote. `waits`: by step, whether the awaited value came."""
 
     calls: list[SentCall] = field(default_factory=list)
     waits: dict[str, bool] = field(default_factory=dict)
@@ -50,9 +60,10 @@ class RunCalls:
 
 
 def run_calls(entries: Sequence[tuple[str, JournalEntry]], *, settled_later: bool = True) -> RunCalls:
-    """What the entries of one run say. `settled_later`: so were the last ones of a run that was cut off.
+    """Read the entries of one run.
 
-    Of such a run nothing says whether it settled them itself before it died.
+    `settled_later`: another run wrote the last settled entries of a run that was cut off. The journal does
+    not say whether the run wrote them itself before it died.
     """
     found = RunCalls()
     own, later = _divided(entries, settled_later=settled_later)
@@ -130,7 +141,7 @@ def _close(call: SentCall, entry: JournalEntry) -> None:
 
 
 def trace_of(found: RunCalls) -> dict[str, Any]:
-    """What a replay must repeat. Ids of what the run made are replaced by the address of each."""
+    """The trace that a replay must repeat. Ids of created objects are replaced by their addresses."""
     made = {call.id: call.address for call in found.calls if call.id}
     calls = [
         {
@@ -143,7 +154,7 @@ def trace_of(found: RunCalls) -> dict[str, Any]:
         }
         for call in found.calls
     ]
-    calls.sort(key=lambda each: (str(each["step"]), int(str(each["attempt"]))))
+    calls.sort(key=lambda call: (str(call["step"]), int(str(call["attempt"]))))
     return {"calls": calls, "waits": found.waits, "outcomes": dict(found.outcomes), "end": found.end}
 
 
@@ -152,14 +163,14 @@ def _renamed(path: str, made: Mapping[str, str]) -> str:
 
 
 def differences(expected: Mapping[str, Any], played: Mapping[str, Any]) -> Iterator[str]:
-    """Where two traces differ, in words."""
+    """Yield the differences of two traces, in words."""
     want, have = _by_call(expected), _by_call(played)
-    for key in [*want, *(each for each in have if each not in want)]:
+    for key in [*want, *(key for key in have if key not in want)]:
         if want.get(key) != have.get(key):
             step, attempt = key
             yield (
-                f"{step}, attempt {attempt}: {_told(want.get(key))} is expected, "
-                f"and the replay has {_told(have.get(key))}"
+                f"{step}, attempt {attempt}: {_in_words(want.get(key))} is expected, "
+                f"and the replay has {_in_words(have.get(key))}"
             )
     for name in ("waits", "outcomes", "end"):
         if expected.get(name) != played.get(name):
@@ -168,11 +179,62 @@ def differences(expected: Mapping[str, Any], played: Mapping[str, Any]) -> Itera
 
 def _by_call(trace: Mapping[str, Any]) -> dict[tuple[str, int], Mapping[str, Any]]:
     calls: Iterable[Mapping[str, Any]] = trace.get("calls", ())
-    return {(each["step"], each["attempt"]): each for each in calls}
+    return {(call["step"], call["attempt"]): call for call in calls}
 
 
-def _told(call: Mapping[str, Any] | None) -> str:
+def _in_words(call: Mapping[str, Any] | None) -> str:
     if call is None:
         return "no call"
     answer = f" (answered: {call['answer']})" if call["answer"] else ""
     return f"{call['method']} {call['path']} {call['outcome']}{answer}"
+
+
+# --- the fault script ---
+
+
+def guesses(calls: Sequence[SentCall]) -> list[int]:
+    """The indexes of calls whose effect the journal does not tell."""
+    return [
+        index
+        for index, call in enumerate(calls)
+        if (call.end in ("unknown", "open") and call.landed is None)
+        or (call.end == "not-landed" and call.if_unknown == "repeat")
+    ]
+
+
+def script(calls: Sequence[SentCall], flipped: Collection[int] = ()) -> list[dict[str, Any]]:
+    """One fault for each call in the order of sending, up to the last call that met one.
+
+    `flipped`: the indexes of calls whose effect is guessed the other way round.
+    """
+    made = {call.id for call in calls if call.id}
+    found = []
+    for index, call in enumerate(calls):
+        landed = bool(call.landed) != (index in flipped)
+        met = _met(call, landed=landed)
+        found.append({"method": call.method, "path": _pattern(call.path, made), **(met or _PASS)})
+    while found and found[-1].items() >= _PASS.items():
+        found.pop()
+    return found
+
+
+def _met(call: SentCall, *, landed: bool) -> Mapping[str, Any] | None:
+    if call.end == "open":
+        return {"action": "delay", "delay_s": HELD_S, "before": not landed}
+    if call.status == _LIMITED:
+        wait_s = _FOR_EVER_S if call.paused_s is None else min(max(1, round(call.paused_s)), _MOST_S)
+        return {"action": "rate_limited", "retry_after": wait_s}
+    if call.status:
+        body = {} if call.status < 300 else {"error": call.why}
+        return {"action": "status", "status": call.status, "after": landed, "body": body}
+    if call.end == "done" and not call.why:
+        return None
+    took_s = (call.ended_at - call.sent_at).total_seconds() if call.ended_at is not None else 0.0
+    if landed and call.end != "done" and took_s > _AT_ONCE_S:
+        return {"action": "delay", "delay_s": math.ceil(took_s) + 1}
+    return {"action": "drop_after" if landed else "drop_before"}
+
+
+def _pattern(path: str, made: Collection[str]) -> str:
+    """`path` with `*` for each id that the run made, which nobody knows beforehand."""
+    return "/".join("*" if part in made else glob.escape(part) for part in path.split("/"))

@@ -1,4 +1,4 @@
-"""A run as a folder: the world and the records that it began with, its manifests, faults and trace.
+"""A run as a folder: the world and the records that it started with, its manifests, faults and trace.
 
 `seed.json` and `faults.json` are a sandbox's own formats, `manifests.yaml` what `build` prints.
 """
@@ -24,6 +24,8 @@ _MOST_BYTES = 16 << 20  # of one file
 
 
 class CaseLimits(BaseModel):
+    """`execution.limits.Limits`, checked."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     concurrency: int
@@ -34,10 +36,9 @@ class CaseLimits(BaseModel):
 
 
 class Case(BaseModel):
-    """`began`: when. `about`: the addresses that it planned for. `records`: by address, as journaled.
+    """`began`: its start. `about`: the addresses of its plan. `records`: by address, as journaled.
 
-    `entries`: how many its journal had when it was cut off; None: it came to its end. `changed_secrets`: the
-    addresses whose value was another one than before.
+    `entries`: the length of its journal where it was cut off; None: it came to its end.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,7 +59,7 @@ class Case(BaseModel):
     manifests: str
 
     def state_records(self) -> Mapping[Address, StateRecord]:
-        """Raises ValueError, KeyError or TypeError where one is not a record."""
+        """The records. Raises ValueError, KeyError or TypeError where one is not a record."""
         found = {}
         for text, fields in self.records.items():
             address = Address.parse(text)
@@ -68,7 +69,7 @@ class Case(BaseModel):
 
 
 def write_case(case: Case, folder: Path) -> None:
-    """All of it or nothing. Raises ReconcilerError where there is such a folder, or none can be made."""
+    """Write the folder, or nothing. Raises ReconcilerError where it exists, or cannot be made."""
     if os.path.lexists(folder):
         raise ReconcilerError(f"{folder} exists already", help="name another folder, or remove it")
     document = case.model_dump()
@@ -90,7 +91,7 @@ def write_case(case: Case, folder: Path) -> None:
 
 
 def read_case(folder: Path) -> Case:
-    """Raises ReconcilerError for a folder that holds no case of this version."""
+    """Read a folder. Raises ReconcilerError where it holds no case of this version."""
     try:
         document = _parsed(folder / _CASE)
         if not isinstance(document, dict):

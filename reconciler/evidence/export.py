@@ -1,29 +1,36 @@
-"""From a run in the journal to a case that is played again, and was: nothing is exported that differs."""
+"""Exports a run of the journal as a case, once a replay of the case has repeated the run."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
+from reconciler.core.diagnostics import has_errors
 from reconciler.core.errors import ReconcilerError
-from reconciler.core.model import Address, Resource
-from reconciler.core.steps import PLATFORM
-from reconciler.evidence.calls import RunCalls, differences, run_calls, trace_of
+from reconciler.core.model import Address, Observation, Resource, StateRecord
+from reconciler.core.steps import PLATFORM, Read
+from reconciler.core.wire import Shape
+from reconciler.evidence.calls import RunCalls, differences, guesses, run_calls, script, trace_of
 from reconciler.evidence.case import Case, CaseLimits
-from reconciler.evidence.faults import guesses, script
 from reconciler.evidence.replay import declared, replay
-from reconciler.evidence.world import seed_from
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
+from reconciler.manifests.meaning import digest_resources
 from reconciler.manifests.validation.loader import Effective
 from reconciler.manifests.writing.write import build
+from reconciler.project.files import SourceTexts
+from reconciler.project.manifests import read_manifests
+from reconciler.project.settings import ProjectSettings
+from reconciler.rehearsal.seed import Seed, seed_of
 from reconciler.state.runs import PastRun
 from reconciler.state.store import Event, JournalEntry
 
-_MOST_PLAYS = 48  # with the guesses of what the journal does not tell
+_MOST_PLAYS = 48  # of guesses about facts that are not in the journal
 _MOST_NAMED = 3  # of the differences
-_WAYS: Sequence[Mapping[str, Any]] = (  # of the platform, which the journal does not tell either
+_WAYS: Sequence[Mapping[str, Any]] = (  # of the platform, which are not in the journal either
     {},
     {"extend_needs_restart": "never"},
     {"extend_needs_restart": "always"},
@@ -31,10 +38,42 @@ _WAYS: Sequence[Mapping[str, Any]] = (  # of the platform, which the journal doe
 
 
 class NotExportable(ReconcilerError):
-    """Says what of the run cannot be played again."""
+    """The run cannot be exported; the message names the part that cannot be played again."""
 
     def __init__(self, why: str, help: str = "") -> None:
         super().__init__(f"the run cannot be exported: {why}; nothing was written", help=help)
+
+
+class MadeFrom(Struct, frozen=True):
+    """The manifests that a run was made from."""
+
+    effective: Sequence[Effective]
+    resources: Sequence[Resource]
+
+
+def manifests_of(run: PastRun, paths: Sequence[str], config: ProjectSettings, texts: SourceTexts) -> MadeFrom:
+    """Return the manifests that `run` recorded the digest of.
+
+    They are those at `paths`, or the configured ones, of the working tree or of the recorded revision. Raises
+    NotExportable.
+    """
+    began = run.began
+    refs: list[str | None] = [None]
+    if began.revision and not began.dirty:
+        refs.append(began.revision)
+    for ref in refs:
+        try:
+            loaded = read_manifests(paths, config, texts, ref=ref, keep=True).loaded
+        except ReconcilerError:
+            continue  # this clone does not have the revision
+        if has_errors(loaded.diagnostics):
+            continue
+        if digest_resources((*loaded.resources, *loaded.policies)) == began.resources:
+            return MadeFrom(loaded.effective, loaded.resources)
+    raise NotExportable(
+        "the manifests here are not those that it was made from",
+        help=f"check out {began.revision} and try again" if began.revision else "check out those of its time",
+    )
 
 
 def export(
@@ -47,17 +86,17 @@ def export(
     limits: Limits,
     rate_limit: float | None,
 ) -> Case:
-    """The case of `run`, whose replay has the run's own trace.
+    """Return the case of `run`. Its replay has the trace of the run itself.
 
-    `entries`: all of it. `effective`, `resources`: the manifests that it was made from. The others are of the
-    settings. Raises NotExportable.
+    `entries`: all that the journal has of the run. `effective`, `resources`: the manifests that it was made
+    from. The other parameters are settings. Raises NotExportable.
     """
     seen = _seen(run, entries)
     found = run_calls(entries)
     _refuse_what_has_no_twin(found, seen)
-    about = {Address.parse(each) for each in seen["about"]}
+    about = {Address.parse(text) for text in seen["about"]}
     wanted = _with_needs(about, resources)
-    manifests = build([each for each in effective if _belongs(each, wanted)])
+    manifests = build([manifest for manifest in effective if _belongs(manifest, wanted)])
     try:
         again, _ = declared(manifests)
     except ReconcilerError as failure:
@@ -78,7 +117,7 @@ def export(
         manifests=manifests,
     )
     try:
-        seed = seed_from(seen, case.state_records(), again)
+        seed = _seed(seen, case.state_records(), again)
     except (ValueError, KeyError, TypeError):
         raise NotExportable("what it saw was journaled by another version of this program") from None
     return _faithful(case.model_copy(update={"seed": seed}), entries, found)
@@ -96,8 +135,8 @@ def _seen(run: PastRun, entries: Sequence[tuple[str, JournalEntry]]) -> Mapping[
 
 
 def _refuse_what_has_no_twin(found: RunCalls, seen: Mapping[str, Any]) -> None:
-    elsewhere = {call.service for call in found.calls} | {read["service"] for read in seen["reads"]}
-    if others := sorted(elsewhere - {PLATFORM}):
+    services = {call.service for call in found.calls} | {read["service"] for read in seen["reads"]}
+    if others := sorted(services - {PLATFORM}):
         raise NotExportable(f"the provider `{others[0]}` has no twin, and the run called it")
     if found.end == "interrupted":
         raise NotExportable("somebody interrupted it, and the journal does not tell when")
@@ -107,7 +146,7 @@ def _refuse_what_has_no_twin(found: RunCalls, seen: Mapping[str, Any]) -> None:
 
 
 def _with_needs(about: Collection[Address], resources: Sequence[Resource]) -> set[Address]:
-    known = {each.address: each for each in resources}
+    known = {resource.address: resource for resource in resources}
     found, waiting = set[Address](), list(about)
     while waiting:
         address = waiting.pop()
@@ -118,12 +157,12 @@ def _with_needs(about: Collection[Address], resources: Sequence[Resource]) -> se
 
 
 def _belongs(manifest: Effective, wanted: Collection[Address]) -> bool:
-    """Also what owns no object, such as a default retention, which others are read by."""
+    """Whether a manifest is wanted, or is a policy, which may give other manifests values."""
     return manifest.address in wanted or manifest.address.kind not in find_kinds()
 
 
 def _faithful(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: RunCalls) -> Case:
-    """The first of the candidates whose replay has the run's trace. Raises NotExportable."""
+    """The first candidate whose replay repeats the trace. Raises NotExportable."""
     first: Mapping[str, Any] | None = None
     for candidate in itertools.islice(_candidates(case, entries, found), _MOST_PLAYS):
         played = replay(candidate)
@@ -141,7 +180,7 @@ def _faithful(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: Ru
 
 
 def _candidates(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: RunCalls) -> Iterator[Case]:
-    """`case` with each guess of what the journal does not tell, the likely ones first."""
+    """Yield `case` with the guesses about facts that are not in the journal, the likely ones first."""
     readings = [found]
     if found.end == "cut-off":
         readings.append(run_calls(entries, settled_later=False))
@@ -162,3 +201,19 @@ def _candidates(case: Case, entries: Sequence[tuple[str, JournalEntry]], found: 
                     "trace": trace_of(reading),
                 }
             )
+
+
+def _seed(
+    seen: Mapping[str, Any], records: Mapping[Address, StateRecord], resources: Collection[Resource]
+) -> Seed:
+    """The world that the run began with. Raises ValueError, KeyError or TypeError for another form."""
+    return seed_of(dict(_observed(read, seen["objects"]) for read in seen["reads"]), resources, records)
+
+
+def _observed(read: Mapping[str, Any], objects: Mapping[str, Any]) -> tuple[Read, Observation]:
+    shape = Shape.named(read["shape"])
+    items: Sequence[Any] = [shape.model.model_validate(objects[digest]) for digest in read["objects"]]
+    return (
+        Read(read["path"], shape, read["service"]),
+        Observation(items, read.get("complete", True), datetime.fromisoformat(read["at"])),
+    )

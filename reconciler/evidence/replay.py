@@ -1,7 +1,6 @@
-"""A case is played again: its manifests are applied on its world, in simulated time, and meet its faults."""
+"""Plays a case again: its manifests are applied to its world, in simulated time, and meet its faults."""
 
 import asyncio
-import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,33 +17,27 @@ from reconciler.core.errors import Diagnosed, Lost, ManifestError, ReconcilerErr
 from reconciler.core.extras import require_extra
 from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import Plan
-from reconciler.evidence.calls import run_calls, trace_of
+from reconciler.evidence.calls import HELD_S, run_calls, trace_of
 from reconciler.evidence.case import MANIFESTS, Case
-from reconciler.evidence.faults import HELD_S
 from reconciler.execution.limits import Limits
 from reconciler.execution.observed import FINGERPRINT
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.manifests.load import load
 from reconciler.project.apply import apply
-from reconciler.project.project import Project
-from reconciler.rehearsal.line import LATENCY_S, TwinLine, answer_of
 from reconciler.rehearsal.placeholders import placeholder
-from reconciler.rehearsal.process import Killed, Process, TwinStore
+from reconciler.rehearsal.process import LATENCY_S, Killed, Process, TwinStore, TwinTransport, answer_of
 from reconciler.rehearsal.seed import cannot_plant
 from reconciler.rehearsal.timeline import Standstill
 from reconciler.rehearsal.twin import KEY, Original, Twin
 from reconciler.sandbox import faults
-from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Refusal, Request
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.services.platform import platform_client
 from reconciler.services.transport import Answer
 from reconciler.state.places.memory import MemoryStore
 from reconciler.state.store import Event, JournalEntry, Lease
 
-_URL = "https://replay.invalid"  # no request goes out
-_TOKEN = "sandbox"  # noqa: S105 - the sandbox's default; it protects nothing
+_URL = "https://replay.invalid"  # of the plan's context; no request goes out
 _OTHER_VALUE = "another value"
 
 
@@ -59,7 +52,7 @@ def declared(manifests: str) -> tuple[list[Resource], list[Resource]]:
 
 
 def replay(case: Case) -> dict[str, Any]:
-    """The trace of the case as it is now; `refused` where no run begins.
+    """Return the trace of the case with this program; `{"refused": reasons}` where no run starts.
 
     Raises ReconcilerError where the sandbox is not installed, or cannot hold the case's world.
     """
@@ -81,7 +74,12 @@ def replay(case: Case) -> dict[str, Any]:
 
 async def _played(twin: Twin, case: Case) -> dict[str, Any]:
     process = Process()
-    project = _project(twin, process, case.entries)
+    project = twin.project(
+        process,
+        store=_Dying(MemoryStore(twin.memory), process, case.entries),
+        transport=_FaultTransport(twin.sandbox, process),
+        jitter=lambda: 1.0,
+    )
     desired, refused = twin.original.desired(), list[str]()
     try:
         plan = await apply(
@@ -94,7 +92,7 @@ async def _played(twin: Twin, case: Case) -> dict[str, Any]:
         if not plan.results:
             refused = ["there is nothing to do"]
     except Diagnosed as failure:
-        refused = [failure.message, *(each.message for each in failure.diagnostics)]
+        refused = [failure.message, *(problem.message for problem in failure.diagnostics)]
     except ReconcilerError as failure:
         refused = [failure.message]
     except (Killed, BaseExceptionGroup):
@@ -104,28 +102,12 @@ async def _played(twin: Twin, case: Case) -> dict[str, Any]:
     runs = [entry.run for _, entry in journal if entry.event is Event.RUN_STARTED]
     if not runs:
         return {"refused": refused or ["no call was sent"]}
-    of_run = [each for each in journal if each[1].run == runs[-1]]
+    of_run = [(scope, entry) for scope, entry in journal if entry.run == runs[-1]]
     return trace_of(run_calls(of_run, settled_later=False))
 
 
-def _project(twin: Twin, process: Process, entries: int | None) -> Project:
-    project = twin.project(process)
-    return dataclasses.replace(
-        project,
-        store=_Dying(MemoryStore(twin.memory), process, entries),
-        platform=platform_client(
-            _Line(twin.sandbox, process),
-            _URL,
-            lambda: _TOKEN,
-            project.clock,
-            rate_limit=twin.original.rate_limit,
-            jitter=lambda: 1.0,
-        ),
-    )
-
-
 class _Dying(TwinStore):
-    """The process dies once its run has written so many entries; None: it does not."""
+    """A store whose process dies once its run has written `entries` journal entries; None: it does not."""
 
     def __init__(self, inner: MemoryStore, process: Process, entries: int | None) -> None:
         super().__init__(inner, process)
@@ -146,12 +128,8 @@ class _Dying(TwinStore):
         return stored
 
 
-class _Line(TwinLine):
-    """The line to the sandbox, whose fault script strikes."""
-
-    def __init__(self, sandbox: Sandbox, process: Process) -> None:
-        super().__init__(sandbox, process)
-        self._faults = sandbox
+class _FaultTransport(TwinTransport):
+    """The transport to a sandbox whose fault script strikes."""
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
@@ -159,14 +137,14 @@ class _Line(TwinLine):
         self._process.require_alive()
         parts = urlsplit(url)
         request = Request(method, parts.path, parts.query, headers, body or b"")
-        fault = self._faults.fault_for(request)
+        fault = self._sandbox.fault_for(request)
         await asyncio.sleep(LATENCY_S)
         self._process.require_alive()
         if fault is None or (fault.action == "delay" and not fault.delay_s):
             return await self._carried_out(request, deadline_s)
         if fault.hold_s:
             await asyncio.Event().wait()
-        response = self._faults.answer(request, fault)
+        response = self._sandbox.answer(request, fault)
         if response.delay_s >= HELD_S:
             await asyncio.Event().wait()
         await asyncio.sleep(min(response.delay_s, deadline_s))
@@ -180,7 +158,7 @@ def _original(case: Case) -> Original:
     resources, policies = declared(case.manifests)
     records = dict(case.state_records())
     kinds = find_kinds()
-    about = {Address.parse(each) for each in case.about}
+    about = {Address.parse(text) for text in case.about}
     for resource in resources:
         address = resource.address
         ref = secret_of(kinds[address.kind], resource)
@@ -198,7 +176,7 @@ def _original(case: Case) -> Original:
         records=records,
         resources=resources,
         policies=policies,
-        focus=about | {each.address for each in resources},
+        focus=about | {resource.address for resource in resources},
         targets=(),
         selected=frozenset(records),
         declared=frozenset(),

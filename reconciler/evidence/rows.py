@@ -1,7 +1,7 @@
-"""Rows of the journal as parts of a bundle: the bytes that are hashed, so that `sha256sum` follows the chain.
+"""Rows of the journal as parts of a bundle: the bytes that are hashed, so `sha256sum` follows the chain.
 
-A row is the JSON of the hash before it, its place and its columns, then a line break, and its data. The hash
-of the row is the SHA-256 of that (`state.chain`).
+A row is the JSON of the hash before it, its number and its columns, then a line break, then its data. Its
+hash is the SHA-256 of these bytes (`state.chain`).
 """
 
 import json
@@ -19,24 +19,24 @@ HEAD = "head.json"
 
 
 class Slice(Struct, frozen=True):
-    """`parts`: the rows, by the name of each, and the heads of all scopes at one moment."""
+    """`parts`: the rows by name, and the heads of all scopes at one moment."""
 
     parts: Mapping[str, bytes]
     head: str
 
 
 def heads_at(contents: StateDump, count: int) -> dict[str, str]:
-    """The hash of each scope's newest row among the first `count`, as `State.heads` would have had it."""
+    """`State.heads` as of row `count`."""
     return {row.scope: row.hash for row in contents.rows[:count]}
 
 
 def head_text(lineage: str, heads: Mapping[str, str]) -> bytes:
-    """What `state_head` is the digest of."""
+    """The bytes that `state_head` is the digest of."""
     return json.dumps([lineage, *sorted(heads.items())], separators=(",", ":")).encode()
 
 
 def cut(contents: StateDump, run: str, count: int) -> Slice:
-    """From the first row of `run` in each scope to the last of that scope among the first `count` rows."""
+    """The rows of the scopes of `run`, from its first row in each scope up to row `count` of the state."""
     parts: dict[str, bytes] = {}
     scopes: dict[str, int] = {}
     before: dict[str, str] = {}
@@ -51,13 +51,14 @@ def cut(contents: StateDump, run: str, count: int) -> Slice:
 
 
 def row_bytes(previous: str, row: Row) -> bytes:
+    """The bytes of a row. `previous`: the hash of the row before it in its scope."""
     *columns, data = row.columns
     head = json.dumps([previous, row.seq, *columns, *filter(None, [row.scope])], separators=(",", ":"))
     return f"{head}\n{data}".encode()
 
 
 class Proven(Struct, frozen=True):
-    """What the rows of a bundle say. `entries`: as `Store.journal` returns them. `started`: of the run."""
+    """The content of verified rows. `entries`: as `Store.journal` returns them. `started`: of the run."""
 
     lineage: str
     run: str
@@ -66,12 +67,12 @@ class Proven(Struct, frozen=True):
 
 
 def proven(parts: Mapping[str, bytes]) -> Proven:
-    """Raises Damaged for rows that do not follow from each other, or do not end in the heads."""
+    """Verify the rows. Raises Damaged where one does not follow from the one before, or ends in no head."""
     lineage, heads = _heads(parts)
     entries: list[tuple[str, JournalEntry]] = []
     ends: dict[str, tuple[int, str, str]] = {}
     firsts: list[JournalEntry] = []
-    for name in sorted(each for each in parts if each.startswith("journal/")):
+    for name in sorted(part for part in parts if part.startswith("journal/")):
         previous, seq, scope, entry = _parsed(name, parts[name])
         number = name.split("/")[1][:3]
         if int(name[-12:-4]) != seq:
@@ -85,7 +86,7 @@ def proven(parts: Mapping[str, bytes]) -> Proven:
     if not firsts:
         raise Damaged("journal", "it holds no row of the run")
     run = firsts[0].run
-    if any(each.event is not Event.RUN_STARTED or each.run != run for each in firsts):
+    if any(first.event is not Event.RUN_STARTED or first.run != run for first in firsts):
         raise Damaged("journal", "it does not begin with one run in each of its scopes")
     for _, hash, scope in ends.values():
         if heads.get(scope) != hash:
@@ -124,8 +125,8 @@ def _parsed(name: str, content: bytes) -> tuple[str, int, str, JournalEntry]:
 
 
 def approvals_of(started: JournalEntry) -> Iterator[Mapping[str, Any]]:
-    """Those that the run used, as it journaled them."""
+    """The approvals that the run used, as it journaled them."""
     found = started.data.get("approvals")
-    for each in found if isinstance(found, list) else ():
-        if isinstance(each, dict):
-            yield each
+    for approval in found if isinstance(found, list) else ():
+        if isinstance(approval, dict):
+            yield approval

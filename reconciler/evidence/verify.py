@@ -1,4 +1,4 @@
-"""Whether a bundle is what was written: offline, from its bytes alone, and what it then proves."""
+"""Verifies a bundle offline, from its bytes alone, and shows the facts that it proves."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,15 +8,19 @@ from msgspec import Struct
 from reconciler.approvals.ssh import verifies, why_not_signed
 from reconciler.approvals.statement import Statement, parse_statement
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.words import counted
 from reconciler.evidence.archive import Damaged, digest, unpack
 from reconciler.evidence.rows import HEAD, Proven, approvals_of, proven
+from reconciler.reports.escape import visible
+from reconciler.reports.report import Page
+from reconciler.state.runs import history_of
 from reconciler.state.store import Run
 
 PLAN, REHEARSAL = "plan.json", "rehearsal.json"
 
 
 class SignedBy(Struct, frozen=True):
-    """`known`: its key is one of the allowed signers'. `reason`: as signed."""
+    """One approval. `known`: an allowed signer has its key. `reason`: as signed."""
 
     principal: str
     known: bool
@@ -24,7 +28,7 @@ class SignedBy(Struct, frozen=True):
 
 
 class Verified(Struct, frozen=True):
-    """`parts`: their names. `head`: the state's, right after the run. `rows`: what the journal says."""
+    """`rows`: the journal of the run. `head`: of the state right after the run. `parts`: their names."""
 
     rows: Proven
     head: str
@@ -33,9 +37,9 @@ class Verified(Struct, frozen=True):
 
 
 def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Mapping[str, str]) -> Verified:
-    """What `data` proves. `head`: the one that apply printed, if somebody kept it; `signers`: who may sign.
+    """Return the facts that a bundle proves. Raises Damaged with the part that was altered.
 
-    Raises Damaged, with the part that is not what was written.
+    `head`: the one that apply printed; "" where nobody kept it. `signers`: the allowed signers; None for any.
     """
     parts = unpack(data)
     rows = proven(parts)
@@ -46,7 +50,7 @@ def verify(data: bytes, *, head: str = "", signers: bytes | None = None, env: Ma
         raise Damaged(PLAN, "it is not the plan that the run carried out")
     signed = _approvals(parts, rows, signers, env)
     if REHEARSAL in parts:
-        named = {each.rehearsal for each, _ in signed}
+        named = {statement.rehearsal for statement, _ in signed}
         if digest(parts[REHEARSAL]) not in named:
             raise Damaged(REHEARSAL, "no approval was given to this rehearsal")
     return Verified(rows, of_head, tuple(sorted(parts)), tuple(by for _, by in signed))
@@ -58,13 +62,13 @@ def _approvals(
     used = list(approvals_of(rows.started))
     names = {name for name in parts if name.startswith("approvals/")}
     found = []
-    for number, each in enumerate(used, start=1):
+    for number, approval in enumerate(used, start=1):
         statement, signature = (f"approvals/{number:02}.{kind}" for kind in ("statement", "signature"))
         for name, kind in ((statement, "statement"), (signature, "signature")):
-            if name not in parts or parts[name].decode(errors="replace") != each.get(kind):
+            if name not in parts or parts[name].decode(errors="replace") != approval.get(kind):
                 raise Damaged(name, "it is not what the run used")
         names -= {statement, signature}
-        if each.get("id") != f"approval-{digest(parts[statement])}":
+        if approval.get("id") != f"approval-{digest(parts[statement])}":
             raise Damaged(statement, "the run used another approval")
         said = _said(statement, parts[statement], rows)
         why = _why_unsigned(said, parts[statement], parts[signature], signers, rows.started.at, env)
@@ -90,7 +94,7 @@ def _why_unsigned(
 
 
 def _said(name: str, text: bytes, rows: Proven) -> Statement:
-    """What was signed. Raises Damaged where it is about anything else, or had ended."""
+    """The signed statement. Raises Damaged where it is about another run, or had expired."""
     try:
         said = parse_statement(text, name)
     except ReconcilerError as failure:
@@ -105,3 +109,59 @@ def _said(name: str, text: bytes, rows: Proven) -> Statement:
     if said.expires <= rows.started.at:
         raise Damaged(name, f"it ended at {said.expires:%Y-%m-%d %H:%M} UTC, before the run began")
     return said
+
+
+# --- as a page ---
+
+
+def damaged_page(file: str, damaged: Damaged) -> Page:
+    """The refusal of a bundle, with the part that was altered."""
+    document = {"verify": {"file": file, "verified": False, "part": damaged.part, "why": damaged.why}}
+    return Page(document=document, text=visible(f"{file} is refused: {damaged.part}: {damaged.why}") + "\n")
+
+
+def verified_page(file: str, found: Verified, *, has_head: bool) -> Page:
+    """The facts of a verified bundle. `has_head`: the head was compared with a given one."""
+    run = next(run for run in history_of(found.rows.entries).runs if run.id == found.rows.run)
+    plan = run.began.digest
+    approvals = [
+        {"principal": by.principal, "allowed": by.known or None, "reason": by.reason}
+        for by in found.approvals
+    ]
+    document = {
+        "verify": {
+            "file": file,
+            "verified": True,
+            "run": run.id,
+            "actor": run.began.actor or None,
+            "reason": run.began.reason or None,
+            "environment": run.began.environment or None,
+            "began": run.began_at.isoformat(),
+            "ended": run.ended_at.isoformat() if run.ended_at is not None else None,
+            "outcome": run.ended(),
+            "outcomes": dict(run.outcomes),
+            "manifests": run.began.resources or None,
+            "plan": plan or None,
+            "approvals": approvals,
+            "head": found.head,
+            "head_checked": has_head,
+            "parts": list(found.parts),
+        }
+    }
+    facts = {
+        "run": run.id,
+        "by": run.began.actor,
+        "reason": run.began.reason,
+        "environment": run.began.environment,
+        "began": run.began_at.isoformat(),
+        "ended": f"{run.ended()}; {counted(len(run.calls), 'call')}",
+        "manifests": run.began.resources,
+        "plan": plan and f"{plan}{'' if PLAN in found.parts else ' (only its digest)'}",
+        "head": f"{found.head}{'' if has_head else ' (compare it with the one that apply printed)'}",
+    }
+    lines = [f"{file} is what was written."]
+    lines += [f"  {name + ':':<13}{visible(str(value))}" for name, value in facts.items() if value]
+    for by in found.approvals:
+        known = "" if by.known else " (any key: give --allowed-signers)"
+        lines.append(f"  {'approved by:':<13}{visible(by.principal)}{known}: {visible(by.reason)}")
+    return Page(document=document, text="\n".join(lines) + "\n")

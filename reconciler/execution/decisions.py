@@ -88,6 +88,7 @@ async def remember(
 async def _write(
     store: Store, lease: Lease, actor: Actor, name: str, new: Callable[[Content], Content]
 ) -> None:
+    """Commit the new note and the decision, under the lease of the whole state."""
     state = await store.load()
     record = StateRecord(
         Address(REMEMBERED, name),

@@ -70,6 +70,7 @@ class Executor:
         return self._run.gate.notices(done, len(self._run.plan.steps))
 
     async def _one(self, step: Step) -> Result:
+        """Carry out one step: skip it, or send its calls, wait for their effect, and report the result."""
         blocker = next((id for id in step.after if self._run.results[id].outcome != "done"), None)
         if blocker is not None:
             return self._skip(step, f"waits for {blocker}, which is {self._run.results[blocker].outcome}")
@@ -123,12 +124,14 @@ class Executor:
         return record is not None and record.applied.get(name) == self._run.applied(step)[name]
 
     def _skip(self, step: Step, why: str) -> Result:
+        """The result of a step that is not started, which is also reported."""
         result = self._run.result(step, "skipped", why)
         self._run.reporter.step_finished(step, result.outcome, 0.0, why)
         return result
 
 
 async def _wait(run: Run, step: Step, reply: Any, baseline: Collection[str]) -> Result:
+    """Wait for the effect of a step that is done, and record how the wait ended."""
     assert step.wait is not None
     # Stands only when the grace period after a signal cuts a read off: the call itself is done.
     run.results[step.id] = run.result(step, "pending", "interrupted; run again to continue waiting")
@@ -176,6 +179,7 @@ def _timed(run: Run, step: Step, waited: Waited) -> Mapping[str, Any]:
 
 
 def _since(run: Run, step: Step) -> str:
+    """Since when the object is being made, and how long others took; "" if nobody measures that."""
     record = run.recorder.records.get(step.address)
     began = made_at(record) if record is not None else None
     if step.wait is None or not step.wait.timed or began is None:

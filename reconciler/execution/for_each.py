@@ -163,6 +163,7 @@ def _path(parts: Iterable[str | OutputRef], key: str) -> str | Template:
 def _check(
     step: Step, calls: ForEach, values: Mapping[str, Any], records: Mapping[Address, StateRecord]
 ) -> None:
+    """Raises ReconcilerError unless every key may be set by this step, and every value is text."""
     others = {**_set_by_others(step.address, records), **calls.taken}
     for key in sorted(values, key=str):
         shown = cleaned(str(key))[:KEYS_SHOWN]

@@ -46,6 +46,7 @@ class Intent(Saved, frozen=True):
     holder: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """JSON for the journal; `from_json` reads it."""
         return asdict(self) | {
             "lifecycle": asdict(self.lifecycle),
             "find": _read_json(self.find),
@@ -108,6 +109,7 @@ class Intent(Saved, frozen=True):
 
 
 def _read_json(read: Read | None) -> dict[str, Any] | None:
+    """JSON of a read; its shape is stored by name."""
     if read is None:
         return None
     return asdict(read) | {"path": to_builtins(read.path), "shape": str(read.shape)}

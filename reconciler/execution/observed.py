@@ -74,6 +74,7 @@ def observed_data(
 
 
 def _record(record: StateRecord) -> dict[str, Any]:
+    """JSON of a record, without the fingerprint of a secret."""
     applied = {name: value for name, value in record.applied.items() if name != FINGERPRINT}
     fields: dict[str, Any] = json.loads(encode_record(replace(record, applied=applied)))
     return {"serial": record.serial, **fields}

@@ -91,6 +91,7 @@ async def _settlements(
     found: dict[int, Settlement | None] = {}
 
     async def find_out(number: int, opened: JournalEntry, intent: Intent) -> None:
+        """Wait until the outcome of one call can be known, and note its settlement."""
         if intent.if_unknown == "repeat":
             await clock.sleep(left_of_window(intent, opened.at, clock, services, limits.repeat_after_s))
             found[number] = None

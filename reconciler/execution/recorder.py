@@ -200,6 +200,7 @@ class Recorder:
         return noted
 
     def _in_every_scope(self, event: Event, data: Callable[[str], Mapping[str, Any]]) -> Parts:
+        """One entry for every scope of the run, with the data for that scope."""
         parts = Parts(self._lease.scopes)
         for scope in self._lease.scopes:
             parts.of(scope).entries.append(self._entry(event, data=data(scope)))
@@ -366,6 +367,7 @@ class Recorder:
         attempt: int = 1,
         data: Mapping[str, Any] | None = None,
     ) -> JournalEntry:
+        """A journal entry of this run, at this moment."""
         return JournalEntry(
             self._run,
             event,
@@ -414,6 +416,7 @@ class Recorder:
     async def _commit(
         self, entry: JournalEntry, put: Sequence[StateRecord] = (), remove: Sequence[Address] = ()
     ) -> None:
+        """Commit an entry with its records, and keep the records as stored."""
         writing = [record.address for record in put]
         self._writing.update(writing)
         try:
@@ -427,16 +430,19 @@ class Recorder:
         return self._lease_of(entry.address)
 
     def _lease_of(self, address: Address) -> Lease:
+        """The lease of the scope of `address`; of the first scope if neither record nor intent names one."""
         record = self.records.get(address)
         scope = record.scope if record is not None else self._intended.get(address)
         return self._lease.of(scope if scope is not None else self._lease.scopes[0])
 
     def _keep(self, stored: Iterable[StateRecord], removed: Iterable[Address]) -> None:
+        """Take over the result of a commit."""
         for address in removed:
             self._untrack(self.records.pop(address, None))
         self._replace(stored)
 
     def _replace(self, records: Iterable[StateRecord]) -> None:
+        """Put `records` in the place of older ones."""
         for record in records:
             self._untrack(self.records.get(record.address))
             self.records[record.address] = record

@@ -99,6 +99,7 @@ class _Unanswered:
     addresses: set[str] = field(default_factory=set)
 
     def notice(self) -> Diagnostic:
+        """The one diagnostic for all waits that this outage ended."""
         apply = command("apply")
         again = f"when it answers, run `{apply}` again to wait for the rest"
         objects = counted(len(self.addresses), "object")
@@ -146,6 +147,7 @@ class SendGate:
         known = self._creates[client.name]
 
         async def ready() -> None:
+            """Return with a slot, once nothing forbids the call. Raises CallNotSent if something does."""
             await prepare()
             while True:
                 if why := self._why_not(client, call):
@@ -164,6 +166,7 @@ class SendGate:
             yield slot.close
 
     def _end(self, known: _Creates, creates: bool) -> None:
+        """Free the slot, and wake those that wait for this answer."""
         known.under_way -= creates
         self._slots.release()
         self._wake_all()
@@ -233,6 +236,7 @@ class SendGate:
         return self.halted
 
     async def _until_creates_may_start(self, known: _Creates) -> None:
+        """Wait for clear answers. Raises CallNotSent if none can come any more."""
         while not known.may_start:
             if not known.under_way:
                 raise CallNotSent(

@@ -210,6 +210,7 @@ def _refuse_namesake(run: Run, step: Step, find: Find, listed: Lookup) -> None:
 
 
 def _where_found(run: Run, step: Step) -> Read | None:
+    """The read of the list in which the step's object would show up; None if there is none."""
     if step.find is None:
         return None
     return replace(step.find.read, path=fill_path(step.find.read.path, run.outputs))
@@ -303,6 +304,7 @@ async def _record(run: Run, step: Step, attempt: int, intent: Intent, outcome: O
 
 
 async def _commit_outcome(run: Run, step: Step, attempt: int, intent: Intent, outcome: Outcome) -> None:
+    """Commit the outcome with its effect on the record, and note the reply for later steps."""
     if outcome.kind is Verdict.NO:
         await run.recorder.failed(step, attempt, outcome.message, outcome.status)
     elif outcome.kind is Verdict.UNKNOWN:
@@ -340,6 +342,7 @@ def _owed(run: Run, step: Step, reply: Any) -> Obligation | None:
 
 
 async def _landed(run: Run, step: Step, attempt: int, intent: Intent, id: str) -> None:
+    """Record a call that evidence shows to have had its effect. `id`: of its object."""
     if step.effect.id_path is not None:
         run.outputs.put(str(step.address), {"id": id})
     await run.recorder.done(

@@ -92,6 +92,7 @@ async def wait_for(
 
 
 def _candidates(wait: Wait, outputs: Outputs, objects: Any, baseline: Collection[str]) -> list[Any]:
+    """The objects that the wait is about: the item that it names, or all that are new."""
     item = outputs.get(wait.item) if isinstance(wait.item, OutputRef) else wait.item
     if item is not None:
         return [live for live in objects if live.id == item]
@@ -105,6 +106,7 @@ def _attribute(item: Any, name: str) -> Any:
 
 
 def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "failed", "pending"]:
+    """Whether the condition holds, cannot hold any more, or may still come to hold."""
     value = get(until.field)
     if value in until.fails:
         return "failed"

@@ -1,4 +1,4 @@
-"""Which live objects get a manifest, and under which address: what nobody declares or tracks yet."""
+"""Chooses the live objects that get a manifest, and their addresses."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ class Entry(Struct, frozen=True):
 
 
 def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Skipped]]:
-    """A manifest for each object that is not known, in the order of kinds and names; and all others."""
+    """Return a manifest for each new object, in the order of kinds and names; and the skipped objects."""
     new: list[tuple[Live, Declared]] = []
     skipped: list[Skipped] = []
     names: Counter[tuple[str, str, str | None]] = Counter()
@@ -63,19 +63,16 @@ def sort_out(found: Iterable[Live], known: Known) -> tuple[list[Entry], list[Ski
 
 
 def _listed_before(live: Live, places: dict[tuple[str, str], str]) -> str:
-    """Why an object gets no second manifest, in another app; "" where `live` is the first, and remembered."""
-    if holds_secrets(live.kind):  # which are known by their names, each in its app
+    """The reason for no second manifest in another app; "" for the first object with this id."""
+    if holds_secrets(live.kind):  # secrets are known by their name, in their app
         return ""
     first = places.setdefault((live.kind.name, live.id), live.place)
-    return (
-        f"the platform also lists it in app `{first}`: find out which app owns it"
-        if first != live.place
-        else ""
-    )
+    other = f"the platform also lists it in app `{first}`: find out which app owns it"
+    return other if first != live.place else ""
 
 
 def _unusable(live: Live, declared: Declared) -> str:
-    """Why a manifest cannot describe the object, or contain its id; "" if it can, or need not."""
+    """The reason why a manifest cannot describe the object or contain its id; "" if it can, or need not."""
     if declared.skeleton or declared.refused:
         return ""
     try:
@@ -87,7 +84,7 @@ def _unusable(live: Live, declared: Declared) -> str:
 
 
 def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
-    """Why policies would change the object, since its manifest cannot hold what it has; "" if they do not."""
+    """The reason why a policy would change the object, whose value no manifest can hold; "" if none does."""
     for name in given.keys() & live.kind.Spec.model_fields.keys() - declared.spec.keys():
         value = getattr(live.item, name, None)
         if value != given[name] and (value is not None or given[name] is DISAGREEMENT):
@@ -98,7 +95,7 @@ def _overruled(live: Live, declared: Declared, given: Mapping[str, Any]) -> str:
 def _addressed(
     new: Sequence[tuple[Live, Declared]], taken: set[Address]
 ) -> Iterator[tuple[Live, Declared, Address]]:
-    """Each with an address of its own. The platform's name goes to the first that can have it."""
+    """Give each object an address of its own. The first with a name on the platform gets this name."""
     rightful: dict[int, Address] = {}
     for number, (live, declared) in enumerate(new):
         address = _address(live, declared.name or "")
@@ -118,7 +115,7 @@ def _can_be_named(kind: Kind, name: str | None) -> bool:
 
 
 def _takes_name(kind: Kind, declared: Declared) -> bool:
-    """Whether `spec.name` can hold what the platform calls the object."""
+    """Whether `spec.name` can hold the name on the platform."""
     try:
         kind.Spec.model_validate({**declared.spec, "name": declared.name})
     except ValidationError:
@@ -141,7 +138,7 @@ def _free(live: Live, name: str, taken: set[Address]) -> Address:
 
 
 def file_stem(text: str) -> str:
-    """`text` with nothing but letters, digits and `._-` in it, of which the last three do not begin it."""
+    """`text` with only letters, digits and `._-`; the last three are not at its ends."""
     return _NO_NAME.sub("-", text).strip("._-")[:_LONGEST_NAME]
 
 

@@ -1,4 +1,4 @@
-"""Whose a live object is already: what manifests declare, what the state records, what policies give."""
+"""The owner of a live object: manifests that declare it, the state that records it, policies that fit it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ from reconciler.planning.conflicts import Siblings
 from reconciler.policies import find_policies
 from reconciler.policies.giving import Given, Giving
 
-DISAGREEMENT = object()  # what two policies give that differ
+DISAGREEMENT = object()  # in place of the value where two policies differ
 
 
 class Live(Struct, frozen=True):
-    """One present object as it was found. `place`: its app, or the organization where it was listed."""
+    """One live object. `place`: its app, or the organization where it was listed."""
 
     kind: Importable
     place: str
@@ -30,11 +30,12 @@ class Live(Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The id on the platform."""
         return str(self.item.id)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from all others: names of secrets are unique in their app only."""
+        """Identifies the object. Names of secrets are unique in their app only."""
         return (self.kind.name, self.place if self.kind.in_app else "", self.id)
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class Skipped(Struct, frozen=True):
     recorded   only the state has it
     meant      a manifest may mean it, and does not say so
     gone       it is being destroyed, or was
-    refused    no manifest can stand for it
+    refused    no manifest can describe it
     """
 
     live: Live
@@ -61,17 +62,18 @@ class Skipped(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Known:
-    """What the manifests declare and the state records. `policies` give defaults and tell what moved.
+    """The manifests and records. `policies` give defaults and declare moves.
 
-    `records`: as they are once those moves are carried out. `siblings`: what other environments record.
+    `records`: as they are after these moves. `siblings`: records of other environments. Mutable: it keeps
+    what it has looked up.
     """
 
     resources: Sequence[Resource]
     records: Mapping[Address, StateRecord]
     policies: Sequence[Resource]
     kinds: Mapping[str, Kind]
-    skeletons: frozenset[str] = frozenset()  # addresses in the manifests' comments, as these show them
-    elsewhere: frozenset[Address] = frozenset()  # addresses that other environments' manifests have
+    skeletons: frozenset[str] = frozenset()  # addresses in comments of the manifests
+    other_environments: frozenset[Address] = frozenset()  # addresses in manifests of other environments
     siblings: Siblings = field(default_factory=Siblings)
     _declared: dict[Address, Resource] = field(init=False)
     _adopted: dict[tuple[str, str], Address] = field(init=False)
@@ -106,20 +108,20 @@ class Known:
     def taken(self) -> set[Address]:
         """Addresses that a new manifest cannot have."""
         declared = {resource.address for resource in (*self.resources, *self.policies)}
-        left = {address for each in self._former.values() for address in each}
-        return declared | self.records.keys() | self.elsewhere | left
+        left = {address for addresses in self._former.values() for address in addresses}
+        return declared | self.records.keys() | self.other_environments | left
 
     def apps(self) -> list[str]:
         """The apps that manifests and records name."""
-        return sorted({address.app for address in self.taken() - self.elsewhere if address.app})
+        return sorted({address.app for address in self.taken() - self.other_environments if address.app})
 
     def is_new(self, live: Live) -> bool:
-        """Whether nobody has `live` already, as far as its id tells."""
+        """Whether no manifest or record has the id of `live`."""
         key = (live.kind.name, live.id)
         return bool(live.item.present) and key not in self._adopted and key not in self._recorded
 
     def left_out(self, live: Live, declared: Declared) -> Skipped | None:
-        """Why `live` is not new: who has it already, or may be meant to. None: nobody."""
+        """The reason why `live` is not new: its owner, or the manifest that may mean it. None: it is new."""
         kind, app = live.kind, live.place if live.kind.in_app else None
         if declared.skeleton:
             return self._known_name(live, Address(kind.name, live.id, app))
@@ -133,14 +135,13 @@ class Known:
             plan = command("plan")
             why = (
                 f"it is recorded as `{owner}`, which has no manifest here: `{plan}` says whether a manifest "
+                "was renamed; if none was, write its manifest again"
             )
-            why += "was renamed; if none was, write its manifest again"
             return Skipped(live, "recorded", why, (plan,))
-        there = self.siblings.owners.get(
-            object_of(kind, Address(kind.name, live.id, app), live.id, None, None)
-        )
-        if there is not None:
-            return Skipped(live, "recorded", f"environment `{there[0]}` has recorded it as `{there[1]}`")
+        known_as = object_of(kind, Address(kind.name, live.id, app), live.id, None, None)
+        if (sibling := self.siblings.owners.get(known_as)) is not None:
+            environment, owner = sibling
+            return Skipped(live, "recorded", f"environment `{environment}` has recorded it as `{owner}`")
         meant = self._first_meant(kind, app, live.item)
         if meant is None:
             return None
@@ -150,19 +151,18 @@ class Known:
         return Skipped(live, "meant", f"`{meant.address}` may be this object{cure}")
 
     def _first_meant(self, kind: Kind, app: str | None, item: Any) -> Resource | None:
-        """The first manifest without an object that `item` may be that of."""
+        """The first manifest without an object that may mean `item`."""
         group = (kind.name, app)
         if group not in self._wanted:
-            wanted = [
-                (match, each) for each in self._unbound.get(group, ()) for match in self._matches(kind, each)
-            ]
-            self._wanted[group] = Matches([match for match, _ in wanted]), [each for _, each in wanted]
+            unbound = self._unbound.get(group, ())
+            wanted = [(match, resource) for resource in unbound for match in self._matches(kind, resource)]
+            self._wanted[group] = Matches([match for match, _ in wanted]), [found for _, found in wanted]
         matches, resources = self._wanted[group]
         places = matches.possible(lambda name: getattr(item, name, None))
         return resources[places[0]] if places else None
 
     def _matches(self, kind: Kind, resource: Resource) -> Iterator[Mapping[str, Any]]:
-        """What its object is like: under its own name, or one that it had when the object was made."""
+        """The fields of its object: under its name, or under a former one."""
         at = resource.address
         former = dict.fromkeys((at, *self._former.get(at, ()), *self._former.get(at._replace(ordinal=0), ())))
         for address in former:
@@ -172,7 +172,7 @@ class Known:
             yield match
 
     def _known_name(self, live: Live, address: Address) -> Skipped | None:
-        """For what is known by its name only."""
+        """The owner of an object that has no id but its name."""
         setter = self._secrets.get((address.app, live.id))
         if setter is not None:
             return Skipped(live, "known", f"it is set by `{setter}`")
@@ -181,7 +181,7 @@ class Known:
         return None
 
     def given(self, live: Live) -> dict[str, Any]:
-        """What policies give an object whose manifest is silent; where they disagree, what equals nothing."""
+        """The values that policies give if the manifest is silent; DISAGREEMENT where they differ."""
         found: dict[str, Any] = {}
         for _, values in self._given_by_each(live):
             for name, value in values.items():
@@ -189,7 +189,7 @@ class Known:
         return found
 
     def objectives(self, objects: Iterable[Live]) -> list[tuple[Resource, int]]:
-        """The policies that want of `objects` what is not a field, and of how many."""
+        """The policies with objectives for `objects`, each with the number of these objects."""
         counts: Counter[int] = Counter()
         for live in objects:
             fields = live.kind.Spec.model_fields.keys()
@@ -198,7 +198,7 @@ class Known:
         return [(self.policies[index], count) for index, count in sorted(counts.items()) if count]
 
     def _given_by_each(self, live: Live) -> Sequence[Given]:
-        """The same for all objects of a kind in one place: none has labels."""
+        """The values by policy. They are the same for all objects of a kind in one place: none has labels."""
         app = live.place if live.kind.in_app else None
         spec = live.kind.Spec.model_construct()
         silent = Resource(Address(live.kind.name, "-", app), spec, Lifecycle(), "", {})

@@ -1,4 +1,4 @@
-"""Finding live objects by what a person named: apps, organizations, ids. Sends nothing but GET."""
+"""Finds the live objects that a person names by app, organization or id. Sends nothing but GET."""
 
 import re
 import shlex
@@ -19,10 +19,10 @@ from reconciler.project.project import Project, read_all
 
 
 class Wanted(Struct, frozen=True):
-    """What to look for. `objects`: app and id; `ids`: of objects whose app nobody named.
+    """The objects to look for. `objects`: pairs of app and id. `ids`: of objects whose app is not named.
 
-    `alone`: ids of objects outside apps; `either`: words that are such an id or an app.
-    `kinds`: of those that are imported only when asked for, the ones that are.
+    `alone`: ids of objects outside apps. `either`: words that are such an id or an app. `kinds`: kinds that
+    are imported only when asked for, and are.
     """
 
     apps: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """`by_id`: keys of what was named by its id. `problems`: what could not be read or found."""
+    """`by_id`: keys of objects that were named by id. `problems`: errors about reads and missing objects."""
 
     live: Sequence[Live]
     by_id: frozenset[tuple[str, str, str]]
@@ -47,7 +47,7 @@ def _importable() -> list[Importable]:
 
 
 def meaning(word: str) -> Literal["app", "id", "either"]:
-    """What a bare word can be. Ids that have no mark of their own look like names of apps."""
+    """The possible meaning of a bare word. Ids without a prefix look like names of apps."""
     for kind in _importable():
         if kind.id_form and re.fullmatch(kind.id_form, word):
             return "id" if kind.in_app else "either"
@@ -57,11 +57,11 @@ def meaning(word: str) -> Literal["app", "id", "either"]:
 async def find_live(
     project: Project, wanted: Wanted, *, known_apps: Sequence[str], is_new: Callable[[Live], bool]
 ) -> Found:
-    """Everything that `wanted` names and the platform shows, each object once.
+    """Find the objects that `wanted` names, once each.
 
-    `known_apps`: where an id is searched that stands alone. `is_new`: whether an object found by a list
-    that shows ids and names only is worth a read of its own. Raises ReconcilerError when the capability
-    for a list that is wanted is missing.
+    `known_apps`: the apps in which an id without an app is searched. `is_new`: whether an object from a list
+    that shows ids and names only needs a read of its own. Raises ReconcilerError when the capability for a
+    wanted list is missing.
     """
     search = _Search(project, wanted, known_apps)
     search.check_capabilities()
@@ -168,7 +168,7 @@ class _Search:
             yield from (read for kind, read in self._singles(live.id) if kind is live.kind)
 
     def detailed(self, live: Live) -> Iterator[Live]:
-        """`live` as its own read shows it, where there was one; nothing if that one failed."""
+        """`live` as its own read shows it, if there was one; nothing if that read failed."""
         read = next(self.details(live), None)
         if read is None or (read not in self._answers and read not in self._unread):
             yield live
@@ -185,7 +185,7 @@ class _Search:
             yield from self._objects(kind, app, read, f"{kind.name}s of app `{app}`")
 
     def alone(self, id: str) -> list[Live]:
-        """The object outside apps that has this id."""
+        """The object outside apps with this id."""
         singles = list(self._singles(id))
         found = [
             live for kind, read in singles for live in self._objects(kind, "", read, f"{kind.name} {id}")
@@ -197,7 +197,7 @@ class _Search:
         return found
 
     def app_or_alone(self, word: str) -> list[Live]:
-        """What `word` names, if that is one thing only. An answer that is missing proves nothing."""
+        """The objects of `word`, if it has one meaning only. A missing answer proves nothing."""
         lists = [read for _, read in self._lists(word, self._of_whole_apps())]
         is_app = any(read in self._answers for read in lists)
         is_alone = any(self._answers.get(read) for _, read in self._singles(word))
@@ -219,7 +219,7 @@ class _Search:
         return self.alone(word) if is_alone else list(self.app(word))
 
     def object(self, id: str, apps: Sequence[str]) -> list[Live]:
-        """The object of that id in one of `apps`."""
+        """The object with this id in one of `apps`."""
         if not apps:
             help = f"the platform shows it only below its app: write APP/{id}"
             return self.refused(_not_found(f"the app of `{id}` is not known", help))
@@ -235,7 +235,7 @@ class _Search:
         if not same_name and any(
             read in self._unread for app in apps for _, read in self._lists(app, self.kinds)
         ):
-            return []  # it may be there: what could not be read is told already
+            return []  # it may be there; the failed read is reported already
         help = f"that is the name of {_joined(same_name)}: write the id" if same_name else "check id and app"
         where = _joined([f"`{app}`" for app in apps])
         return self.refused(_not_found(f"no object with id `{id}` in {where}", help))

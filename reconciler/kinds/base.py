@@ -88,6 +88,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def spec(self) -> Any:
+        """The spec of the manifest, which must exist."""
         assert self.resource is not None
         return self.resource.spec
 

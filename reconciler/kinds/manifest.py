@@ -17,6 +17,7 @@ from reconciler.core.diagnostics import Diagnostic, Span
 from reconciler.core.model import Action, Address, Effect, FieldChange, Path, Reference
 
 R = TypeVar("R")
+Locate = Callable[..., Span | None]  # gives the position of the value at a path of a manifest
 
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"  # one line, for what goes into addresses and bodies
 # The name of an object on the platform, where its API sets no form: one line that does not begin or end with
@@ -73,16 +74,13 @@ class ManifestKind(ABC):
         """Return the references to resources whose values `spec` needs."""
         return ()
 
-    def check(self, spec: Any, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: Any, span: Locate) -> Iterable[Diagnostic]:
         """Yield problems that field types cannot express. `span(*path)` locates a value of the manifest.
 
         In a manifest with other errors, invalid fields of `spec` have their defaults: ask `model_fields_set`
         whether a field was written.
         """
         return ()
-
-
-Locate = Callable[..., Span | None]  # `Kind.check` is called with one
 
 
 def point_at_patch(

@@ -1,16 +1,16 @@
 """The source of a secret value, as manifests write it: exactly one, and never the value itself."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import ConfigDict
 from pydantic import Field as Describe
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.steps import SecretRef
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec, point_at_patch
+from reconciler.kinds.manifest import TEXT_PATTERN, Locate, Spec, point_at_patch
 
 ARMOR = "-----BEGIN AGE ENCRYPTED FILE-----"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -103,9 +103,7 @@ class ValueSource(Spec):
         return (given, "file") if given == "sops" else (given,)
 
 
-def check_source(
-    source: ValueSource, path: tuple[str, ...], span: Callable[..., Span | None]
-) -> Iterable[Diagnostic]:
+def check_source(source: ValueSource, path: tuple[str, ...], span: Locate) -> Iterable[Diagnostic]:
     """Yield problems of the source at `path` of the manifest that its field types cannot express."""
     written = source.model_fields_set  # sources with an invalid value too
     offered = [name for name in type(source).model_fields if name != "timeout_s"]

@@ -1,6 +1,6 @@
-"""Which files hold manifests, what they are called, and their bytes.
+"""Finds the files that hold manifests, and reads them.
 
-A file of sops among them holds the values that manifests point at, and declares nothing.
+A file of sops among them holds values that manifests refer to, and declares nothing.
 """
 
 import os
@@ -17,7 +17,7 @@ from reconciler.manifests.reading.refusals import MOST_BYTES
 STDIN = "<stdin>"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS_FILE = "reconcile.yaml"  # the project's own file may stand among its manifests
-OVERLAYS = "overlays"  # where the environments' folders stand, below the project's root
+OVERLAYS = "overlays"  # the folder of all environments, below the project's root
 
 
 def read_files(
@@ -32,11 +32,11 @@ def read_files(
     """Yield name and bytes of every manifest file in `paths`, each file once, in sorted order per path.
 
     A path is a file, a pipe, a directory (searched for *.yaml and *.yml files, without hidden ones
-    and the settings) or `-`. Devices are refused: some have no end, some act on being opened. Names
+    and the settings) or `-`. Devices are refused: some have no end, some act when they are opened. Names
     are relative to `root` where the file lies below it, else as given. The directory with the name
-    `apart` is passed over where it lies below one that is given. What cannot be read is added to
-    `problems`. At most `refusals.MOST_BYTES` + 1 bytes of a file are read. `within`: the folder that nothing
-    is read outside of, by whatever links.
+    `apart` is passed over where it lies below one that is given. Problems with files are added to
+    `problems`. At most `refusals.MOST_BYTES` + 1 bytes of a file are read. `within`: a folder; no file
+    outside of it is read, not by links either.
     """
     seen: set[tuple[int, int]] = set()
     for given in dict.fromkeys(paths):
@@ -87,17 +87,18 @@ def read_files(
 
 
 def lies_in(path: str | Path, folder: Path) -> bool:
-    """Whether `path` is in `folder`, once all links in both are followed."""
+    """Whether `path` is in `folder` after all links in both are followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def veiled(problem: Diagnostic) -> Diagnostic:
-    """`problem` without any words of the file that it is about, which is not the project's."""
+    """Return `problem` without any words of its file, which is not in the project."""
     message = "this line is not shown: the file is outside the project's root"
     return replace(hide(problem), message=message, label="", notes=(), help="", advice=())
 
 
 def outside_root(name: str) -> Diagnostic:
+    """Return the problem that the file `name` is not in the project, as --untrusted demands."""
     return error(
         "outside-root",
         f"`{name}` is outside the project's root, or a link leads out of it: it is not read",
@@ -107,7 +108,7 @@ def outside_root(name: str) -> Diagnostic:
 
 
 def name_of(given: str, root: Path) -> str:
-    """`given` relative to `root`, with `/`; as given when it lies elsewhere."""
+    """Return `given` relative to `root`, with `/`; unchanged if it is not below it."""
     absolute = Path(os.path.abspath(given))  # noqa: PTH100 (resolve would follow symlinks)
     base = Path(os.path.abspath(root))  # noqa: PTH100
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else given
@@ -122,7 +123,7 @@ class _NoFile(Exception):
 
 
 def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
-    """The first bytes of the file; None for one that was read before, by whatever name. Raises _NoFile."""
+    """Return the file's first bytes; None if it was read before, under any name. Raises _NoFile."""
     mode = os.stat(path).st_mode  # noqa: PTH116 (see above)
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         raise _NoFile
@@ -146,7 +147,7 @@ def _read(path: str, seen: set[tuple[int, int]]) -> bytes | None:
 def _walk(
     directory: str, name: str, tree: str, problems: list[Diagnostic], apart: str
 ) -> Iterator[tuple[str, str]]:
-    """Path and name of each manifest below `directory`; `tree` is what symlinks may not lead out of."""
+    """Yield path and name of every manifest below `directory`. No symbolic link may lead out of `tree`."""
     try:
         with os.scandir(directory) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -165,7 +166,7 @@ def _walk(
                 outside = error(
                     "symlink-outside",
                     f"the symbolic link `{shown}` leads out of the directory that was given",
-                    Span(shown, 1, 1, 1, private=True),  # it leads to what may be nobody's business
+                    Span(shown, 1, 1, 1, private=True),  # the line may be from a file of somebody else
                     help="name its target on the command line or in `manifests`",
                 )
                 problems.append(outside)
@@ -183,7 +184,7 @@ def _walk(
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
-    """The mode of what a link leads to; 0 when that is nothing, or the link itself again."""
+    """Return the mode of an entry, links followed; 0 if a link leads nowhere or to itself."""
     try:
         return entry.stat().st_mode
     except OSError:
@@ -191,7 +192,7 @@ def _mode(entry: os.DirEntry[str]) -> int:
 
 
 def is_of_sops(value: Any) -> bool:
-    """Whether the document is one that sops has written, and no manifest."""
+    """Whether sops has written the document, so that it is no manifest."""
     if not isinstance(value, dict) or "sops" not in value or "apiVersion" in value or "kind" in value:
         return False
     own = value["sops"]
@@ -199,5 +200,5 @@ def is_of_sops(value: Any) -> bool:
 
 
 def holds_patches(value: dict[str, Any], kinds: Container[str]) -> bool:
-    """Whether a key is an address: an overlay that somebody encrypted has to be reported, not passed over."""
+    """Whether a key is an address: an encrypted overlay has to be reported, not passed over."""
     return any("/" in key and (key.partition("/")[0] in kinds or set(key) & set("*?")) for key in value)

@@ -1,7 +1,7 @@
-"""The values of files that this run has read: files that several loads share are read once.
+"""The values of the files that this run has read: files that several loads share are read once.
 
-Positions are read again when somebody asks for one. Hardly anybody does: positions are for diagnostics. So a
-hundred thousand manifests keep their text in memory, which is half of what their positions take.
+Positions are for diagnostics, so they are read only when one is asked for. Until then, a hundred thousand
+manifests have their text in memory, which is half as large as their positions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from reconciler.manifests.reading.spans import Positions, SpanTable
 class Known:
     """Values by the bytes of their file, as JSON; None for a file that `compose` has to read.
 
-    `specs`: valid ones without secrets, by kind and JSON.
+    `specs`: valid specs without secrets, by kind and JSON; equal manifests share one.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Known:
         self.specs: dict[tuple[ManifestKind, bytes], Any] = {}
 
     def files(self) -> Iterable[bytes]:
-        """The bytes of all files that were asked for."""
+        """Return the bytes of all files that were asked for."""
         return self._values.keys()
 
     def documents(self, file: str, data: bytes, table: SpanTable) -> list[Document] | None:
-        """The documents of a file with the bytes `data`; None where `compose` has to read them."""
+        """Return the documents of a file with the bytes `data`; None where `compose` has to read them."""
         if data not in self._values:
             values = line_values(data)
             self._values[data] = to_json(values) if values is not None else None
@@ -53,7 +53,7 @@ class Known:
 
 
 class _Text:
-    """The bytes of one file, until they are composed; then the positions in its documents."""
+    """The bytes of one file until they are composed, then the positions in its documents."""
 
     __slots__ = ("_composed", "_data", "_table")
 
@@ -63,7 +63,7 @@ class _Text:
         self._composed: list[tuple[Mapping[Path, int], Mapping[Path, int]]] | None = None
 
     def positions(self, number: int, keys: bool) -> Mapping[Path, int]:
-        """Where the values, or the `keys`, of the document `number` stand."""
+        """Return the positions of the values, or of the `keys`, of the document `number`."""
         if self._composed is None:
             documents = compose(self._data, "", self._table).documents
             self._composed = [(document.spans, document.key_spans) for document in documents]
@@ -72,7 +72,7 @@ class _Text:
 
 
 class LaterSpans(Positions):
-    """Positions that are read when somebody asks for one."""
+    """Positions that are read when one is asked for."""
 
     __slots__ = ("_keys", "_mark", "_number", "_text")
 

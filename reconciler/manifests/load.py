@@ -1,4 +1,4 @@
-"""Files to validated resources, with every problem of every file reported together."""
+"""Loads files as validated resources, and reports every problem of every file together."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ from reconciler.policies import find_manifest_kinds
 
 
 class Loaded(Struct, frozen=True):
-    """What the manifests say, in the order of files and documents.
+    """The content of manifests, in the order of files and documents.
 
-    `resources` are those whose documents are valid; with errors among `diagnostics` they are not
-    all that was meant. `policies` are resources of kinds that own no objects. `files` are the names
-    of all files read, as in spans. `effective`: only where they were asked for. `claimed`: what invalid
-    documents would have declared; not `complete`: a file hides documents from us.
+    `resources` are those with valid documents; with errors among `diagnostics`, others are missing.
+    `policies` are resources of kinds that own no objects. `files` are the names of all files read, as in
+    spans. `effective`: only if they were asked for. `claimed`: the addresses of invalid documents. Not
+    `complete`: a file could not be read to its end, so that documents may be missing.
     """
 
     resources: list[Resource] = field(default_factory=list)
@@ -60,12 +60,12 @@ def load(
 ) -> Loaded:
     """Read, check and complete all manifests in `paths` (see `files.read_files`).
 
-    File names are relative to the project's `root`. Never raises for what files hold: see
+    File names are relative to the project's `root`. The content of files raises nothing: see
     `Loaded.diagnostics`.
 
-    `overlay`: the folder of an environment, below the folder `apart` that holds all of them. Its own
-    manifests count unless `paths` are a part only (not `whole`) that they are not in. `read`: where the
-    bytes come from. `keep`: `Loaded.effective` is wanted. `known`: what files of other loads held.
+    `overlay`: the folder of an environment, below the folder `apart` of all environments. Its own
+    manifests count, except where `paths` are only a part (not `whole`) that excludes them. `read`: the
+    source of the bytes. `keep`: fill `Loaded.effective`. `known`: the values of files of earlier loads.
     """
     loader = Loader(
         find_manifest_kinds() if kinds is None else kinds, known if known is not None else Known(), keep=keep
@@ -110,10 +110,10 @@ def _read_layers(
     layers: Sequence[tuple[str, bytes]],
     belongs: Callable[[str], bool],
 ) -> None:
-    """Manifests with the patches of an environment, which are read first.
+    """Read manifests with the patches of an environment, which are read first.
 
     `belongs`: whether manifests in a file of the environment count. All addresses must be known before
-    any document is checked: where resources moved, names in others follow.
+    any document is checked: where resources move to another app, names in others follow.
     """
     overlays = loader.overlays = Overlays(
         (document for file, data in layers for document in loader.compose(file, data, PATTERN_SIGNS)),
@@ -132,7 +132,7 @@ def _is_below(file: str, folders: Sequence[str]) -> bool:
 
 
 def _each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """One line of an overlay may be wrong for many resources: it is reported once, and hidden if once."""
+    """Report a wrong line of an overlay once for all its resources, and hidden if any of them hides it."""
     found: dict[tuple[Any, ...], Diagnostic] = {}
     for item in diagnostics:
         key = (item.code, item.span[:4] if item.span is not None else None, item.message)
@@ -143,7 +143,7 @@ def _each_once(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _bounded(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Not more than MOST_PROBLEMS of one file and severity; the next one only says that there are more."""
+    """Yield at most MOST_PROBLEMS of one file and severity, then one problem that says there are more."""
     seen: Counter[tuple[str, Severity]] = Counter()
     for item in diagnostics:
         key = (item.span.file if item.span else "", item.severity)

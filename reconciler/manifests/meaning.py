@@ -1,6 +1,6 @@
-"""What manifests ask for: one digest of it for saved plans, and what two loads ask for differently.
+"""The meaning of manifests: a digest for saved plans, and the difference between two loads.
 
-Comments, positions and labels do not count; labels matter only through the policies that select by them.
+Comments and positions have no meaning; labels have one only through the policies that select by them.
 """
 
 import hashlib
@@ -22,19 +22,19 @@ from reconciler.policies.moved import MovedSpec
 if TYPE_CHECKING:
     from reconciler.manifests.load import Loaded
 
-# Where things stand, and labels, which matter only through the policies that select by them.
 _NOT_MEANT = frozenset({"address", "file", "spans", "inherited", "base", "labels"})
 _MEANT = tuple(name for name in Resource.__struct_fields__ if name not in _NOT_MEANT)
 
 
 class Changed(Struct, frozen=True):
-    """`differ`: added, removed, or asking for something else. `dependants`: others that refer to them."""
+    """`differ`: resources added, removed or with another meaning. `dependants`: others that refer to them."""
 
     differ: frozenset[Address]
     dependants: frozenset[Address]
 
     @property
     def addresses(self) -> frozenset[Address]:
+        """All resources that a run about the change has to look at."""
         return self.differ | self.dependants
 
 
@@ -43,11 +43,11 @@ def changed(
     after: "Loaded",
     other_files: Callable[[Resource, Resource], bool] = lambda old, new: False,
 ) -> Changed:
-    """What differs between two loads of the same project.
+    """Return the resources that differ between two loads of one project.
 
-    Compared is all that a resource asks for, after overlays and policies: where its manifest stands, how it
-    is written and its labels do not matter. What is not valid in `before` counts as different.
-    `other_files`: whether the files that two manifests of one resource name hold something else.
+    They are compared after overlays and policies. The place of a manifest, its spelling and its labels do
+    not matter. Resources that are invalid in `before` count as different. `other_files`: whether two
+    manifests of one resource name files with different content.
     """
     old, new = _by_address(before), _by_address(after)
 
@@ -76,12 +76,12 @@ def _by_address(loaded: "Loaded") -> dict[Address, Resource]:
 
 
 def _is_alike(one: Resource, other: Resource) -> bool:
-    """Whether both surely ask for the same, as most of two loads do: these share their specs (`Known`)."""
+    """Whether both certainly mean the same: most resources of two loads share their specs (`Known`)."""
     return one.spec is other.spec and all(getattr(one, name) == getattr(other, name) for name in _MEANT)
 
 
 def meant(resource: Resource) -> dict[str, Any]:
-    """All that the resource asks for, whatever fields it has."""
+    """Return the meaning of the resource, by the names of its fields."""
     return {name: getattr(resource, name) for name in _MEANT} | {
         "spec": meant_spec(resource),
         "references": {reference.address for reference in resource.references},
@@ -90,13 +90,13 @@ def meant(resource: Resource) -> dict[str, Any]:
 
 
 def meant_spec(resource: Resource) -> dict[str, Any]:
-    """A default that somebody wrote is managed, and one that nobody wrote is not."""
+    """Return the written fields of the spec: a default is managed only if it is written."""
     found: dict[str, Any] = resource.spec.model_dump(exclude_unset=True)
     return found
 
 
 def _moved(policy: Resource | None, new: Mapping[Address, Resource]) -> Iterable[Address]:
-    """What a Moved manifest is about, all of a `count` where it says so: others' manifests stay the same."""
+    """Yield the addresses that a Moved manifest is about; an entry without an index means all of `count`."""
     if policy is None or not isinstance(policy.spec, MovedSpec):
         return
     for end in (policy.spec.source, policy.spec.target):
@@ -115,7 +115,7 @@ _NO_MORE = _RARE(_NOTHING)
 
 
 def digest_resources(resources: Iterable[Resource]) -> str:
-    """In no order. Comments, positions and labels do not count; the names of files do: records hold them."""
+    """Return a SHA-256 in hex that does not depend on their order. File names count: records hold them."""
     digest = hashlib.sha256()
     for text in sorted(map(_text, resources)):
         digest.update(text)

@@ -1,4 +1,4 @@
-"""What to write instead: help for values, names and characters that are not what somebody meant by them."""
+"""Help for values, names and characters that do not mean what their writer meant: what to write instead."""
 
 import re
 import unicodedata
@@ -42,19 +42,20 @@ _PAIR_WITH_EQUALS = re.compile(r"([A-Za-z_]\w*)\s*=\s*(\S.*)", re.DOTALL)
 
 
 def clip(text: str) -> str:
+    """Return `text`, cut at 40 characters."""
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
 def pattern_help(pattern: str) -> str:
-    """`pattern`, as a model gives it, in words where it has some."""
+    """Return words for `pattern` of a model, or else the pattern itself."""
     inner = pattern.removeprefix("^").removesuffix("$")
     return _PATTERNS.get(inner, f"it must match {inner}")
 
 
 def retype(expected: str, value: Any, text: str | None) -> str:
-    """How to write what `expected` names ("an integer") instead of `value`; "" when nobody can tell.
+    """Return how to write `value` as `expected` ("an integer") demands; "" if unknown.
 
-    `text` is what stands there, where YAML 1.1 reads it as something else than it looks.
+    `text`: the text in the file, where YAML 1.1 reads it as something else than it looks.
     """
     if value is None:
         return "indent its fields below it, or write `{}`" if expected == "a mapping" else NULL_HELP
@@ -88,7 +89,7 @@ def _reword(expected: str, value: str) -> str:
 
 
 def _number(text: str) -> str:
-    """The number that `text` is in YAML 1.2, or with a unit; "" when it is none."""
+    """Return the number that `text` is in YAML 1.2, or before a unit; "" if it is none."""
     if found := _OCTAL.fullmatch(text):
         return f"{found[1]}{int(found[2], 8)}"
     if _POWER_OF_TEN.fullmatch(text):
@@ -98,7 +99,7 @@ def _number(text: str) -> str:
 
 
 def as_pair(text: str) -> str:
-    """Help for `size_gb:10` and `size_gb = 10`, which are text; "" for other text."""
+    """Return help for `size_gb:10` and `size_gb = 10`, which are text; "" for other text."""
     if found := _PAIR_WITHOUT_SPACE.fullmatch(text):
         return f"write `{clip(f'{found[1]}: {found[2]}')}`, with a space after the `:`"
     if found := _PAIR_WITH_EQUALS.fullmatch(text):
@@ -107,7 +108,7 @@ def as_pair(text: str) -> str:
 
 
 def lookalike(text: str) -> str:
-    """Help about the first character of `text` that only looks like an ordinary one; "" without one."""
+    """Return help about the first character of `text` that only looks like an ordinary one, or ""."""
     if text.isascii():
         return ""
     for character in text:
@@ -136,6 +137,6 @@ def _looks_like(character: str, text: str) -> str:
 
 
 def _in_emoji(character: str, text: str) -> bool:
-    """A joiner between two parts of one."""
+    """Whether `character` joins two parts of an emoji."""
     before, _, after = text.partition(character)
     return character == "\u200d" and bool(before) and not before[-1].isascii() and not after[:1].isascii()

@@ -18,7 +18,7 @@ from reconciler.core.model import Address
 from reconciler.core.steps import Plan
 from reconciler.kinds import find_kinds
 from reconciler.planning.digest import parse_plan, plan_json
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 
 FORMAT = "reconciler-plan-8"
 

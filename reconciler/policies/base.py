@@ -30,14 +30,17 @@ class GivesValues(ABC):
 
 
 def kind_trait(kind: str) -> Trait:
+    """Return the trait of resources of `kind`."""
     return "kind", kind
 
 
 def app_trait(app: str) -> Trait:
+    """Return the trait of resources of `app`."""
     return "app", app
 
 
 def label_trait(name: str, value: str) -> Trait:
+    """Return the trait of resources with this label."""
     return "label", name, value
 
 

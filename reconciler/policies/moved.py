@@ -3,14 +3,14 @@
 The platform renames no object. Only the record moves: the object of `from` belongs to `to` from then on.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field as Describe
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Address, Path, Relocation
-from reconciler.kinds.manifest import Spec
+from reconciler.kinds.manifest import Locate, Spec
 from reconciler.kinds.roles import NamesResources
 from reconciler.policies.base import Policy
 
@@ -35,12 +35,14 @@ class MovedSpec(Spec):
 
 
 class Moved(NamesResources, Policy):
+    """Moved entries: checked while loading, carried out by `moves`."""
+
     name = "Moved"
     Spec = MovedSpec
     in_app = False
     example: ClassVar = {"from": "Volume/shop/data", "to": "Volume/shop/orders"}
 
-    def check(self, spec: MovedSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: MovedSpec, span: Locate) -> Iterable[Diagnostic]:
         parsed = {}
         for name, text in (("from", spec.from_), ("to", spec.to)):
             try:

@@ -3,17 +3,17 @@
 Source: platform API, 4.5 and 5.2; platform notes, "Extension providers".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field as Describe
 from pydantic import field_validator
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import Resource
 from reconciler.core.steps import SecretRef
-from reconciler.kinds.manifest import Spec
+from reconciler.kinds.manifest import Locate, Spec
 from reconciler.kinds.roles import SendsSecret
 from reconciler.kinds.source import ValueSource, check_source, source_ref
 from reconciler.policies.base import Policy
@@ -58,6 +58,8 @@ class ExtensionProviderSpec(Spec):
 
 
 class ExtensionProvider(SendsSecret, Policy):
+    """Providers of extensions: calls go to their addresses, signed with their secrets."""
+
     name = "ExtensionProvider"
     Spec = ExtensionProviderSpec
     in_app = False
@@ -66,7 +68,7 @@ class ExtensionProvider(SendsSecret, Policy):
         "signing_secret_from": {"env": "DB_PROVIDER_SECRET"},
     }
 
-    def check(self, spec: ExtensionProviderSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: ExtensionProviderSpec, span: Locate) -> Iterable[Diagnostic]:
         for name in ("signing_secret_from", "webhook_secret_from"):
             source: ValueSource | None = getattr(spec, name, None)
             if source is not None:

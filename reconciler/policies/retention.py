@@ -43,6 +43,8 @@ class RetentionPolicySpec(Spec):
 
 
 class RetentionPolicy(GivesValues, NamesResources, Policy):
+    """Retention policies: give volumes values, and the age of the newest snapshot as an objective."""
+
     name = "RetentionPolicy"
     Spec = RetentionPolicySpec
     in_app = False

@@ -1,6 +1,6 @@
 """Applying: a plan is shown, approved, found to be still true, and carried out.
 
-The plan may be one that a person reviewed in a file. It is made anew all the same, and runs as far as both
+The plan may be one that a person reviewed in a file. It is made again, and runs as far as both
 are the same.
 """
 

@@ -1,4 +1,4 @@
-"""One cell of the matrix: the plan runs on a fresh twin, one call suffers one fault, and it ends somehow."""
+"""Plays one cell of the matrix: the plan runs on a fresh twin, one call meets one fault, and the run ends."""
 
 import asyncio
 from collections import Counter
@@ -16,16 +16,16 @@ from reconciler.core.words import counted
 from reconciler.moves.compare import only_left
 from reconciler.project.apply import apply
 from reconciler.project.run import Applied, run_plan
-from reconciler.rehearsal.matrix import Cell, End
 from reconciler.rehearsal.process import Killed, Process, Sent
+from reconciler.rehearsal.results import Cell, End
 from reconciler.rehearsal.twin import Original, Twin
 
-APPLIES = 3  # so many may follow the struck run
+APPLIES = 3  # at most, after the run with the fault
 BETWEEN_S = 60.0
 
 
 class Played(Struct, frozen=True):
-    """`sent`: every call, in order. `differences`: between what the plan says and what a clean run did.
+    """`sent`: every call, in order. `differences`: between the plan and a clean run.
 
     `asked`: the switches of the sandbox that answers depended on.
     """
@@ -37,7 +37,7 @@ class Played(Struct, frozen=True):
 
 
 class _Ended(Struct, frozen=True):
-    """How one run ended; all of it is empty for one that was killed. `problems`: errors."""
+    """The end of one run; all fields are empty for a run that was killed. `problems`: errors."""
 
     applied: Applied | None = None
     problems: tuple[Diagnostic, ...] = ()
@@ -45,14 +45,14 @@ class _Ended(Struct, frozen=True):
 
     @property
     def is_rest(self) -> bool:
-        """There was nothing to do, and nothing to say."""
+        """Whether the run had nothing to do and nothing to report."""
         if self.applied is None or self.problems:
             return False
         return not _is_busy(self.applied.plan) and all(map(only_left, self.applied.plan.bindings))
 
 
 def play(original: Original, step: str, fault: str) -> Played:
-    """Raises ReconcilerError where there can be no twin."""
+    """Play the plan on a twin, with `fault` at `step`. Raises ReconcilerError where no twin is possible."""
     twin = Twin(original)
     try:
         return twin.run(_play(twin, step, fault))
@@ -76,13 +76,13 @@ async def _play(twin: Twin, step: str, fault: str) -> Played:
             break
         busy_s += twin.timeline.time() - began_s
         if last.problems and not process.sent and before.problems == last.problems:
-            break  # it would say the same for ever
+            break  # all further applies would say the same
     differences = () if step else tuple(_differences(twin.original.plan, struck, first, ends[0]))
     return Played(_cell(twin, struck, last, busy_s), tuple(sent), differences, frozenset(twin.switches.asked))
 
 
 async def _ended(twin: Twin, process: Process, work: Coroutine[Any, Any, Applied]) -> _Ended:
-    """How `work` of `process` ended."""
+    """Wait for the work of a process, and return its end. The locks of a dead process are released."""
     try:
         applied = await work
         found = _errors([*applied.plan.diagnostics, *applied.notices])
@@ -101,12 +101,8 @@ async def _ended(twin: Twin, process: Process, work: Coroutine[Any, Any, Applied
 
 async def _run(twin: Twin, process: Process) -> Applied:
     plan, desired = twin.original.plan, twin.original.desired()
-    return await run_plan(
-        twin.project(process),
-        plan,
-        approved_deletes=Everything(),
-        resources=desired.by_address,
-    )
+    project, resources = twin.project(process), desired.by_address
+    return await run_plan(project, plan, approved_deletes=Everything(), resources=resources)
 
 
 async def _apply(twin: Twin, process: Process) -> Applied:
@@ -120,12 +116,12 @@ async def _apply(twin: Twin, process: Process) -> Applied:
 
 
 def _errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(each for each in diagnostics if each.severity is Severity.ERROR)
+    return tuple(problem for problem in diagnostics if problem.severity is Severity.ERROR)
 
 
 def _cell(twin: Twin, process: Process, last: _Ended, busy_s: float) -> Cell:
-    question = next((each for each in last.problems if each.code == UNKNOWN_OUTCOME), None)
-    failed = [each.error for each in last.results if each.outcome == "failed"]
+    question = next((problem for problem in last.problems if problem.code == UNKNOWN_OUTCOME), None)
+    failed = [result.error for result in last.results if result.outcome == "failed"]
     end: End = "pending"
     why = ""
     if last.is_rest:
@@ -139,18 +135,18 @@ def _cell(twin: Twin, process: Process, last: _Ended, busy_s: float) -> Cell:
 
 
 def _in_one_line(help: str) -> str:
-    """Its commands, which stand in lines of their own, are told apart."""
+    """A help text on one line, with semicolons between its commands."""
     first, *commands = (line.strip() for line in help.splitlines())
     return " ".join(filter(None, (first, "; ".join(commands))))
 
 
 def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> Iterator[str]:
-    """Where a clean run did not do what the plan says. `after`: the next apply, which has nothing to do."""
+    """Yield the differences between a clean run and the plan. `after`: the next apply, which must be idle."""
     if not first.results:
-        yield from (f"the plan was refused on the twin: {each.message}" for each in first.problems)
+        yield from (f"the plan was refused on the twin: {problem.message}" for problem in first.problems)
         return
     results = {result.step: result for result in first.results}
-    sent = Counter(each.step for each in process.sent)
+    sent = Counter(call.step for call in process.sent)
     for step in plan.steps:
         result = results.get(step.id)
         if result is None or result.outcome != "done":
@@ -161,14 +157,17 @@ def _differences(plan: Plan, process: Process, first: _Ended, after: _Ended) -> 
             yield f"{step.id} sent nothing on the twin"
         elif sent[step.id] > 1 and step.for_each is None:
             yield f"{step.id} sent {counted(sent[step.id], 'call')} on the twin instead of one"
-    for each in process.sent:
-        if not any(step.id == each.step for step in plan.steps):
-            yield f"{each.method} {each.path} was sent on the twin, and the plan does not say it"
+    for call in process.sent:
+        if not any(step.id == call.step for step in plan.steps):
+            yield f"{call.method} {call.path} was sent on the twin, and the plan does not say it"
     if after.applied is not None and _is_busy(after.applied.plan):
         changes = ", ".join(f"{change.action} {change.address}" for change in after.applied.plan.changes)
         yield f"applied, the twin still needs: {changes}"
 
 
 def _is_busy(plan: Plan) -> bool:
+    """Whether an apply of the plan sends, changes or refuses something."""
     actions = [change.action for change in plan.changes]
-    return bool(plan.steps) or Action.REFUSED in actions or any(each.changes_something for each in actions)
+    return (
+        bool(plan.steps) or Action.REFUSED in actions or any(action.changes_something for action in actions)
+    )

@@ -1,14 +1,13 @@
-"""What will have come to pass at a later time: the twin's clock moves on, and what is there then is compared.
+"""Forecasts: the events until a later time. The clock of the twin moves on, and its objects are compared.
 
-What the platform does by itself, the twin does: snapshots are taken and expire. What is known without it
-stands in manifests, settings and records: ignores that are over, how long an approval counts, and how full
-volumes were when earlier runs saw them.
+The twin does what the platform does by itself: snapshots are taken and expire. Manifests, settings and
+records tell the rest: ignores that end, approvals that expire, and how fast volumes fill up.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from msgspec import Struct
@@ -26,21 +25,18 @@ from reconciler.core.wire import many, parse_time
 from reconciler.core.words import counted
 from reconciler.kinds import find_kinds
 from reconciler.kinds.base import Subject
-from reconciler.kinds.roles import FillsUp, HasDetails, HasObjectives
+from reconciler.kinds.roles import HasDetails, HasObjectives
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project, read_all
 from reconciler.project.run import run_plan
-from reconciler.rehearsal.matrix import Rehearsal
-from reconciler.rehearsal.outlook import Forecast, Item, by_time
 from reconciler.rehearsal.rehearse import original_of, rehearse
-from reconciler.rehearsal.trend import RECENT, full_at, pace, recorded_fill
+from reconciler.rehearsal.results import Forecast, Item, Rehearsal, by_time
+from reconciler.rehearsal.trend import full_soon
 from reconciler.services.machines.wire.volume import Snapshot
 
 if TYPE_CHECKING:
     from reconciler.rehearsal.twin import Original, Twin
-
-GIB = 1024**3
 
 
 async def look_ahead(
@@ -52,9 +48,9 @@ async def look_ahead(
     at: datetime | None = None,
     after_apply: bool = False,
 ) -> tuple[Plan, Rehearsal | None, Forecast | None]:
-    """What apply would do, its rehearsal, and the forecast for `at`, as far as they are asked for.
+    """Return the plan, its rehearsal, and the forecast for `at`, as far as they are asked for.
 
-    A plan with errors has neither: nothing carries it out, and what is wrong comes first.
+    A plan with errors has neither, since it cannot be carried out.
     """
     seen: dict[Read, Observation] = {}
     plan = await make_plan(project, desired, with_exec=with_exec, on_answer=seen.__setitem__)
@@ -76,19 +72,19 @@ async def forecast(
     *,
     after_apply: bool = False,
 ) -> Forecast:
-    """What will have happened at `at`, with `plan` carried out before or with nothing done.
+    """Return the events until `at`, with `plan` carried out first or with nothing done.
 
-    `observed`: what `plan` was made from. The platform is only read. Raises ReconcilerError where the sandbox
-    is not installed, cannot hold what was seen, or does not let the plan run.
+    `observed`: the answers that `plan` was made from. The platform is only read. Raises ReconcilerError where
+    the sandbox is not installed, cannot hold the observed objects, or refuses the plan.
     """
     require_extra("sandbox", "a forecast")
     seen, begin = dict(observed), plan.context.at
     state = await project.store.load()
     records = state.records
     reads = _snapshot_reads(records, project.capabilities)
-    await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
+    await read_all(project, [read for read in reads.values() if read not in seen], seen.__setitem__)
     original, _ = await original_of(project, desired, plan, seen, {})
-    platform_now = max((each.at for each in observed.values()), default=begin)  # its clock may be another one
+    platform_now = max((answer.at for answer in observed.values()), default=begin)  # by its own clock
     original = replace(original, begin=platform_now)
     then, items = await to_thread.run_sync(
         _on_twin, original, platform_now + (at - begin), after_apply, abandon_on_cancel=True
@@ -97,7 +93,7 @@ async def forecast(
     if not after_apply:  # whose approvals were used
         terms = Terms(project.authority, desired.by_address, state, plan)
         items += _approval_over(needed_by(terms), begin, at)
-    items += [each async for each in _full(project, desired.resources, records, seen, begin, at)]
+    items += [item async for item in full_soon(project, desired.resources, records, seen, begin, at)]
     items += [
         Item(address, f"its snapshots cannot be read: {seen[read].problem}", None)
         for address, read in reads.items()
@@ -126,7 +122,7 @@ class _View(Struct, frozen=True):
 
 
 def _on_twin(original: "Original", at: datetime, after_apply: bool) -> tuple[Plan, list[Item]]:
-    """The plan that is made at `at`, and what has happened till then."""
+    """The plan that is made at `at`, and the events until then."""
     from reconciler.rehearsal.twin import Twin
 
     twin = Twin(original)
@@ -169,7 +165,7 @@ async def _view(twin: "Twin") -> _View:
     plan = await make_plan(project, twin.original.desired(), on_answer=seen.__setitem__)
     records = twin.records
     reads = _snapshot_reads(records, project.capabilities)
-    await read_all(project, [each for each in reads.values() if each not in seen], seen.__setitem__)
+    await read_all(project, [read for read in reads.values() if read not in seen], seen.__setitem__)
     live = {item.id: item for observation in seen.values() for item in observation.objects}
     listed = {address: seen[read].objects for address, read in reads.items() if seen[read].complete}
     objectives: dict[tuple[Address, str], _Objective] = {}
@@ -179,7 +175,7 @@ async def _view(twin: "Twin") -> _View:
             extra = {many(Snapshot): listed[address]}
             subject = Subject(address, resource, record, live[record.id], project.clock.now(), extra=extra)
             objectives |= {(address, name): found for name, found in _objectives(subject)}
-    usable = {address: {each.id: each for each in items if each.usable} for address, items in listed.items()}
+    usable = {address: {item.id: item for item in items if item.usable} for address, items in listed.items()}
     return _View(project.clock.now(), plan, objectives, usable)
 
 
@@ -194,7 +190,7 @@ def _objectives(subject: Subject) -> Iterator[tuple[str, _Objective]]:
 
 
 def _newly_missed(before: _View, after: _View) -> Iterator[Item]:
-    """What the plan says today is not told again. What met an objective may be gone by then."""
+    """Objectives that are not missed yet, and will be, for example when a snapshot expires."""
     for key, then in after.objectives.items():
         now = before.objectives.get(key)
         since = max(then.due, now.due) if now is not None else then.due
@@ -203,14 +199,14 @@ def _newly_missed(before: _View, after: _View) -> Iterator[Item]:
 
 
 def _expired(before: _View, after: _View) -> Iterator[Item]:
-    """Of each object that is still there, the snapshots that are not, and whether any is left."""
+    """The snapshots that expire, of objects that still exist; and the objects with no usable one left."""
     for address, had in before.snapshots.items():
         left = after.snapshots.get(address)
-        gone = [each for id, each in had.items() if left is not None and id not in left]
+        gone = [snapshot for id, snapshot in had.items() if left is not None and id not in left]
         if not gone:
             continue
-        times = [at for each in gone if (at := _expires(each)) is not None]
-        names = ", ".join(sorted(each.id for each in gone))
+        times = [at for snapshot in gone if (at := _expires(snapshot)) is not None]
+        names = ", ".join(sorted(snapshot.id for snapshot in gone))
         verb = "expires" if len(gone) == 1 else "expire"
         yield Item(address, f"{counted(len(gone), 'snapshot')} {verb}: {names}", min(times, default=None))
         if not left:
@@ -227,7 +223,7 @@ def _expires(snapshot: Snapshot) -> datetime | None:
 def _snapshot_reads(
     records: Mapping[Address, StateRecord], capabilities: frozenset[str]
 ) -> dict[Address, Read]:
-    """The GETs that list the snapshots of the recorded objects that can have some."""
+    """The GET that lists the snapshots, of each recorded object that can have some."""
     kinds, found = find_kinds(), dict[Address, Read]()
     for address, record in records.items():
         role = kinds[address.kind].role(HasDetails)
@@ -241,67 +237,32 @@ def _snapshot_reads(
 
 
 def _ignores_over(resources: Sequence[Resource], then: Plan, begin: datetime, at: datetime) -> Iterator[Item]:
-    """What is compared again, and what the plan `then` does about it."""
+    """Ignores that end, and the changes that the plan `then` has for their fields."""
     fields = {change.address: change.fields for change in then.changes}
     for resource in resources:
-        for each in resource.ignores if not resource.address.ordinal else ():
-            if each.until is None or not begin.date() <= each.until < at.astimezone(UTC).date():
+        for ignore in resource.ignores if not resource.address.ordinal else ():
+            if ignore.until is None or not begin.date() <= ignore.until < at.astimezone(UTC).date():
                 continue
             differs = [
                 f"{change.path} {change.before} -> {change.after}"
                 for change in fields.get(resource.address, ())
-                if change.path.partition(".")[0] == each.field
+                if change.path.partition(".")[0] == ignore.field
             ]
             then_done = f"; the plan is then {', '.join(differs)}" if differs else ""
-            what = f"`{each.field}` is compared again, ignored until {each.until} ({each.reason}){then_done}"
-            over = datetime.combine(each.until + timedelta(days=1), time(), UTC)
+            until = f"ignored until {ignore.until} ({ignore.reason})"
+            what = f"`{ignore.field}` is compared again, {until}{then_done}"
+            over = datetime.combine(ignore.until + timedelta(days=1), time(), UTC)
             yield Item(resource.address, what, over)
 
 
 def _approval_over(asked: Sequence[Needed], begin: datetime, at: datetime) -> Iterator[Item]:
-    """An approval is of a whole plan: it ends when the first of the rules that ask for it says so."""
-    first = min(asked, key=lambda each: each.rule.lasts, default=None)
+    """The end of an approval that is given now. The rule with the shortest validity counts for the plan."""
+    first = min(asked, key=lambda needed: needed.rule.lasts, default=None)
     if first is None or at < begin + first.rule.lasts:
         return
-    others = len({address for each in asked for address in each.addresses}) - 1
+    others = len({address for needed in asked for address in needed.addresses}) - 1
     also = f", and for {counted(others, 'other resource')}" if others else ""
     what = (
         f"an approval given now has expired (valid {first.rule.valid}); one is needed for this change{also}"
     )
     yield Item(first.addresses[0], what, begin + first.rule.lasts)
-
-
-async def _full(
-    project: Project,
-    resources: Sequence[Resource],
-    records: Mapping[Address, StateRecord],
-    seen: Mapping[Read, Observation],
-    begin: datetime,
-    at: datetime,
-) -> AsyncIterator[Item]:
-    """Which objects reach the upper end of their range, at the pace that earlier runs have seen."""
-    kinds = find_kinds()
-    ranged = [
-        (resource.address, records[resource.address].id, role, most_gb)
-        for resource in resources
-        if (role := kinds[resource.address.kind].role(FillsUp)) is not None
-        and (most_gb := role.most_gb(resource.spec)) is not None
-        and resource.address in records
-    ]
-    if not ranged:
-        return
-    journal = await project.store.journal(since=begin - RECENT)
-    live = {item.id: item for observation in seen.values() for item in observation.objects}
-    for address, id, role, most_gb in ranged:
-        now: Mapping[str, Any] = role.fill(live[id].model_dump()) if id in live else {}
-        recorded = recorded_fill(journal, role)
-        paces = {name: pace(recorded.get((id or "", name), ())) for name in now}
-        if all(each is None for each in paces.values()):
-            yield Item(address, "no trend known: no two runs have recorded how full it was", None)
-        for name, speed in paces.items():
-            when = full_at((begin, now[name]), most_gb * GIB, speed) if speed is not None else None
-            if speed is not None and when is not None and when <= at:
-                a_day = f"{speed * 86400 / GIB:.1f} GB more a day"
-                yield Item(
-                    address, f"its {name} reaches {most_gb} GB, the upper end of its range ({a_day})", when
-                )

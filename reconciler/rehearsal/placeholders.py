@@ -1,4 +1,4 @@
-"""Values that stand for secrets: no source is read for a rehearsal, and no program is run."""
+"""Placeholders for secrets: a rehearsal reads no source and runs no program."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from reconciler.secrets.sources import Sources
 
 
 class Placeholders(Sources):
-    """Each value equals itself, so what was unchanged stays so. What an earlier answer gives is asked for."""
+    """Sources that give a placeholder for each secret. Outputs of earlier steps are still looked up."""
 
     def __init__(self) -> None:
         super().__init__(Path(), {})
@@ -35,4 +35,5 @@ class Placeholders(Sources):
 
 
 def placeholder(ref: SecretRef) -> Sensitive:
+    """The SHA-256 of the reference. It is always the same, so an unchanged secret stays unchanged."""
     return Sensitive(hashlib.sha256(json.dumps(to_builtins(ref), sort_keys=True).encode()).hexdigest())

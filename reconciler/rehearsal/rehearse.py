@@ -1,4 +1,4 @@
-"""Rehearsing a plan: what its twin begins with, which calls are struck, and the matrix that they make."""
+"""Rehearses a plan: makes its twin, chooses the calls that meet faults, and plays the matrix of both."""
 
 import dataclasses
 import os
@@ -22,8 +22,8 @@ from reconciler.planning.reviewed import without
 from reconciler.project.apply import about_targets
 from reconciler.project.plan import make_plan, unchanged_in
 from reconciler.project.project import Project
-from reconciler.rehearsal.matrix import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.rehearsal.placeholders import Placeholders, placeholder
+from reconciler.rehearsal.results import CALL_FAULTS, NONE, Rehearsal, Unrehearsed
 from reconciler.secrets.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from reconciler.rehearsal.twin import Original
 
 MOST_STEPS = 20  # of a larger plan a sample is rehearsed
-_CELLS_A_WORKER = 24  # below that a process of its own costs more than it saves
+_CELLS_A_WORKER = 24  # with fewer cells, a process costs more than it saves
 
 
 async def rehearse_saved(project: Project, desired: Desired, plan: Plan) -> Rehearsal:
-    """The rehearsal of a plan from a file, on the platform as it is now. No source of secrets is read.
+    """Rehearse a plan from a file, on the platform as it is now. No source of secrets is read.
 
-    Of `desired`, what the plan is about is rehearsed.
+    Only the resources of `desired` that the plan is about are rehearsed.
     """
     desired = about_targets(desired, plan)
     seen: dict[Read, Observation] = {}
@@ -54,18 +54,18 @@ async def rehearse(
     *,
     switches: Mapping[str, Any] | None = None,
 ) -> Rehearsal:
-    """Carry `plan` out on a twin of what was `observed`, once clean and once for each call and fault.
+    """Carry `plan` out on a twin of the observed platform, once clean and once for each call and fault.
 
-    Nothing of it touches the platform, the state, or a source of secrets. `switches`: of the sandbox. Raises
-    ReconcilerError where the sandbox is not installed, or cannot hold what was seen.
+    It does not touch the platform, the state or a source of secrets. `switches`: of the sandbox. Raises
+    ReconcilerError where the sandbox is not installed, or cannot hold the observed objects.
     """
     require_extra("sandbox", "a rehearsal")
-    from reconciler.rehearsal.assumptions import assumptions
+    from reconciler.rehearsal.twin import assumptions
 
     original, left = await original_of(project, desired, plan, observed, switches or {})
     plan = original.plan
     (clean,) = await to_thread.run_sync(_play_all, original, [("", NONE)], abandon_on_cancel=True)
-    sent = {each.step for each in clean.sent}
+    sent = {call.step for call in clean.sent}
     sending = [step for step in plan.steps if step.mutates and step.id in sent]
     struck = _sample(sending)
     cells = [(step.id, fault) for step in struck for fault in CALL_FAULTS]
@@ -73,10 +73,10 @@ async def rehearse(
     return Rehearsal(
         tuple(step.id for step in struck),
         len(sending),
-        (clean.cell, *(each.cell for each in played)),
+        (clean.cell, *(run.cell for run in played)),
         clean.differences,
         tuple(Unrehearsed(address, why) for address, why in left.items()),
-        assumptions(clean.asked.union(*(each.asked for each in played)), known=original.switches),
+        assumptions(clean.asked.union(*(run.asked for run in played)), known=original.switches),
     )
 
 
@@ -84,8 +84,8 @@ def _play_all(original: "Original", cells: Sequence[tuple[str, str]]) -> "Sequen
     from reconciler.rehearsal.cells import play
 
     with _pool(min(os.cpu_count() or 1, len(cells) // _CELLS_A_WORKER)) as pool:
-        played = [pool.submit(play, original, step, fault) for step, fault in cells]
-        return [each.result() for each in played]
+        runs = [pool.submit(play, original, step, fault) for step, fault in cells]
+        return [run.result() for run in runs]
 
 
 def _pool(workers: int) -> Executor:
@@ -101,15 +101,15 @@ async def original_of(
     observed: Mapping[Read, Observation],
     switches: Mapping[str, Any],
 ) -> "tuple[Original, Mapping[Address, str]]":
-    """What a twin begins with, and what has no twin, with the reason."""
+    """The original of a twin, and the resources that have no twin, with the reason."""
     from reconciler.rehearsal.seed import seed_of
     from reconciler.rehearsal.twin import Original
 
     left = _without_twin(plan, desired)
     plan = without(plan, left)
     state = await project.store.load()
-    resources = [each for each in desired.resources if each.address not in left]
-    records = {address: each for address, each in state.records.items() if address not in left}
+    resources = [resource for resource in desired.resources if resource.address not in left]
+    records = {address: record for address, record in state.records.items() if address not in left}
     lineage = state.lineage or "rehearsal"
     original = Original(
         plan=replace(plan, context=replace(plan.context, lineage=lineage)),
@@ -121,8 +121,8 @@ async def original_of(
         policies=desired.policies,
         focus=desired.focus,
         targets=desired.targets,
-        selected=frozenset(each.address for each in records.values() if desired.selected(each)),
-        declared=frozenset(each.address for each in records.values() if desired.declared(each)),
+        selected=frozenset(address for address, record in records.items() if desired.selected(record)),
+        declared=frozenset(address for address, record in records.items() if desired.declared(record)),
         capabilities=project.capabilities,
         limits=project.limits,
         rate_limit=project.platform.rate_limit,
@@ -134,7 +134,7 @@ async def original_of(
 def _with_placeholders(
     records: Mapping[Address, StateRecord], resources: Sequence[Resource], unchanged: Sequence[Address]
 ) -> dict[Address, StateRecord]:
-    """`records`, where an unchanged secret has the fingerprint of its placeholder."""
+    """`records` with the fingerprint of the placeholder for each unchanged secret."""
     from reconciler.rehearsal.twin import KEY
 
     kinds, found = find_kinds(), dict(records)
@@ -142,13 +142,13 @@ def _with_placeholders(
         address = resource.address
         ref = secret_of(kinds[address.kind], resource)
         if ref is not None and address in found and address in unchanged:
-            kept = fingerprint(KEY, address, placeholder(ref))
-            found[address] = replace(found[address], applied={**found[address].applied, "fingerprint": kept})
+            applied = {**found[address].applied, "fingerprint": fingerprint(KEY, address, placeholder(ref))}
+            found[address] = replace(found[address], applied=applied)
     return found
 
 
 def _without_twin(plan: Plan, desired: Desired) -> dict[Address, str]:
-    """What is not rehearsed, and why: objects of other services, and what needs them."""
+    """The resources that are not rehearsed: those of other services, and those that refer to them."""
     kinds = find_kinds()
     left: dict[Address, str] = {}
     for resource in desired.resources:
@@ -163,7 +163,7 @@ def _without_twin(plan: Plan, desired: Desired) -> dict[Address, str]:
         size = len(left)
         for resource in desired.resources:
             needed = kinds[resource.address.kind].references(resource.spec, resource.address)
-            missing = next((each.address for each in needed if each.address in left), None)
+            missing = next((to.address for to in needed if to.address in left), None)
             if missing is not None:
                 left.setdefault(resource.address, f"it needs `{missing}`, which is not rehearsed")
     return left
@@ -174,7 +174,7 @@ def _no_twin_of(service: str) -> str:
 
 
 def _sample(steps: Sequence[Step]) -> Sequence[Step]:
-    """At most `MOST_STEPS` of them: by turns one of each sort, in the plan's order."""
+    """At most `MOST_STEPS` steps, in the order of the plan: one of each sort by turns."""
     if len(steps) <= MOST_STEPS:
         return steps
     sorts: dict[Any, list[Step]] = defaultdict(list)

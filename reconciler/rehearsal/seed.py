@@ -1,10 +1,10 @@
-"""From what live reads showed to the world that the twin begins with."""
+"""Makes the world that the twin starts with, from the answers of live reads."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from reconciler.core.errors import ReconcilerError, StoreError
 from reconciler.core.model import Address, Observation, Resource, StateRecord
@@ -27,7 +27,7 @@ _PARTS: Mapping[type[BaseModel], str] = {
     Secret: "secrets",
 }
 _FORMS = {seed.name: seed.form for seed in SEEDS}
-SOMETHING = "rehearsed"  # what every secret holds that the world begins with
+SOMETHING = "rehearsed"  # the value of every secret in that world
 
 
 def seed_of(
@@ -35,17 +35,18 @@ def seed_of(
     resources: Collection[Resource],
     records: Mapping[Address, StateRecord],
 ) -> Seed:
-    """A seed of the sandbox with every object that was seen.
+    """Return a seed of the sandbox with every observed object.
 
-    The apps, machines and secrets that `resources` and `records` name exist as well, though nothing may have
-    shown them: the machines run, and nobody knows what the secrets hold.
+    The apps, machines and secrets that `resources` and `records` name exist, too, although no answer may have
+    shown them: these machines run, and these secrets have any value. Raises ReconcilerError where the sandbox
+    cannot hold an object.
     """
     kinds = find_kinds()
-    apps = {address.app or "" for address in (*(each.address for each in resources), *records)}
+    apps = {address.app or "" for address in (*(resource.address for resource in resources), *records)}
     machines = [
-        (each.address.app or "", each.adopt_id or "")
-        for each in resources
-        if not kinds[each.address.kind].takes_over
+        (resource.address.app or "", resource.adopt_id or "")
+        for resource in resources
+        if not kinds[resource.address.kind].takes_over
     ]
     secrets = [
         (address.app or "", name)
@@ -58,9 +59,11 @@ def seed_of(
         for item in observation.objects:
             part = _PARTS.get(type(item))
             if part is not None:
-                found[part][app, item.id] = _fitting(_FORMS[part], item.model_dump()) | within
+                found[part][app, item.id] = _fitting(
+                    part, len(found[part]), item.model_dump(exclude_none=True) | within
+                )
     seen = {id for app, id in found["machines"]}
-    held = [(each["app"], each.get("attached_machine_id") or "") for each in found["volumes"].values()]
+    held = [(volume["app"], volume.get("attached_machine_id") or "") for volume in found["volumes"].values()]
     for app, id in (*machines, *held):
         if id and id not in seen:
             found["machines"][app, id] = {"app": app, "id": id, "state": "started"}
@@ -77,6 +80,7 @@ def seed_of(
 
 
 def cannot_plant(failure: StoreError) -> ReconcilerError:
+    """The error where the sandbox cannot hold the observed world."""
     return ReconcilerError(
         f"the plan cannot be rehearsed, as the twin cannot hold what the platform shows: {failure.message}",
         help="apply does not need a rehearsal; please report what the twin does not know",
@@ -84,7 +88,7 @@ def cannot_plant(failure: StoreError) -> ReconcilerError:
 
 
 def _place(path: str) -> tuple[str, dict[str, Any]]:
-    """The app of what `path` shows, and what a seed says that the objects themselves do not."""
+    """The app in `path`, and the fields of a seed that are in the path and not in the objects."""
     parts = path.partition("?")[0].strip("/").split("/")
     if parts[1:2] != ["apps"]:
         return "", {}
@@ -95,27 +99,16 @@ def _place(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _attached(cluster: Mapping[str, Any]) -> list[str]:
-    return [each["name"] for each in cluster.get("attached_apps", ()) if "name" in each]
+    return [app["name"] for app in cluster.get("attached_apps", ()) if "name" in app]
 
 
-def _fitting(form: type[BaseModel] | None, item: Mapping[str, Any]) -> dict[str, Any]:
-    """What of `item` the form knows: answers may hold more, and null where nothing is known."""
+def _fitting(part: str, index: int, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `item` that the form of a seed has. Raises ReconcilerError where the form refuses one."""
+    form = _FORMS[part]
     assert form is not None
-    fitting = {}
-    for name, field in form.model_fields.items():
-        value = item.get(name)
-        if value is None:
-            continue
-        inner = _form_in(field.annotation)
-        if inner is not None and isinstance(value, list):
-            value = [_fitting(inner, each) for each in value]
-        elif inner is not None and isinstance(value, Mapping):
-            value = _fitting(inner, value)
-        fitting[name] = value
-    return fitting
-
-
-def _form_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((form for each in get_args(annotation) if (form := _form_in(each)) is not None), None)
+    try:
+        return form.model_validate(item, extra="ignore").model_dump(exclude_unset=True)
+    except ValidationError as failure:
+        first = failure.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, (f"{part}[{index}]", *first["loc"])))
+        raise cannot_plant(StoreError(f"{place}: {first['msg']}")) from None

@@ -8,17 +8,17 @@ from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-MOST_TURNS = 100_000  # of the loop at one moment; some dozens are usual
-TICK_S = 1e-6  # a sleep takes some time, however short: a float may be too coarse for what is left
+MOST_TURNS = 100_000  # of the loop without any time passing; some dozens are usual
+TICK_S = 1e-6  # the shortest sleep: less could be lost in the rounding of a float
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Standstill(Exception):
-    """No timer is set, and every task waits for another one; or they go on for ever at one moment."""
+    """Every task waits for another one and no timer is set; or the tasks run on without time passing."""
 
 
 class _NoFiles(selectors.BaseSelector):
-    """Nothing is ever ready, so that to wait is to move the time on."""
+    """A selector without files: waiting only advances the time."""
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0
@@ -44,7 +44,7 @@ class _NoFiles(selectors.BaseSelector):
 
 
 class Timeline(asyncio.SelectorEventLoop):
-    """The loop of one history. Its time starts at 0, which is `begin`."""
+    """An event loop in simulated time. `time()` starts at 0, which is `begin`."""
 
     def __init__(self, begin: datetime = START) -> None:
         self._begin = begin
@@ -66,7 +66,7 @@ class Timeline(asyncio.SelectorEventLoop):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """Hashed by number: anyio cancels a set of tasks, whose order would else be that of their addresses."""
+    """A task with its number as hash: anyio cancels a set of tasks, in an order that must be repeatable."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], number: int, **options: Any) -> None:
         self._number = number

@@ -1,8 +1,8 @@
-"""The twin: an emulated platform that begins as the live one is, with a state of its own, on its own time."""
+"""The twin: a sandbox that begins as the live platform is, with a state of its own, on simulated time."""
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -16,16 +16,17 @@ from reconciler.core.steps import ManifestSet, Plan
 from reconciler.execution.limits import Limits
 from reconciler.planning.declared import Desired
 from reconciler.project.project import Project
-from reconciler.rehearsal.assumptions import Noting
-from reconciler.rehearsal.line import TwinLine
 from reconciler.rehearsal.placeholders import Placeholders
-from reconciler.rehearsal.process import Process, TwinStore
+from reconciler.rehearsal.process import Process, TwinStore, TwinTransport
+from reconciler.rehearsal.results import Assumption
 from reconciler.rehearsal.seed import Seed, cannot_plant
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.world import App
 from reconciler.services.platform import platform_client
+from reconciler.services.transport import Transport
 from reconciler.state.places.memory import MemoryStore, holding_state
+from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
 T = TypeVar("T")
@@ -36,9 +37,9 @@ KEY = bytes(32)  # of fingerprints, which are all of placeholders
 
 
 class Original(Struct, frozen=True):
-    """What a rehearsal begins with: the plan, and all that it was made from. It can be sent to a process.
+    """The plan of a rehearsal, and everything that it was made from. Worker processes get it pickled.
 
-    `records`: with the fingerprints of placeholders where a secret is unchanged. `selected`: which of them
+    `records`: with the fingerprints of placeholders where a secret is unchanged. `selected`: the records that
     the given manifests are about.
     """
 
@@ -59,6 +60,7 @@ class Original(Struct, frozen=True):
     switches: Mapping[str, Any]
 
     def desired(self) -> Desired:
+        """The manifests, as a plan takes them."""
         return Desired(
             self.resources,
             selected=lambda record: record.address in self.selected,
@@ -95,7 +97,7 @@ class Twin:
             raise cannot_plant(failure) from None
         for app in self.sandbox.world.all(App):
             app.created_at = 0.0  # none of them is new
-        self.switches = self.sandbox.world.switches = Noting(self.sandbox.world.switches)
+        self.switches = self.sandbox.world.switches = NotedSwitches(self.sandbox.world.switches)
         serials: dict[str, int] = {}
         for record in original.records.values():
             serials[record.scope] = max(record.serial, serials.get(record.scope, 0))
@@ -113,29 +115,41 @@ class Twin:
 
     @property
     def records(self) -> Mapping[Address, StateRecord]:
-        """What the state holds now."""
+        """The present records of the state."""
         return MemoryStore(self.memory).state.records
 
     def free(self) -> None:
-        """Give back what a process that is gone has held, as an operating system does."""
+        """Release the locks of a process that is gone, as an operating system does."""
         self.memory.held.clear()
 
     def close(self) -> None:
+        """Close the event loop."""
         self.timeline.close()
 
-    def project(self, process: Process) -> Project:
-        """What a verb of `process` needs."""
+    def project(
+        self,
+        process: Process,
+        *,
+        store: Spooling | None = None,
+        transport: Transport | None = None,
+        jitter: Callable[[], float] | None = None,
+    ) -> Project:
+        """The project of a verb of `process`.
+
+        `store`, `transport`: other handles on the state and the sandbox. `jitter`: of retries, from 0 to 1.
+        """
         clock, original = _Clock(self.timeline), self.original
+        platform = platform_client(
+            transport or TwinTransport(self.sandbox, process),
+            _URL,
+            lambda: _TOKEN,
+            clock,
+            rate_limit=original.rate_limit,
+            jitter=jitter or self._rng.random,
+        )
         return Project(
-            store=TwinStore(MemoryStore(self.memory), process),
-            platform=platform_client(
-                TwinLine(self.sandbox, process),
-                _URL,
-                lambda: _TOKEN,
-                clock,
-                rate_limit=original.rate_limit,
-                jitter=self._rng.random,
-            ),
+            store=store or TwinStore(MemoryStore(self.memory), process),
+            platform=platform,
             capabilities=original.capabilities,
             limits=original.limits,
             clock=clock,
@@ -151,6 +165,8 @@ class Twin:
 
 
 class _Clock:
+    """The time of the twin, as a `Clock`."""
+
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
 
@@ -162,3 +178,47 @@ class _Clock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds, TICK_S))
+
+
+# --- assumptions: behaviour that the API document leaves open, and that the twin plays one way ---
+
+# The switches whose setting an end may depend on. How a null or an error text looks changes nothing for a
+# client that takes all forms.
+ASSUMED: Mapping[str, str] = {
+    "attached_none": "a volume that no machine holds says so",
+    "cluster_name_collision": "two clusters of an organization may have one name",
+    "cluster_outcome": "a new cluster becomes ready",
+    "detach_lag_s": "a volume is free as soon as its machine is destroyed",
+    "extend_needs_restart": "an extend needs a restart of the machine that holds the volume, and of no other",
+    "pitr_window_days": "any time of the last seven days can be restored",
+    "placement": "there is room for new volumes where they are to be",
+    "rate_limit": "no call is refused because of those before it",
+    "read_lag_s": "what a call has changed is read at once",
+    "restart_repeated": "a restart of a machine that is starting is accepted",
+    "secret_digest": "an equal secret value has an equal digest",
+    "snapshot_fields": "listed snapshots say what state they are in",
+    "snapshot_outcome": "a snapshot that was asked for is made",
+    "snapshot_reply": "the answer to a snapshot names it",
+    "start_repeated": "a start of a machine that runs is accepted",
+    "suspend_repeated": "a suspend of a machine that is suspended is accepted",
+    "suspending_s": "a machine is suspended within ten seconds",
+    "zones_per_region": "a region has five zones",
+}
+
+
+class NotedSwitches(dict[str, Any]):
+    """The switches of the sandbox. It notes which of them an answer depended on."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+
+def assumptions(asked: Collection[str], known: Collection[str] = ()) -> tuple[Assumption, ...]:
+    """The assumptions behind the switches that were `asked` for, without those whose setting is `known`."""
+    named = set(asked) - set(known)
+    return tuple(Assumption(name, says) for name, says in ASSUMED.items() if name in named)

@@ -1,5 +1,6 @@
-"""What `reconcile doctor` found, as a page: one line a check, and what to type."""
+"""The page of `reconcile doctor`: one line a check, and the commands to type."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,10 +16,10 @@ from reconciler.reports.report import Page
 
 
 def checkup_page(checks: Sequence[Check], context: Context, run: RunOptions) -> Page:
-    checks = [replace(each, advice=(*each.advice, *commands_in(each.message))) for each in checks]
+    checks = [replace(check, advice=(*check.advice, *commands_in(check.message))) for check in checks]
     lines = [*(line for check in checks for line in _lines(check, run)), "", _verdict(checks)]
     return Page(
-        document={"checks": [_document(each, run) for each in checks]},
+        document={"checks": [_document(check, run) for check in checks]},
         text="".join(f"{line}\n" for line in lines),
         context=context,
     )
@@ -31,10 +32,9 @@ def _lines(check: Check, run: RunOptions) -> Iterator[str]:
 
 
 def _verdict(checks: Sequence[Check]) -> str:
-    problems = sum(each.outcome is Outcome.PROBLEM for each in checks)
-    warnings = sum(each.outcome is Outcome.WARNING for each in checks)
-    counts = [counted(number, noun) for number, noun in ((problems, "problem"), (warnings, "warning"))]
-    return f"{', '.join(counts)}."
+    outcomes = Counter(check.outcome for check in checks)
+    problems, warnings = outcomes[Outcome.PROBLEM], outcomes[Outcome.WARNING]
+    return f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}."
 
 
 def _document(check: Check, run: RunOptions) -> dict[str, Any]:
@@ -44,4 +44,4 @@ def _document(check: Check, run: RunOptions) -> dict[str, Any]:
         "message": spell(check.message, check.advice, run),
     }
     found |= {"help": spell(check.help, check.advice, run)} if check.help else {}
-    return found | {"advice": CommandJson.all_of(each.with_options(run) for each in check.advice)}
+    return found | {"advice": CommandJson.all_of(command.with_options(run) for command in check.advice)}

@@ -13,16 +13,16 @@ _HIDDEN = "(not shown: it may hold a secret)"
 
 
 def render(diagnostics: Iterable[Diagnostic], read_line: Callable[[str, int], str | None]) -> str:
-    """All diagnostics in their order, with an empty line between two.
+    """Return all diagnostics in their order, with an empty line between two.
 
-    `read_line(file, number)` gives a source line, or None when there is none to show. Control and
-    unseen characters of names, values and source lines are made visible.
+    `read_line(file, number)` gives a source line, or None when there is none to show. Control and unseen
+    characters of names, values and source lines become visible.
     """
     return "\n".join(f"{_render(item, read_line)}\n" for item in diagnostics)
 
 
 def pointer(diagnostics: Sequence[Diagnostic]) -> str:
-    """Where more about the gravest of `diagnostics` is to be read: one line."""
+    """One line that names the page about the gravest of `diagnostics`."""
     gravest = min(diagnostics, key=lambda item: list(Severity).index(item.severity))
     return f"more about this {NOUNS[gravest.severity]}: {command('explain', gravest.code)}\n"
 
@@ -73,7 +73,7 @@ def _excerpt(source: str, span: Span) -> tuple[str, str]:
 
 
 def _clipped(text: str, columns: int, *, left: bool = False) -> str:
-    """At most `columns` of `text`: its beginning, or its end (`left`)."""
+    """The beginning of `text`, or its end (`left`), in at most `columns`."""
     if columns_of(text) <= columns:
         return text
     while (over := columns_of(text) - columns) >= 0:

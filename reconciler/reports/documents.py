@@ -1,7 +1,7 @@
-"""The JSON documents of plan, drift, apply and validate: how they are written, read and described.
+"""The JSON documents of plan, drift, apply and validate: one type writes, reads and describes each of them.
 
-A report that is read back shows the same in Markdown as the one that was written, apart from links to where
-resources are declared, and the note of `drift --accept`, which JSON does not hold.
+A report that is read back looks the same in Markdown, apart from links to manifests and from the note of
+`drift --accept`, which JSON does not hold.
 """
 
 import re
@@ -17,8 +17,7 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.steps import Plan
 from reconciler.planning.digest import plan_digest
-from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, End, Rehearsal, Unrehearsed
-from reconciler.rehearsal.outlook import Forecast, Item
+from reconciler.rehearsal.results import FAULTS, Assumption, Cell, End, Forecast, Item, Rehearsal, Unrehearsed
 from reconciler.reports.escape import shown
 from reconciler.reports.fragments import (
     AddressText,
@@ -112,7 +111,7 @@ class RehearsalJson(Json, frozen=True):
             found.digest,
             found.assumptions,
             found.of if found.of > len(found.steps) else None,
-            tuple(UnrehearsedJson(str(each.address), each.why) for each in found.unrehearsed),
+            tuple(UnrehearsedJson(str(item.address), item.why) for item in found.unrehearsed),
         )
 
     def value(self) -> Rehearsal:
@@ -296,7 +295,7 @@ class DriftJson(Json, frozen=True, kw_only=True):
             **_planned(report),
             only_new=report.only_new,
             without_manifest=report.without_manifest,
-            unmanaged=tuple(UnmanagedJson.of(*each) for each in moved),
+            unmanaged=tuple(UnmanagedJson.of(change, field) for change, field in moved),
         )
 
     def value(self) -> DriftReport:
@@ -315,7 +314,7 @@ class DriftJson(Json, frozen=True, kw_only=True):
 
 
 class ProblemsJson(Json, frozen=True, kw_only=True):
-    # Of what was validated, and of what failed.
+    # Of a validation, and of a failure.
     format_version: Literal["1"]
     diagnostics: tuple[DiagnosticJson, ...]
     environments: tuple[str, ...] = ()
@@ -345,7 +344,7 @@ class ProblemsJson(Json, frozen=True, kw_only=True):
 
 
 def _planned(report: PlanReport | ApplyReport | DriftReport, owed: Sequence[Owed] | None = None) -> Any:
-    """What the documents of plan, apply and drift have in common, by key."""
+    """The keys that the documents of plan, apply and drift have in common."""
     plan = report.plan
     return {
         "format_version": FORMAT_VERSION,
@@ -361,6 +360,7 @@ def _planned(report: PlanReport | ApplyReport | DriftReport, owed: Sequence[Owed
 
 
 def _plan(document: _Planned | DriftJson, steps: Sequence[StepJson] = ()) -> Plan:
+    """Read the plan. Raises ValueError where the summary counts less than the changes."""
     changes = values(document.changes)
     unchanged = document.summary.noop - sum(change.actions.count(Action.NOOP) for change in changes)
     if unchanged < 0:
@@ -391,6 +391,7 @@ class NodeJson(Json, frozen=True):
 
 
 def graph_document(graph: "Graph") -> dict[str, Any]:
+    """`nodes: [{key, kind, app, level, count}]` and `edges: [{from, to}]`."""
     nodes = [
         NodeJson(node.key, node.kind, node.group or None, node.level + 1, node.count, node.detail, node.place)
         for node in graph.nodes
@@ -400,7 +401,7 @@ def graph_document(graph: "Graph") -> dict[str, Any]:
 
 
 def document_of(report: Report) -> Any:
-    """What JSON shows of `report`: a mapping, or a type of this module."""
+    """Return the JSON document of a report: a mapping, or a type of this module."""
     match report:
         case PlanReport():
             return PlanJson.of(report)
@@ -418,7 +419,7 @@ def document_of(report: Report) -> Any:
     raise TypeError(f"JSON shows no {report.kind}")
 
 
-# By the key that only documents of this kind have; the first that fits.
+# By a key that only documents of this kind have; the first that fits.
 _BY_KEY: Mapping[str, type[ApplyJson | DriftJson | PlanJson | ProblemsJson]] = {
     "results": ApplyJson,
     "unmanaged": DriftJson,
@@ -428,9 +429,9 @@ _BY_KEY: Mapping[str, type[ApplyJson | DriftJson | PlanJson | ProblemsJson]] = {
 
 
 def read_report(name: str, text: bytes) -> Report:
-    """The report that `text` is the JSON of. `name`: of its file, for messages. Raises ReconcilerError.
+    """Read a report from its JSON. `name`: of the file, for messages. Raises ReconcilerError.
 
-    Anybody may have written the file, so all of it is checked before anything is made of it.
+    Anybody may have written the file, so the whole document is checked first.
     """
     if len(text) > MOST_BYTES:
         raise ReconcilerError(f"{name} is larger than {MOST_BYTES >> 20} MiB: not a report", help=_HELP)
@@ -459,7 +460,7 @@ def read_report(name: str, text: bytes) -> Report:
 
 
 def _place(problem: str) -> str:
-    """`changes.0.reason`, of what msgspec says: "… missing required field `reason` - at `$.changes[0]`"."""
+    """Turn "… missing required field `reason` - at `$.changes[0]`" of msgspec into `changes.0.reason`."""
     at = re.search(r"- at `\$\.?(.*)`$", problem)
     missing = re.match(r"Object missing required field `(\w+)`", problem)
     place = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", at[1]) if at is not None else ""

@@ -9,12 +9,17 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
 from reconciler.core.model import SENSITIVE
 from reconciler.core.steps import OutputRef, SecretRef, Template
+
+if TYPE_CHECKING:
+    import jinja2
 
 _TAB = "    "
 # Letters and symbols that show nothing, although they may take room.
@@ -105,6 +110,26 @@ def numbered(character: str) -> str:
 def spelled(character: str) -> str:
     """Return the escape of JSON, such as `\\u202e`."""
     return json.dumps(character)[1:-1] if not character.isascii() else f"\\u{ord(character):04x}"
+
+
+# --- templates ---
+
+
+@cache
+def template(name: str) -> "jinja2.Template":
+    """A template of `reports/formats`, for HTML and XML. It escapes each value and makes it visible."""
+    from jinja2 import Environment, StrictUndefined  # late: few formats need it
+
+    environment = Environment(
+        autoescape=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else visible(str(value)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["pixels"] = lambda number: f"{number:g}"
+    source = resources.files("reconciler.reports.formats").joinpath(name).read_text(encoding="utf-8")
+    return environment.from_string(source)
 
 
 # --- values ---

@@ -1,4 +1,4 @@
-"""Pages about kinds, fields and diagnostic codes, and the same as Markdown."""
+"""Pages about kinds, fields and diagnostic codes, as text and as Markdown."""
 
 import re
 import textwrap
@@ -19,11 +19,12 @@ _WIDTH = 100
 _INDENT = "  "
 _FENCE = re.compile(r"^```\w*$")
 _TITLE = re.compile(r"^#+ ")
-# Begins what a list of fields has no room for: what to do, how it is compared.
+# Starts the part of a text that a list of fields has no room for: the cure, the way of comparing.
 _RECIPE = re.compile(r": | \(")
 
 
 def kinds_page(pages: Sequence["KindPage"], heading: Heading) -> Page:
+    """All kinds with their descriptions."""
     lines = [heading("Kinds")]
     for page in pages:
         lines += [f"{_INDENT}{page.name}", *_wrapped(page.description, 6)]
@@ -37,14 +38,15 @@ def kinds_page(pages: Sequence["KindPage"], heading: Heading) -> Page:
 
 
 def codes_page(explanations: Sequence[Explanation], heading: Heading) -> Page:
+    """All codes with their titles."""
     width = max(len(explanation.code) for explanation in explanations)
-    lines = [f"{_INDENT}{each.code.ljust(width)}{_INDENT}{each.title}" for each in explanations]
-    codes = [{"code": explanation.code, "title": explanation.title} for explanation in explanations]
+    lines = [f"{_INDENT}{page.code.ljust(width)}{_INDENT}{page.title}" for page in explanations]
+    codes = [{"code": page.code, "title": page.title} for page in explanations]
     return _page({"codes": codes}, [heading("Codes"), *lines, "", "More: `reconcile explain CODE`."])
 
 
 def code_page(explanation: Explanation, heading: Heading) -> Page:
-    """Its JSON holds Markdown."""
+    """The page of a diagnostic code. Its JSON holds Markdown."""
     lines = [heading(f"{explanation.code}: {explanation.title}"), ""]
     fenced = False
     for line in explanation.text.splitlines():
@@ -58,17 +60,19 @@ def code_page(explanation: Explanation, heading: Heading) -> Page:
 
 
 def kind_page(page: "KindPage", heading: Heading) -> Page:
+    """One kind with an example and all its fields."""
     lines = [heading(page.name), *_wrapped(page.description, 2), "", heading("Example")]
     lines += [textwrap.indent(page.example.rstrip(), "    "), "", heading("Fields")]
     for field in page.fields:
-        shown = field.fields or (field,)
-        lines += [line for each in shown for line in _field_lines(each, each.path)]
+        for shown in field.fields or (field,):
+            lines += _field_lines(shown, shown.path)
     lines += ["", f"More: `reconcile explain {page.name}.FIELD`."]
     document = {"kind": page.name, "description": page.description, "example": page.example}
     return _page({**document, "fields": [_field_document(field) for field in page.fields]}, lines)
 
 
 def field_page(page: "KindPage", field: "FieldPage", heading: Heading) -> Page:
+    """One field with the effect of a change, the fields in it, and examples."""
     lines = [heading(f"{page.name}.{field.path}"), f"{_INDENT}{_signature(field)}"]
     lines += _wrapped(field.description, 2)
     if field.change:
@@ -83,6 +87,7 @@ def field_page(page: "KindPage", field: "FieldPage", heading: Heading) -> Page:
 
 
 def capability_page(page: "CapabilityPage", heading: Heading) -> Page:
+    """One capability, and the setting that declares it."""
     lines = [heading(page.name), *_wrapped(page.description, 2), ""]
     lines += _wrapped(
         f"A capability, used by {page.kind}. The API document does not show it. If your platform supports "
@@ -104,13 +109,13 @@ def _field_document(field: "FieldPage") -> dict[str, Any]:
 
 
 def _field_lines(field: "FieldPage", name: str, known: str = "") -> Iterator[str]:
-    """`known`: a change that is not said again."""
+    """The lines about one field. `known`: a change that is not said again."""
     yield f"{_INDENT}{name}{_INDENT}{_signature(field)}"
     yield from _wrapped(field.description, 6)
     if field.change and field.change != known:
         yield from _wrapped(f"When it changes: {_RECIPE.split(field.change)[0]}.", 6)
     if field.fields:
-        yield from _wrapped(f"Fields: {', '.join(_under(field, each) for each in field.fields)}.", 6)
+        yield from _wrapped(f"Fields: {', '.join(_under(field, below) for below in field.fields)}.", 6)
 
 
 def _under(field: "FieldPage", below: "FieldPage") -> str:

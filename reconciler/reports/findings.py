@@ -1,23 +1,23 @@
-"""What a report complains about, one by one: for hosts that show problems at the lines of files."""
+"""The findings of a report, one by one: for hosts that show problems at the lines of files."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Severity, Span
-from reconciler.core.model import Change, Owed
+from reconciler.core.diagnostics import Diagnostic, Severity, Span
+from reconciler.core.model import Address, Change
 from reconciler.core.steps import OutcomeWord
-from reconciler.rehearsal.matrix import End, Rehearsal
-from reconciler.rehearsal.outlook import Item
+from reconciler.rehearsal.results import End, Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.escape import in_json, visible
 from reconciler.reports.report import ApplyReport, DriftReport, PlanReport, Report
 
-# Beside the codes of diagnostics:
+# Besides the codes of diagnostics:
 DRIFT, NOT_DONE, OWED = "drift", "not-done", "owed"
 DIFFERS = "rehearsal-differs"
 FORECAST = "forecast"
@@ -42,7 +42,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Finding(Struct, frozen=True):
-    """`message` is one line, and `help` has its lines; both are visible. `about`: addresses of resources."""
+    """One finding. `message` is one line, `help` may have several; both are visible.
+
+    `about`: addresses of resources. `path`: of the file, from the root of the checkout; "" where the finding
+    is in no file of the repository.
+    """
 
     code: str
     severity: Severity
@@ -50,95 +54,100 @@ class Finding(Struct, frozen=True):
     help: str = ""
     span: Span | None = None
     about: tuple[str, ...] = ()
+    path: str = ""
+
+    @property
+    def text(self) -> str:
+        """The message, and the help on lines of its own."""
+        return "\n".join(filter(None, (self.message, self.help)))
 
 
-def findings_of(report: Report) -> Iterator[Finding]:
-    """Diagnostics, drift, steps that are not done, what is owed, what a rehearsal and a forecast found."""
-    for item in report.problems:
-        if item.code in _REMARKS:
-            continue
-        texts = [*item.notes, *([item.help] if item.help else [])]
-        message = f"{item.message}: {item.label}" if item.label else item.message
-        lines = (visible(line) for text in texts for line in text.splitlines())
-        yield Finding(item.code, item.severity, visible(message), "\n".join(lines), item.span, item.addresses)
+def findings_of(report: Report) -> list[Finding]:
+    """Diagnostics, drift, steps that are not done, owed work, and findings of a rehearsal or forecast."""
+    return [
+        replace(finding, path=report.links.path(finding.span.file)) if finding.span is not None else finding
+        for finding in _findings(report)
+    ]
+
+
+def _findings(report: Report) -> Iterator[Finding]:
+    yield from (_problem(item) for item in report.problems if item.code not in _REMARKS)
     if isinstance(report, DriftReport):
-        yield from (_drifted(report, each, Severity.WARNING) for each in report.plan.changes)
-        yield from (_drifted(report, each, Severity.INFO) for each in report.unmanaged)
+        yield from (_drifted(report, change, Severity.WARNING) for change in report.plan.changes)
+        yield from (_drifted(report, change, Severity.INFO) for change in report.unmanaged)
     if isinstance(report, ApplyReport):
         for result in report.results:
             if result.outcome != "done":
-                message = visible(f"{result.step} is {result.outcome}: {result.error}".removesuffix(": "))
-                span = report.declared.get(result.address)
+                message = f"{result.step} is {result.outcome}: {result.error}".removesuffix(": ")
                 severity = _SEVERITIES[result.outcome]
-                yield Finding(NOT_DONE, severity, message, visible(result.note), span, (str(result.address),))
-
+                yield _about(report, result.address, NOT_DONE, severity, message, visible(result.note))
     if isinstance(report, PlanReport | DriftReport | ApplyReport):
-        owed = report.owed if isinstance(report, ApplyReport) else report.plan.owed
-        yield from (_owed(report, each) for each in owed)
+        for owed in report.owed if isinstance(report, ApplyReport) else report.plan.owed:
+            work = verdict.owed_words(owed.work, owed.certainty)
+            message = f"{owed.address}: {work}, because {owed.because}"
+            help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
+            yield _about(report, owed.address, OWED, Severity.INFO, message, help)
     if isinstance(report, PlanReport) and report.rehearsal is not None:
         yield from _rehearsed(report, report.rehearsal)
     if isinstance(report, PlanReport) and report.forecast is not None:
-        yield from (_ahead(report, each) for each in report.forecast.items)
+        for item in report.forecast.items:
+            when = f"{verdict.moment(item.when)}: " if item.when is not None else ""
+            severity = Severity.INFO if item.when is None else Severity.WARNING
+            yield _about(report, item.address, FORECAST, severity, f"{when}{item.address}: {item.what}")
 
 
-def _rehearsed(report: PlanReport, found: Rehearsal) -> Iterator[Finding]:
-    """What a clean run does differently; and by call and end what does not go well, with its faults.
-
-    A clean run has to go well. What becomes of a fault is for a person to judge.
-    """
-    for each in found.differences:
-        message = f"on the twin, a clean run differs from the plan: {each}"
-        yield Finding(DIFFERS, Severity.ERROR, visible(message))
-    addresses = {step.id: step.address for step in report.plan.steps}
-    for step in ("", *found.steps):
-        address = addresses.get(step)
-        span = report.declared.get(address) if address is not None else None
-        about = (str(address),) if address is not None else ()
-        for (end, said, _), faults in verdict.group_cells(found.of_step(step)).items():
-            if end in _REHEARSED:
-                with_faults = f" with {', '.join(faults)}" if step else ""
-                message = f"{verdict.of_run(step, end)}{with_faults}: {said}"
-                severity = Severity.WARNING if step else Severity.ERROR
-                yield Finding(_REHEARSED[end], severity, visible(message), "", span, about)
+def _about(
+    report: Report, address: Address, code: str, severity: Severity, message: str, help: str = ""
+) -> Finding:
+    """A finding about one resource, at its manifest."""
+    return Finding(code, severity, visible(message), help, report.declared.get(address), (str(address),))
 
 
-def _owed(report: Report, owed: Owed) -> Finding:
-    message = f"{owed.address}: {verdict.owed_words(owed.work, owed.certainty)}, because {owed.because}"
-    help = "\n".join(visible(f"once done: {command}") for command in owed.advice)
-    span = report.declared.get(owed.address)
-    return Finding(OWED, Severity.INFO, visible(message), help, span, (str(owed.address),))
-
-
-def _ahead(report: Report, item: Item) -> Finding:
-    when = f"{verdict.moment(item.when)}: " if item.when is not None else ""
-    message = f"{when}{item.address}: {item.what}"
-    severity = Severity.INFO if item.when is None else Severity.WARNING
-    span = report.declared.get(item.address)
-    return Finding(FORECAST, severity, visible(message), "", span, (str(item.address),))
-
-
-def fingerprints(report: Report, findings: Iterable[Finding]) -> list[str]:
-    """One for each finding: the same in every run that finds it, wherever its line has moved.
-
-    Numbers in a message may be ages or counts. Of equal findings each has its own.
-    """
-    seen: Counter[str] = Counter()
-    made = []
-    for each in findings:
-        path = report.links.path(each.span.file) if each.span is not None else ""
-        message = _NUMBER.sub("0", each.message)
-        key = json.dumps([report.kind, _environment(report), each.code, path, each.about, message])
-        seen[key] += 1
-        made.append(sha256(f"{key}{seen[key]}".encode()).hexdigest())
-    return made
-
-
-def _environment(report: Report) -> str:
-    return report.about.environment if report.about is not None else ""
+def _problem(item: Diagnostic) -> Finding:
+    message = f"{item.message}: {item.label}" if item.label else item.message
+    lines = [visible(line) for text in (*item.notes, item.help) for line in text.splitlines()]
+    return Finding(item.code, item.severity, visible(message), "\n".join(lines), item.span, item.addresses)
 
 
 def _drifted(report: DriftReport, change: Change, severity: Severity) -> Finding:
-    fields = (f"{each.path}: {in_json(each.before)} -> {in_json(each.after)}" for each in change.fields)
+    fields = (f"{field.path}: {in_json(field.before)} -> {in_json(field.after)}" for field in change.fields)
     message = f"{change.address} {change.reason}; {', '.join(fields)}".removesuffix("; ")
-    span = report.declared.get(change.address)
-    return Finding(DRIFT, severity, visible(message), "", span, (str(change.address),))
+    return _about(report, change.address, DRIFT, severity, message)
+
+
+def _rehearsed(report: PlanReport, rehearsal: Rehearsal) -> Iterator[Finding]:
+    """The differences of the clean run; and by step and end the runs that do not converge.
+
+    A clean run must go well, else it is an error. A person judges the end of a run with a fault.
+    """
+    for difference in rehearsal.differences:
+        message = f"on the twin, a clean run differs from the plan: {difference}"
+        yield Finding(DIFFERS, Severity.ERROR, visible(message))
+    addresses = {step.id: step.address for step in report.plan.steps}
+    for step in ("", *rehearsal.steps):
+        for (end, said, _), faults in verdict.group_cells(rehearsal.of_step(step)).items():
+            if end not in _REHEARSED:
+                continue
+            with_faults = f" with {', '.join(faults)}" if step else ""
+            message = f"{verdict.of_run(step, end)}{with_faults}: {said}"
+            severity = Severity.WARNING if step else Severity.ERROR
+            if (address := addresses.get(step)) is not None:
+                yield _about(report, address, _REHEARSED[end], severity, message)
+            else:
+                yield Finding(_REHEARSED[end], severity, visible(message))
+
+
+def fingerprints(report: Report, findings: Sequence[Finding]) -> list[str]:
+    """One fingerprint for each finding: the same in every run that finds it, wherever its line has moved.
+
+    Numbers in a message may be ages or counts, so they do not count. Equal findings have different ones.
+    """
+    seen: Counter[str] = Counter()
+    made = []
+    environment = report.about.environment if report.about is not None else ""
+    for finding in findings:
+        message = _NUMBER.sub("0", finding.message)
+        key = json.dumps([report.kind, environment, finding.code, finding.path, finding.about, message])
+        seen[key] += 1
+        made.append(sha256(f"{key}{seen[key]}".encode()).hexdigest())
+    return made

@@ -1,8 +1,8 @@
-"""The objects that the JSON of reports is made of: how they are written, read and described.
+"""The objects in the JSON of reports: one type writes, reads and describes each of them.
 
-Each type has the keys of one object, in their order. `of` makes it from a value of the core, and `value`
-gives that value back. A key with a default is left out where it would say nothing. Docstrings and
-descriptions are for the schema; limits of lengths and patterns hold for reading only.
+A type has the keys of one object, in their order. `of` makes it from a value of the core, and `value` gives
+that value back. A key with a default is left out where the default says nothing. Docstrings and descriptions
+are for the schema; limits of lengths and patterns hold for reading only.
 """
 
 from collections.abc import Iterable
@@ -41,12 +41,12 @@ Value = TypeVar("Value", covariant=True)
 
 
 def says(description: str) -> Meta:
-    """Text for the schema."""
+    """A description for the schema."""
     return Meta(description=description)
 
 
 class Json(Struct, frozen=True, omit_defaults=True):
-    # Keys that it does not know are left out when it is read: any version may add some.
+    # Unknown keys are left out when it is read: any version may add some.
     pass
 
 
@@ -55,7 +55,8 @@ class _Holds(Protocol[Value]):
 
 
 def values(found: Iterable[_Holds[Value]]) -> tuple[Value, ...]:
-    return tuple(each.value() for each in found)
+    """The values of the core, in their order."""
+    return tuple(item.value() for item in found)
 
 
 class ContextJson(Json, frozen=True):
@@ -88,7 +89,7 @@ class CommandJson(Json, frozen=True):
 
 
 def position(span: Span | None) -> dict[str, Any]:
-    """Null without a span."""
+    """The file, line and column as keys of JSON; null without a span."""
     return {name: getattr(span, name, None) for name in ("file", "line", "column")}
 
 
@@ -125,8 +126,10 @@ class DiagnosticJson(Json, frozen=True):
         span = None
         if self.file is not None and self.line is not None and self.column is not None:
             span = Span(self.file, self.line, self.column, self.column, private=True)
-        told = (self.code, self.severity, self.message, span)
-        return Diagnostic(*told, notes=self.notes, help=self.help, addresses=self.addresses)
+        notes, help, addresses = self.notes, self.help, self.addresses
+        return Diagnostic(
+            self.code, self.severity, self.message, span, notes=notes, help=help, addresses=addresses
+        )
 
 
 class FieldJson(Json, frozen=True):

@@ -1,4 +1,4 @@
-"""What was done, by whom and why, as pages: a line a run, or one run with all its calls."""
+"""The history of a state as pages: one line a run, or one run with all its calls."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ from reconciler.reports.escape import page_text
 from reconciler.reports.report import Page
 from reconciler.reports.verdict import owed_words
 from reconciler.state.runs import NOTED, Decision, History, PastCall, PastRun
-from reconciler.state.store import Run
 
 SHORT = 8  # characters of a run's id, or a revision
 _WORDS = {"not-converged": "not converged", "cut-off": "cut off"}
@@ -26,16 +25,19 @@ def history_page(
     names: frozenset[Address] = frozenset(),
     most: int | None = None,
 ) -> Page:
-    """Newest first, and at most `most` of the runs and decisions. `names`: whose calls to show."""
+    """The newest runs and decisions first, at most `most` of them.
+
+    `running`: ids of runs whose process is alive. `names`: addresses whose calls are shown.
+    """
     items: list[PastRun | Decision] = [*history.runs, *history.decisions]
-    items.sort(key=_at, reverse=True)
+    items.sort(key=lambda item: item.began_at if isinstance(item, PastRun) else item.at, reverse=True)
     shown = items if most is None else items[:most]
     lines = [line for item in shown for line in _lines(item, running, names)]
     older = len(items) - len(shown)
     return Page(
         document={
-            "runs": [_summary(each, running, names) for each in shown if isinstance(each, PastRun)],
-            "decisions": [decision_document(each) for each in shown if isinstance(each, Decision)],
+            "runs": [_summary(item, running, names) for item in shown if isinstance(item, PastRun)],
+            "decisions": [_decision_json(item) for item in shown if isinstance(item, Decision)],
             "older": older,
         },
         text=page_text(lines),
@@ -45,7 +47,7 @@ def history_page(
 
 
 def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, running: bool) -> Page:
-    """All of one run. `later`: what a person said about its calls once it was over."""
+    """One run with all its calls. `later`: decisions about its calls after its end."""
     began = run.began
     ended = _ended(run, running=running)
     facts = {
@@ -68,41 +70,37 @@ def run_page(run: PastRun, later: Sequence[Decision], context: Context, *, runni
         lines.append(f"  {_clock(wait.at)} waited  {wait.step}  {there}")
     decisions = [*run.decisions, *later]
     if decisions:
-        lines += ["", "decisions:", *(f"  {_moment(each.at)}  {_decision(each)}" for each in decisions)]
+        lines += ["", "decisions:", *(f"  {_moment(item.at)}  {_decision(item)}" for item in decisions)]
     if run.owed:
-        lines += ["", "owed at its end:", *(f"  {_owed(each)}" for each in run.owed)]
+        lines += ["", "owed at its end:", *(f"  {_owed(owed)}" for owed in run.owed)]
     document = {
         **_summary(run, frozenset({run.id} if running else ()), frozenset()),
-        "calls": [_call(each) for each in run.calls],
-        "waits": [
-            {
-                "address": _text_of(each.address),
-                "step": each.step,
-                "at": each.at.isoformat(),
-                "seen": each.seen,
-            }
-            for each in run.waits
-        ],
-        "decisions": [decision_document(each) for each in decisions],
+        "calls": [_call_json(call) for call in run.calls],
+        "waits": [_plain(wait, "address", "step", "at") | {"seen": wait.seen} for wait in run.waits],
+        "decisions": [_decision_json(decision) for decision in decisions],
         "observed": dict(run.observed) or None,
     }
     return Page(document={"run": document}, text=page_text(lines), context=context)
 
 
-def decision_document(decision: Decision) -> dict[str, Any]:
+def _decision_json(decision: Decision) -> dict[str, Any]:
     return {
-        "run": decision.run or None,
-        "at": decision.at.isoformat(),
+        **_plain(decision, "run", "at"),
         "scope": decision.scope,
-        "address": _text_of(decision.address),
+        **_plain(decision, "address"),
         **{name: decision.data.get(name) for name in _ATTRIBUTION},
         "decided": decided(decision),
         "data": dict(decision.data),
     }
 
 
-def _at(item: PastRun | Decision) -> datetime:
-    return item.began_at if isinstance(item, PastRun) else item.at
+def _plain(item: Any, *names: str) -> dict[str, Any]:
+    """Attributes as JSON: addresses and times as text, and null for what is not known."""
+    found = {name: getattr(item, name) or None for name in names}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value and str(value)
+        for name, value in found.items()
+    }
 
 
 def _lines(item: PastRun | Decision, running: frozenset[str], names: frozenset[Address]) -> Iterator[str]:
@@ -133,37 +131,33 @@ def _summary(run: PastRun, running: frozenset[str], names: frozenset[Address]) -
         "began": run.began_at.isoformat(),
         "ended": run.ended_at.isoformat() if run.ended_at is not None else None,
         "outcome": run.ended(running=run.id in running),
-        **_known(began, "actor", "url", "reason", "environment", "revision"),
+        **_plain(began, "actor", "url", "reason", "environment", "revision"),
         "dirty": began.dirty,
-        **_known(began, "plan", "resources"),
+        **_plain(began, "plan", "resources"),
         "scopes": run.scopes,
         "changes": dict(run.changes),
         "outcomes": dict(run.outcomes),
         **{name: list(run.addresses(name)) for name in NOTED},
-        "owed": [dict(each) for each in run.owed],
+        "owed": [dict(owed) for owed in run.owed],
     }
     if names:
-        found["calls"] = [_call(each) for each in run.calls if each.address in names]
+        found["calls"] = [_call_json(call) for call in run.calls if call.address in names]
     return found
 
 
-def _known(began: Run, *names: str) -> dict[str, Any]:
-    """Null for what nobody said."""
-    return {name: getattr(began, name) or None for name in names}
-
-
-def _call(call: PastCall) -> dict[str, Any]:
+def _call_json(call: PastCall) -> dict[str, Any]:
+    times = _plain(call, "sent_at", "ended_at")
     return {
-        "address": _text_of(call.address),
+        **_plain(call, "address"),
         "step": call.step,
         "attempt": call.attempt,
         "method": call.method,
         "path": call.path,
-        "service": call.service or None,
-        "sent": call.sent_at.isoformat(),
-        "ended": call.ended_at.isoformat() if call.ended_at is not None else None,
+        **_plain(call, "service"),
+        "sent": times["sent_at"],
+        "ended": times["ended_at"],
         "outcome": call.outcome,
-        "id": call.id or None,
+        **_plain(call, "id"),
         "error": call.why or None,
         "settled": dict(call.settled) if call.settled is not None else None,
     }
@@ -183,7 +177,7 @@ def _ended(run: PastRun, *, running: bool) -> str:
 
 
 def _counted_calls(run: PastRun) -> str:
-    """How the steps ended, where that is not simply: all are done."""
+    """The number of steps by outcome; "" where all are done."""
     counts = run.outcomes
     if counts.keys() <= {"done"} and run.changes:
         return ""
@@ -226,14 +220,10 @@ def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%H:%M:%S}"
 
 
-def _text_of(address: Address | None) -> str | None:
-    return str(address) if address is not None else None
-
-
 # --- decisions in words ---
 
 _ATTRIBUTION = ("by", "url", "reason")
-# By a key of the data that no other decision has.
+# The words for a decision, by a key of its data that no other decision has.
 _DECIDED: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     "salvaged": lambda data, address: f"the state was restored from {data.get('restored')}",
     "new_key": lambda data, address: "the state got a new fingerprint key",
@@ -260,7 +250,7 @@ _DECIDED: Mapping[str, Callable[[Mapping[str, Any], Address | None], str]] = {
     ),
     "id": lambda data, address: f"{address} is {data['id']}",
 }
-# By the name under which a state remembers it.
+# The facts that a state remembers, by name.
 _REMEMBERED: Mapping[str, str] = {
     "made": "when it was made",
     "older": "which older objects are known",
@@ -270,7 +260,7 @@ _REMEMBERED: Mapping[str, str] = {
 
 
 def decided(decision: Decision) -> str:
-    """Without who and why. What a newer program wrote is shown as it stands in the journal."""
+    """A decision in words, without its author and reason; JSON where a newer program wrote it."""
     data = decision.data
     for name, words in _DECIDED.items():
         if name in data:

@@ -1,4 +1,4 @@
-"""Where the files of a report are in their git repository, for hosts that link to lines."""
+"""Links to lines of files at the host of their git repository."""
 
 import posixpath
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Span
 from reconciler.manifests.files import SETTINGS_FILE, STDIN
 
-# How each kind of host names a line of a file. Gitea and Forgejo set GitHub's variables, too.
+# The link to a line at each kind of host. Gitea and Forgejo set GitHub's variables, too.
 _GITHUB = "{server}/{repository}/blob/{revision}/{path}#L{line}"
 _GITEA = "{server}/{repository}/src/commit/{revision}/{path}#L{line}"
 _GITLAB = "{project}/-/blob/{revision}/{path}#L{line}"
 
 
 class Links(Struct, frozen=True):
-    """`folder`: the project's, from the root of the checkout; "" for that root itself.
+    """The place of the project in its repository, and the links of the host.
 
-    `link`: of a line at the host, with `{revision}`, `{path}` and `{line}`; "" where no host is known.
-    `revision`: the commit, for a report that does not know its own. `settings`: the path of the project's
-    `reconcile.yaml`; "" where it has none.
+    `folder`: of the project, from the root of the checkout; "" for the root itself. `link`: to a line, with
+    `{revision}`, `{path}` and `{line}`; "" where no host is known. `revision`: the commit, for a report that
+    does not know its own. `settings`: the path of the project's `reconcile.yaml`; "" where it has none.
     """
 
     folder: str = ""
@@ -31,14 +31,14 @@ class Links(Struct, frozen=True):
     settings: str = ""
 
     def path(self, file: str) -> str:
-        """`file` from the root of the checkout; "" for one that is not in it, such as standard input."""
+        """The path of `file` from the root of the checkout; "" outside of it, as for standard input."""
         if file == STDIN or file.startswith("/"):
             return ""
         path = posixpath.normpath(posixpath.join(self.folder, file))
         return "" if path.startswith("../") else path
 
     def url(self, span: Span, revision: str = "") -> str:
-        """Of the line that `span` begins in, at `revision`; "" where there is none."""
+        """The link to the first line of `span` at `revision`; "" where there is none."""
         path, commit = self.path(span.file), revision or self.revision
         if not (self.link and path and commit):
             return ""
@@ -49,11 +49,11 @@ NO_LINKS = Links()
 
 
 def links_of(root: Path, variables: Mapping[str, str]) -> Links:
-    """Of the project at `root`, by what the job of a CI system says of itself.
+    """The links of the project at `root`, from the environment `variables` of a CI job.
 
-    The checkout begins at the nearest folder above with `.git` in it.
+    The checkout starts at the nearest folder above with `.git` in it.
     """
-    checkout = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
+    checkout = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     folder = root.relative_to(checkout).as_posix()
     link, revision = _host(variables)
     links = Links("" if folder == "." else folder, link, revision)
@@ -62,7 +62,7 @@ def links_of(root: Path, variables: Mapping[str, str]) -> Links:
 
 
 def _host(variables: Mapping[str, str]) -> tuple[str, str]:
-    """The form of its links, and the commit of the job."""
+    """The form of the links, and the commit of the job; "" and "" where the host is not known."""
     gitlab, server, repository = map(
         variables.get, ("CI_PROJECT_URL", "GITHUB_SERVER_URL", "GITHUB_REPOSITORY")
     )
@@ -78,5 +78,5 @@ def _host(variables: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _base(url: str) -> str:
-    """A base of links that no character of can end the link, nor be taken for a field of the form."""
+    """Escape the characters of `url` that could end a link, or be taken for a field of the form."""
     return quote(url.rstrip("/"), safe=":/.-_~")

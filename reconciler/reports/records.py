@@ -1,4 +1,4 @@
-"""What is recorded, and what a person did about it, as pages."""
+"""Pages about the records of a state, and about verbs that change a state."""
 
 import json
 import re
@@ -22,6 +22,7 @@ _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it st
 
 
 def record_document(record: StateRecord) -> dict[str, Any]:
+    """All that is recorded of one object, as JSON."""
     return {
         "address": str(record.address),
         "id": record.id,
@@ -40,7 +41,7 @@ def record_document(record: StateRecord) -> dict[str, Any]:
 
 
 def records_page(state: State, doubts: Sequence[Diagnostic], run: RunOptions) -> Page:
-    """One line a record: address, id, what is owed. `doubts`: about the records, and what is in none."""
+    """One line a record: address, id, owed work. `doubts`: about records and untracked objects."""
     records, lines = state.records, []
     for address, record in sorted(records.items(), key=lambda item: str(item[0])):
         owed = "".join(f"  owes {owed.work}" for owed in record.obligations)
@@ -70,28 +71,24 @@ def _unclaimed(entry: JournalEntry) -> dict[str, str]:
 
 
 def pin_lines(place: str, lineage: str, environment: str) -> str:
-    """What to write into reconcile.yaml, so that no other state is taken for the one at `place`."""
+    """The lines for reconcile.yaml that pin the state at `place`, so that no other one is used."""
     url = place if _PLAIN.fullmatch(place) else in_json(place)
     lines = [f"state: {{url: {url}, lineage: {lineage}}}"]
     if environment:
         lines = ["environments:", f"  {environment}:", f"    {lines[0]}"]
-    return page_text(
-        [
-            "pin it in reconcile.yaml, so that no other state is used by mistake:",
-            *(f"  {each}" for each in lines),
-        ]
-    )
+    why = "pin it in reconcile.yaml, so that no other state is used by mistake:"
+    return page_text([why, *(f"  {line}" for line in lines)])
 
 
 def record_page(record: StateRecord) -> Page:
-    """All that is recorded of one address."""
+    """The record of one address."""
     found = record_document(record)
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
     return Page(document={"record": found}, text=page_text(f"{name}: {text}" for name, text in texts.items()))
 
 
 def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
-    """`moved`: the records as they are now; several where all of a `count` went along."""
+    """`moved`: the records after the move; several where a whole `count` moved."""
     lines = []
     for record in moved:
         was = source._replace(ordinal=record.address.ordinal) if len(moved) > 1 else source
@@ -105,7 +102,7 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
 def migrated_page(
     contents: StateDump, head: str, old: str, new: str, environment: str, *, before: bool
 ) -> Page:
-    """`head`: of the state where it is now. `before`: the copy stood there already."""
+    """`head`: of the state at its new place. `before`: the copy existed already."""
     objects = sum(address.kind != REMEMBERED for address in contents.records)
     records, rows = counted(objects, "record"), counted(len(contents.rows), "journal row")
     document = {
@@ -124,7 +121,7 @@ def migrated_page(
 def rekeyed_page(
     place: str, *, recipients: int, generation: int, records: int, rows: int, head_before: str, head: str
 ) -> Page:
-    """`recipients`: 0 for a state that is not encrypted any more. `head_before`: before it got its key."""
+    """`recipients`: 0 for a state that is not encrypted any more. `head_before`: before the new key."""
     document = {
         "state": place,
         "recipients": recipients,
@@ -142,6 +139,7 @@ def rekeyed_page(
 
 
 def restored_page(done: Restored, run: RunOptions) -> Page:
+    """The source of a restored state, and everything that a person must know or do."""
     plan, listed = command("plan"), command("state", "list")
     made = f" from {done.taken_at:%Y-%m-%d %H:%M:%S} UTC" if done.taken_at is not None else ""
     lines = [f"restored from {done.backup}{made}"] if done.backup else []
@@ -182,7 +180,8 @@ def object_page(
 ) -> Page:
     """One resource as the platform and the record have it.
 
-    `unreadable`: why `live` is not known. `known`: what the record then tells of it, from `known_from`.
+    `live`: its fields on the platform; None where it is not there, or not readable, which `unreadable` then
+    explains. `known`: fields from the record instead, as of `known_from`. `sets`: the secrets that it sets.
     """
     lines = [f"{record.address} {record.id}{'  inferred' if record.inferred else ''}".rstrip()]
     if live is not None:

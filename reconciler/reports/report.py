@@ -1,6 +1,6 @@
-"""What a verb found or did, as a value: a format makes text of it.
+"""Reports: the results of verbs as values. A format makes text of them.
 
-What every report begins with belongs in `Report`, and is shown once by each format.
+Everything that all reports begin with is in `Report`; each format shows it once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,22 +19,23 @@ from reconciler.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from reconciler.planning.graph import Graph
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
     from reconciler.services.registry import Budget
 
 ReadLine = Callable[[str, int], str | None]
 
 
 def no_line(file: str, line: int) -> str | None:
+    """A `ReadLine` that has no source line."""
     return None
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """`kind`: what formats say that they can show. `read_line`: see `reports.diagnostics.render`.
+    """The parts that all reports have.
 
-    `style`: colours and width of the text. `links`: to the files at their host. `declared`:
-    where the manifests of resources stand, as far as they are known. `rehearsal`, `forecast`: of a plan.
+    `kind`: a format says which kinds it can show. `read_line`: see `reports.diagnostics.render`.
+    `style`: colours and width of the text. `links`: to the files at their host. `declared`: the
+    places of the manifests, as far as they are known. `rehearsal`, `forecast`: of a plan.
     """
 
     kind: ClassVar[str]
@@ -48,25 +49,27 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> Context | None:
-        """What every format shows first; None where nobody knows."""
+        """The context that every format shows first; None where it is not known."""
         return None
 
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """What formats for programs list as problems."""
+        """The problems that formats for programs list."""
         return self.diagnostics
 
     def url(self, span: Span | None) -> str:
-        """Of the line at the git host; "" where none is known."""
+        """The link to a line at the git host; "" where no host is known."""
         revision = self.about.revision if self.about is not None else None
         return self.links.url(span, revision or "") if span is not None else ""
 
     def advised(self, run: RunOptions) -> Self:
-        """With the run's options in all commands that its texts advise."""
+        """Return the report with the options of the run in all commands that it advises."""
         return replace(self, diagnostics=advise(self.diagnostics, run))
 
 
 class _OfPlan(Report, frozen=True, kw_only=True):
+    """A report about a plan."""
+
     plan: Plan
 
     @property
@@ -78,9 +81,9 @@ class _OfPlan(Report, frozen=True, kw_only=True):
 
 
 class PlanReport(_OfPlan, frozen=True, kw_only=True):
-    """`unchanged`: to be named in the text; None: they are only counted.
+    """`unchanged`: resources to be named in the text; None: they are only counted.
 
-    `budget`: of the requests that the command has made.
+    `budget`: of the requests that the command has sent.
     """
 
     kind = "plan"
@@ -89,10 +92,11 @@ class PlanReport(_OfPlan, frozen=True, kw_only=True):
 
 
 class DriftReport(_OfPlan, frozen=True, kw_only=True):
-    """`only_new`: what is known was left out of the plan. `note`, `more`: what else people and JSON get.
+    """The drift is the plan of its undoing, without steps.
 
-    `unmanaged`: what moved of fields that no manifest says. `without_manifest`: how many of the objects that
-    were compared no manifest names.
+    `only_new`: known drift was left out of the plan. `note`: more lines for people. `more`: more keys of the
+    JSON. `unmanaged`: changes of fields that no manifest declares. `without_manifest`: the number of compared
+    objects that no manifest names.
     """
 
     kind = "drift"
@@ -104,11 +108,10 @@ class DriftReport(_OfPlan, frozen=True, kw_only=True):
 
 
 class ApplyReport(_OfPlan, frozen=True, kw_only=True):
-    """`ended`: whether it ran to its end, a person said no, or the plan was refused.
+    """`ended`: the apply ran to its end, a person declined it, or the plan was refused.
 
-    `plan_shown`: the reader has seen the plan already. `unchanged`: as in a PlanReport. `head`: the state's,
-    afterwards; "" where it is not known. `run`: its id in the journal; "" where nothing was begun. `budget`:
-    as in a PlanReport.
+    `plan_shown`: the reader has seen the plan already. `head`: of the state afterwards; "" where it is not
+    known. `run`: its id in the journal; "" where no run started. `unchanged`, `budget`: as in a PlanReport.
     """
 
     kind = "apply"
@@ -130,10 +133,10 @@ class ApplyReport(_OfPlan, frozen=True, kw_only=True):
 
 
 class ValidationReport(Report, frozen=True, kw_only=True):
-    """How many resources there are, in which files; with a revision to compare with, which addresses differ.
+    """The number of resources, and their files. A report that was read from JSON has no files.
 
-    `environments`: all that were checked, where those are several. Without files: read from JSON, which tells
-    of none of them.
+    `environments`: those that were checked, where they are several. `changed`, `dependants`: addresses that
+    differ from a revision, and those that refer to them; None where there is no revision to compare with.
     """
 
     kind = "validate"
@@ -152,7 +155,7 @@ class GraphReport(Report, frozen=True, kw_only=True):
 
 
 class Failure(Report, frozen=True, kw_only=True):
-    """There is nothing else to show. Every format shows it."""
+    """A verb that failed. Every format shows it."""
 
     kind = "failure"
     message: str
@@ -174,12 +177,12 @@ class Failure(Report, frozen=True, kw_only=True):
             super().advised(run),
             message=spell(self.message, self.advice, run),
             help=spell(self.help, self.advice, run),
-            advice=tuple(each.with_options(run) for each in self.advice),
+            advice=_advice(self.advice, run),
         )
 
 
 class Page(Report, frozen=True, kw_only=True):
-    """What verbs show that have no more than text and JSON. `notices`: for people, beside the text."""
+    """The result of a verb that has only text and JSON. `notices`: for people; they go to stderr."""
 
     kind = "page"
     document: Mapping[str, Any]
@@ -192,42 +195,47 @@ class Page(Report, frozen=True, kw_only=True):
         return self.context
 
 
-# --- the options of a run in the commands that its texts advise ---
+# --- the options of a run in advised commands ---
 
 
 def advise(diagnostics: Iterable[Diagnostic], run: RunOptions) -> tuple[Diagnostic, ...]:
-    """`diagnostics`, whose commands act on what the run was about."""
-    return tuple(_diagnostic(each, run) if each.advice else each for each in diagnostics)
+    """Add the options of the run to the commands of `diagnostics`, so that they act on the same state."""
+    return tuple(_advise_one(item, run) for item in diagnostics)
 
 
 def advise_plan(plan: Plan, run: RunOptions) -> Plan:
-    """`plan`, whose commands act on what the run was about. Meant to be shown, not to be saved."""
+    """Add the options of the run to the commands of a plan. The result is to be shown, not to be saved."""
     return replace(
         plan,
-        changes=tuple(_change(each, run) if each.advice else each for each in plan.changes),
+        changes=tuple(
+            replace(
+                change, reason=spell(change.reason, change.advice, run), advice=_advice(change.advice, run)
+            )
+            if change.advice
+            else change
+            for change in plan.changes
+        ),
         owed=advise_owed(plan.owed, run),
         diagnostics=advise(plan.diagnostics, run),
     )
 
 
 def advise_owed(owed: Iterable[Owed], run: RunOptions) -> tuple[Owed, ...]:
-    return tuple(replace(each, advice=_with_options(each.advice, run)) for each in owed)
+    """Add the options of the run to the commands of owed work."""
+    return tuple(replace(item, advice=_advice(item.advice, run)) for item in owed)
 
 
-def _diagnostic(item: Diagnostic, run: RunOptions) -> Diagnostic:
+def _advise_one(item: Diagnostic, run: RunOptions) -> Diagnostic:
+    if not item.advice:
+        return item
     return replace(
         item,
         message=spell(item.message, item.advice, run),
         notes=tuple(spell(note, item.advice, run) for note in item.notes),
         help=spell(item.help, item.advice, run),
-        advice=_with_options(item.advice, run),
+        advice=_advice(item.advice, run),
     )
 
 
-def _change(change: Change, run: RunOptions) -> Change:
-    reason = spell(change.reason, change.advice, run)
-    return replace(change, reason=reason, advice=_with_options(change.advice, run))
-
-
-def _with_options(advice: Iterable[Command], run: RunOptions) -> tuple[Command, ...]:
-    return tuple(each.with_options(run) for each in advice)
+def _advice(commands: Iterable[Command], run: RunOptions) -> tuple[Command, ...]:
+    return tuple(command.with_options(run) for command in commands)

@@ -1,7 +1,7 @@
 """The JSON Schema of `plan -o json`, for policies and scripts that rely on it.
 
-It is made from the types that write the JSON, and says what is there. New keys may come in any version, so it
-forbids none; a new meaning of a key, or its end, changes `format_version`.
+It is derived from the types that write the JSON. Any version may add keys, so it forbids none. A key that
+goes, or means something new, changes `format_version`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from reconciler.reports.fragments import (
 )
 
 _Schema = dict[str, Any]
-# Types that stand in several places, or are long.
+# Types that are used in several places, or are long.
 _NAMES: dict[type[Struct], str] = {
     ChangeJson: "change",
     FieldJson: "field",
@@ -46,7 +46,7 @@ _PLAIN: dict[Any, _Schema] = {
 
 
 def plan_schema() -> _Schema:
-    """Of a plan, and of a plan that failed: that one has no more than diagnostics."""
+    """Return the schema of a plan. It also fits a plan that failed, which has nothing but diagnostics."""
     plan = _object(PlanJson)
     required = [name for name in plan["required"] if name not in ("format_version", "changes")]
     return {
@@ -61,7 +61,7 @@ def plan_schema() -> _Schema:
 
 
 def _object(kind: type[Struct]) -> _Schema:
-    """Its docstring is its description. An optional key is left out, and never null."""
+    """Describe a type, with its docstring. An optional key is left out of the JSON, and is never null."""
     types = get_type_hints(kind, include_extras=True)
     found: _Schema = {"description": kind.__doc__} if issubclass(kind, Json) and kind.__doc__ else {}
     required, properties = [], {}
@@ -80,7 +80,7 @@ def _schema(kind: Any) -> _Schema:
     if origin is Annotated:
         return _schema(arguments[0]) | _limits(arguments[1:])
     if origin in (Union, UnionType):
-        return _any_of([_schema(each) for each in arguments])
+        return _any_of([_schema(argument) for argument in arguments])
     if origin is Literal:
         return {"enum": list(arguments)} if len(arguments) > 1 else {"const": arguments[0]}
     if origin is tuple:
@@ -108,7 +108,7 @@ def _unless_any(name: str, kind: Any) -> _Schema:
 
 
 def _any_of(schemas: Sequence[_Schema]) -> _Schema:
-    """Of one type and null, that type with `null` beside its name."""
+    """Any of `schemas`; for one type and null, that type with `null` next to its name."""
     others = [schema for schema in schemas if schema != _PLAIN[NoneType]]
     if len(others) == len(schemas):
         return {"anyOf": others}

@@ -1,6 +1,6 @@
-"""How the lines of a text report look: in colour and wrapped on a terminal, plain and whole in a log.
+"""The style of a text report: in colour and wrapped on a terminal, plain and unwrapped in a log.
 
-Words are never broken: not names, nor commands in backticks, which are there to be copied.
+Words are never broken, and neither are commands in backticks: people copy them.
 """
 
 import re
@@ -19,7 +19,7 @@ _WORD = re.compile(r" *(?P<word>(?:`[^`]*`|\": |\S)+)")  # `": `: a key of JSON 
 
 
 class Tone(StrEnum):
-    """What a piece of text is about; the value is its terminal code. Red is for loss only."""
+    """The meaning of a piece of text; the value is its terminal code. Red is for loss only."""
 
     PLAIN = ""
     STRONG = "1"
@@ -69,21 +69,22 @@ Part = str | tuple[str, Tone]
 
 
 class Style(Struct, frozen=True):
-    """`columns`: where lines wrap; None: nowhere, for logs are searched line by line."""
+    """`columns`: the width at which lines wrap; None: nowhere, since logs are searched line by line."""
 
     columns: int | None = None
     colour: bool = False
 
     @property
     def width(self) -> int:
-        """The columns that a line should keep to; off a terminal always the same."""
+        """The columns that a line should keep to. Without a terminal it is always the same."""
         return WIDEST if self.columns is None else max(_NARROWEST, min(WIDEST, self.columns))
 
     def fits(self, indent: int, *parts: Part) -> bool:
+        """Whether `parts` take no more than one line."""
         return indent + columns_of("".join(text for text, _ in _toned(parts))) <= self.width
 
     def line(self, indent: int, *parts: Part, hang: int = 4) -> str:
-        """`parts` as one line, or as several of which all but the first stand `hang` columns further in."""
+        """Return `parts` as one line, or as several: all but the first have `hang` more columns of indent."""
         toned = list(_toned(parts))
         text = "".join(piece for piece, _ in toned)
         if self.columns is None and not self.colour:
@@ -110,7 +111,7 @@ class Style(Struct, frozen=True):
     def _painted(self, text: str, tones: list[Tone]) -> str:
         if not self.colour:
             return text
-        runs = groupby(zip(text, tones, strict=True), key=lambda each: each[1])
+        runs = groupby(zip(text, tones, strict=True), key=lambda pair: pair[1])
         painted = (("".join(character for character, _ in run), tone) for tone, run in runs)
         return "".join(f"\x1b[{tone}m{run}\x1b[0m" if tone else run for run, tone in painted)
 

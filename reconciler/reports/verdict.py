@@ -18,8 +18,7 @@ from reconciler.reports.style import Part, Tone
 
 if TYPE_CHECKING:  # few reports have one
     from reconciler.planning.graph import Graph
-    from reconciler.rehearsal.matrix import Cell, End, Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Cell, End, Forecast, Rehearsal
 
 _SHORT = 8  # characters of a revision
 Piece = tuple[str, Action | None]  # text, and the action that it counts

@@ -68,9 +68,8 @@ def _concerned(world: World, request: Request, parameters: Mapping[str, str]) ->
     named = [request.parameter("org_slug")]
     with suppress(Refusal):  # the handler says what is wrong with the body
         named.append(request.object().get("org_slug"))
-    return [each.org_slug for each in (app, cluster) if each] + [
-        each for each in named if isinstance(each, str)
-    ]
+    owners = [owned.org_slug for owned in (app, cluster) if owned]
+    return owners + [slug for slug in named if isinstance(slug, str)]
 
 
 _HERE = "localhost"
@@ -112,6 +111,8 @@ def _refused(header: str, value: str, address: str) -> Refusal:
 
 
 class Limit(NamedTuple):
+    """A rate limit as a bucket: `per_s` calls a second, `burst` at once."""
+
     per_s: float
     burst: float
 
@@ -124,7 +125,7 @@ _OBJECTS = ("provider", "machine_id", "id", "postgres_cluster_id", "app_name")
 
 
 def check_body(request: Request) -> None:
-    """Of requests without the platform's token. Raises Refusal: 413 for a large body, 408 for a late one."""
+    """Bounds of requests without a token. Raises Refusal: 413 for a large body, 408 for a late one."""
     if len(request.body) > MAX_SIGNED:
         raise Refusal(413, f"a body may have at most {MAX_SIGNED} bytes", headers={"connection": "close"})
     if request.late:
@@ -132,7 +133,7 @@ def check_body(request: Request) -> None:
 
 
 class Buckets:
-    """What is left of each burst, by (action, object), on the world's clock."""
+    """The rest of each burst, by (action, object), on the world's clock."""
 
     def __init__(self) -> None:
         self._left: dict[tuple[str, str], tuple[float, float]] = {}  # tokens, as of when
@@ -167,10 +168,10 @@ def _too_many(world: World, wait_s: float) -> Refusal:
 
 
 def check_described(route: Route, request: Request) -> None:
-    """Refuse, for `--strict`, what neither document describes, though the platform may let it pass.
+    """Refuse, for `--strict`, requests that neither document describes, though the platform may take them.
 
-    So a client that passes here relies on nothing but described behaviour.
-    Raises Refusal: 400 for a query, body or repeated key that nothing reads, 415 for a media type
+    So a client that passes here relies on described behaviour alone.
+    Raises Refusal: 400 for a query, body or repeated key that is not read, 415 for a media type
     other than JSON, 422 for a field that is not described, or null.
     """
     seen: set[str] = set()
@@ -205,9 +206,9 @@ def _check_fields(model: type[BaseModel], body: dict[str, Any]) -> None:
             raise refused(name, "must be omitted, not null")
         nested = next(
             (
-                each
-                for each in get_args(model.model_fields[name].annotation)
-                if isinstance(each, type) and issubclass(each, BaseModel)
+                part
+                for part in get_args(model.model_fields[name].annotation)
+                if isinstance(part, type) and issubclass(part, BaseModel)
             ),
             None,
         )

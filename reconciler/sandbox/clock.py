@@ -1,4 +1,4 @@
-"""The sandbox's own time: real, standing still until advanced, or N times faster."""
+"""The sandbox's own time: real, stopped until it is advanced, or N times faster."""
 
 import re
 import time
@@ -11,7 +11,7 @@ _FASTER = re.compile(r"x(\d+(?:\.\d+)?)")
 LATEST_S = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # dates end with year 9999
 _FASTEST = 1e6
 YEAR_ONE = "0001-01-01T00:00:00Z"
-YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # stands for "not known"
+YEAR_ONE_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # means "not known"
 
 
 class WorldClock:
@@ -38,9 +38,11 @@ class WorldClock:
         self._anchor = monotonic()
 
     def now(self) -> float:
+        """Seconds since the epoch, at most `LATEST_S`."""
         return min(self._base + (self._monotonic() - self._anchor) * self.rate, LATEST_S)
 
     def advance(self, seconds: float) -> None:
+        """Jump forward; a clock that runs goes on from there."""
         self._base += seconds
 
 
@@ -64,4 +66,5 @@ def rfc3339(at: float, digits: int = 0) -> str:
 
 @lru_cache(maxsize=4)
 def http_date(second: int) -> str:
+    """The value of a Date header: whole seconds since the epoch, in GMT."""
     return formatdate(second, usegmt=True)

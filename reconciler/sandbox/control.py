@@ -43,6 +43,7 @@ route = Routes("control", guard="control")
     example={"name": "shop", "org_slug": "acme", "primary_region": "ams"},
 )
 def post_app(sandbox: Controlled, request: Request) -> Response:
+    """Register an app, or change what is given of one; or only an organization."""
     return reply(app.register_body(sandbox.world, request.object()))
 
 
@@ -57,27 +58,32 @@ def post_app(sandbox: Controlled, request: Request) -> Response:
     example={"app": "shop", "memory_mb": 512},
 )
 def post_machine(sandbox: Controlled, request: Request) -> Response:
+    """Register a machine, or change what is given of one."""
     return reply(machine.register_body(sandbox.world, request.object()))
 
 
 @route("POST", PREFIX + "providers")
 def post_provider(sandbox: Controlled, request: Request) -> Response:
+    """Register an extension provider, or change what is given of one."""
     return reply(provider.wire(provider.register(sandbox.world, request.read(provider.ProviderItem))))
 
 
 @route("POST", PREFIX + "users")
 def post_user(sandbox: Controlled, request: Request) -> Response:
+    """Register a user who can sign in, or change what is given of one."""
     return reply(provider.user_wire(provider.register_user(sandbox.world, request.read(provider.UserItem))))
 
 
 @route("POST", PREFIX + "resources")
 def post_resource(sandbox: Controlled, request: Request) -> Response:
+    """Report a resource of a provider, as its webhook would."""
     said = request.read(provider.ResourceItem)
     return reply(provider.resource_wire(provider.register_resource(sandbox.world, said)))
 
 
 @route("GET", PREFIX + "deliveries")
 def get_deliveries(sandbox: Controlled, request: Request) -> Response:
+    """The events and questions for providers, sent or waiting, oldest first."""
     return reply([delivery.wire(one) for one in sandbox.world.all(delivery.Delivery)])
 
 
@@ -93,16 +99,20 @@ def post_machine_verb(sandbox: Controlled, request: Request, machine_id: str, ve
 
 @route("GET", PREFIX + "clock")
 def get_clock(sandbox: Controlled, request: Request) -> Response:
+    """The setting and rate of the clock, and the time of the world."""
     clock = sandbox.clock
     return reply({"mode": clock.setting, "rate": clock.rate, "now": rfc3339(sandbox.world.now, 6)})
 
 
 class ClockChange(Item):
+    """How far to move the clock on, in seconds of the world."""
+
     advance_s: float = Field(ge=0, le=_FOREVER_S)
 
 
 @route("POST", PREFIX + "clock")
 def post_clock(sandbox: Controlled, request: Request) -> Response:
+    """Move the clock on; everything that falls due happens at once. Refused past the last date."""
     seconds = request.read(ClockChange).advance_s
     if sandbox.clock.now() + seconds > LATEST_S:
         raise refused("advance_s", f"must not go past {rfc3339(LATEST_S)}")
@@ -113,28 +123,33 @@ def post_clock(sandbox: Controlled, request: Request) -> Response:
 
 @route("POST", PREFIX + "faults")
 def post_faults(sandbox: Controlled, request: Request) -> Response:
+    """Add a script of faults; the answer lists all that are pending."""
     sandbox.faults.script(fault_list.read(request.json()), sandbox.lists)
     return get_faults(sandbox, request)
 
 
 @route("GET", _PAGE)
 def get_page(sandbox: Controlled, request: Request) -> Response:
+    """The page for people."""
     return show(sandbox)
 
 
 @route("GET", PREFIX + "faults")
 def get_faults(sandbox: Controlled, request: Request) -> Response:
+    """The faults that are not used up yet."""
     return reply(sandbox.faults.wire())
 
 
 @route("DELETE", PREFIX + "faults")
 def delete_faults(sandbox: Controlled, request: Request) -> Response:
+    """Drop all faults that are not used up yet."""
     sandbox.faults.clear()
     return reply([])
 
 
 @route("GET", PREFIX + "log")
 def get_log(sandbox: Controlled, request: Request) -> Response:
+    """The requests to the platform after `since`; with `bodies=1` their bodies, secrets masked."""
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise refused("since", "must be a sequence number")
@@ -154,6 +169,7 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
 
 @route("GET", PREFIX + "world")
 def get_world(sandbox: Controlled, request: Request) -> Response:
+    """Every thing of the world by part: the seed of another sandbox."""
     world = sandbox.world
     return reply({seed.name: [seed.shown(world, thing) for thing in world.all(seed.cls)] for seed in SEEDS})
 
@@ -214,11 +230,13 @@ def patch_cluster(sandbox: Controlled, request: Request, id: str) -> Response:
 
 @route("GET", PREFIX + "switches")
 def get_switches(sandbox: Controlled, request: Request) -> Response:
+    """Every switch with its value, its default and what is expected of clients."""
     return reply(switches.described(sandbox.world.switches, extended=sandbox.extended))
 
 
 @route("POST", PREFIX + "switches")
 def post_switches(sandbox: Controlled, request: Request) -> Response:
+    """Set switches. Refused as a whole when one does not exist."""
     sandbox.set_switches(request.object())
     return reply(sandbox.world.switches)
 

@@ -1,4 +1,9 @@
-"""From a request and the world to an answer: the one core that both fronts call."""
+"""From a request and the world to an answer: the one core that both fronts call.
+
+In this order: states that are due end, a fault may take the request, the token and the organization are
+checked, then the rate limit, and the handler answers. Changes and the log are stored before the answer is
+given. Control verbs skip faults, token, rate limit and log.
+"""
 
 import json
 import random
@@ -26,6 +31,8 @@ DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 
 
 class Match(NamedTuple):
+    """A route, and the decoded values of the parameters in its path."""
+
     route: Route
     parameters: Mapping[str, str]
 
@@ -138,7 +145,7 @@ class Sandbox:
         self._commit(self._settings())
 
     def handle(self, request: Request) -> Response:
-        """Answer at once; what a front has to wait for is in the answer's `delay_s`.
+        """Answer at once; the answer's `delay_s` says how long a front must hold it back.
 
         A wait for a state that is not reached gets the 408 that ends it, though its time has not passed.
         """
@@ -187,7 +194,7 @@ class Sandbox:
         return response
 
     def settle(self) -> None:
-        """Let everything happen that is due."""
+        """End all states that are due by now."""
         self.world.settle_until(self.clock.now())
 
     def tick(self) -> None:
@@ -210,7 +217,7 @@ class Sandbox:
         self.world.switches.update(wanted)
 
     def lists(self, glob: str) -> dict[str, Any]:
-        """What the lists answer now whose path matches `glob`, by path."""
+        """The present answers of all lists whose path matches `glob`, by path."""
         found = {}
         router = Router(catalog.ROUTES)
         for path in catalog.list_paths(self.world):
@@ -221,6 +228,7 @@ class Sandbox:
         return found
 
     def close(self) -> None:
+        """Close the database. The sandbox is not to be used afterwards."""
         self.database.close()
 
     def _platform_answer(self, request: Request, again: bool) -> Response:
@@ -241,7 +249,7 @@ class Sandbox:
             return refused(request.path, refusal, self.world.switches["error_text"])
 
     def _found(self, request: Request) -> tuple[Request, Match]:
-        """The route of a request that may take it. Without a token, that is the suspend over the socket.
+        """The request with its organizations, and its route. Only a suspend over the socket needs no token.
 
         Source: platform API, 4.4 and 5.1.
         """
@@ -254,7 +262,7 @@ class Sandbox:
         return request, match or self._platform.find(request.method, request.path)
 
     def _shown_body(self, request: Request) -> str:
-        """The body as the log keeps it: JSON of a call with a token, secrets masked; else nothing."""
+        """The body for the log: JSON of a call with a token, secrets masked; else nothing."""
         if not request.body:
             return ""
         try:
@@ -292,7 +300,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _limit(route: Route) -> Limit | None:
-    """Sign-in has none: the platform's limits are of calls with its token."""
+    """The rate limit of a route. Sign-in has none: the limits are for calls with the platform's token."""
     if route.guard != "bearer":
         return WEBHOOKS if route.path.startswith(webhook.PREFIX) else None
     return READ_MACHINE if route.name == "machine_get" else USUAL

@@ -1,4 +1,4 @@
-"""Sends what is owed to providers, beside the requests: no answer of the platform waits for a provider.
+"""Sends deliveries to providers, apart from the requests: no answer of the platform waits for a provider.
 
 By the real clock: providers are processes of the real world. Source: platform API, 4.5, 5.2 and 6.2.
 """
@@ -28,9 +28,9 @@ _Sent = tuple[str, str, Mapping[str, str], bytes | None]  # method, URL, headers
 
 
 class Courier:
-    """Each provider gets one delivery at a time, the oldest first; none waits for another provider.
+    """Sends one delivery at a time to a provider, the oldest first; no provider waits for another.
 
-    What was not taken with a 2xx is sent again after 1, 2, 4 and 8 s, and then given up. `connect`
+    A delivery without a 2xx is sent again after 1, 2, 4 and 8 s, and then given up. `connect`
     gives the transport to a base URL.
     """
 
@@ -48,7 +48,7 @@ class Courier:
         self._busy: set[str] = set()  # providers
 
     async def run(self) -> None:
-        """For ever, until it is cancelled."""
+        """Send until it is cancelled."""
         seen = -1
         async with asyncio.TaskGroup() as group:
             while True:
@@ -61,18 +61,18 @@ class Courier:
                 await asyncio.sleep(_NAP_S)
 
     async def send_due(self) -> None:
-        """Try once whatever is due now."""
+        """Try once every delivery that is due now."""
         due = self._due()
         self._busy |= set(due)
         await asyncio.gather(*(self._send(name, deliveries) for name, deliveries in due.items()))
 
     def _due(self) -> dict[str, list[Delivery]]:
-        """By provider, unless one is busy with it."""
+        """Due deliveries by provider, of those that are not busy."""
         found: dict[str, list[Delivery]] = {}
         now = self._monotonic()
-        for each in waiting(self._sandbox.world):
-            if each.provider not in self._busy and self._not_before.get(each.id, now) <= now:
-                found.setdefault(each.provider, []).append(each)
+        for delivery in waiting(self._sandbox.world):
+            if delivery.provider not in self._busy and self._not_before.get(delivery.id, now) <= now:
+                found.setdefault(delivery.provider, []).append(delivery)
         return found
 
     async def _send(self, name: str, deliveries: Sequence[Delivery]) -> None:

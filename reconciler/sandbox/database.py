@@ -1,7 +1,7 @@
-"""Where the world survives: one SQLite file, written in one transaction before each answer is sent.
+"""The world on disk: one SQLite file, written in one transaction before an answer is sent.
 
-WAL with synchronous NORMAL: what was answered survives the death of the process,
-though not that of the machine, which is the right price for an emulator.
+WAL with synchronous NORMAL: an answered change survives the death of the process, though not that of the
+machine, which is the right price for an emulator.
 """
 
 import json
@@ -139,7 +139,7 @@ class Database:
         self._connection.close()
 
     def _key_digests(self, key: bytes) -> None:
-        """Replace the bare SHA-256 of secrets that versions before 4 kept, also in the file's free pages."""
+        """Replace the bare SHA-256 of secrets that versions before 4 stored, also in free pages."""
         execute = self._connection.execute
         bare = [
             (kind, id, old, json.loads(body))
@@ -179,7 +179,7 @@ class Database:
 
 
 class Unstored(Database):
-    """The world lives in its process alone, and no log is kept."""
+    """The world lives in its process alone, without a log."""
 
     def __init__(self) -> None:
         """Nothing is opened."""
@@ -193,7 +193,7 @@ class Unstored(Database):
         settings: Mapping[str, Any],
         entry: LogEntry | None = None,
     ) -> None:
-        """Nothing is kept."""
+        """Nothing is stored."""
 
     def log(self, since: int = 0) -> Iterator[tuple[int, LogEntry]]:
         return iter(())

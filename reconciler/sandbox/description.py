@@ -1,7 +1,7 @@
-"""What `/openapi.json` says: the routes, with the wire models of their bodies and answers, and links.
+"""The content of `/openapi.json`: the routes, with the wire models of their bodies and answers, and links.
 
-A link leads from an answer that holds an id to every operation that takes it, so that a client, or a
-fuzzer, finds its way from a create to all that can be done with what was created. Parameters have
+A link leads from an answer with an id to every operation that takes the id, so that a client, or a fuzzer,
+finds its way from a create to all operations on the new object. Parameters have
 examples from the world as it is. Source: platform API, 9: OpenAPI 3.1, description version `1.0`.
 """
 
@@ -36,12 +36,12 @@ class Error(Wire):
 
 
 def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
-    """Add what FastAPI cannot know: models of bodies that it does not read, the token, live examples."""
+    """Add to FastAPI's description: models of bodies that it does not read, the token, live examples."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
         first = app.openapi_schema is None
-        description = describe()  # kept by FastAPI, so that the additions stay
+        description = describe()  # FastAPI stores it, so the additions stay
         if first:
             description["servers"] = [{"url": "/"}]
             components = description.setdefault("components", {})
@@ -54,7 +54,7 @@ def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
 
 
 def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
-    """What FastAPI is to say of `route`, one of `routes`: the core reads parameters and body itself."""
+    """FastAPI's options for `route`, one of `routes`. The core reads parameters and body itself."""
     extra: dict[str, Any] = {
         "security": [{route.guard: []}] if route.guard in ("bearer", "access_token") else [],
         "parameters": [
@@ -105,7 +105,7 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any], *, required: bo
 
 
 def _link(source: Route, target: Route) -> dict[str, Any] | None:
-    """How to call `target` with what the answer of `source` gives; None when that is not enough, or nothing.
+    """How to call `target` with the answer of `source`; None when that is not enough, or gives nothing.
 
     The remaining parts of the path are those of the request that was answered.
     """
@@ -141,28 +141,30 @@ def _schemas(routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
     if strict:
         free = {route.body.__name__ for route in routes if route.body and route.guard != "bearer"}
         held = {
-            name: each
-            for name, each in definitions.items()
+            name: definition
+            for name, definition in definitions.items()
             if not name.endswith("Registration") and name not in free
         }
-        definitions |= {name: _held(each) for name, each in held.items()}
+        definitions |= {name: _held(schema) for name, schema in held.items()}
     return definitions
 
 
 def _held(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = {}
-    for name, each in schema["properties"].items():
-        options = [option for option in each.get("anyOf", ()) if option != {"type": "null"}]
-        kept = {
-            key: value for key, value in each.items() if key != "anyOf" and (key, value) != ("default", None)
+    for name, property in schema["properties"].items():
+        options = [option for option in property.get("anyOf", ()) if option != {"type": "null"}]
+        rest = {
+            key: value
+            for key, value in property.items()
+            if key != "anyOf" and (key, value) != ("default", None)
         }
-        properties[name] = kept | ({"anyOf": options} if options else {})
+        properties[name] = rest | ({"anyOf": options} if options else {})
     return {**schema, "properties": properties, "additionalProperties": False}
 
 
 def _living(world: World) -> dict[str, str]:
     """Parameters of paths that lead somewhere now, all in one app, by name."""
-    cluster = next((each.id for each in world.all(Cluster) if each.state == "ready"), None)
+    cluster = next((ready.id for ready in world.all(Cluster) if ready.state == "ready"), None)
     found = {} if cluster is None else {"id": cluster, "postgres_cluster_id": cluster}
     apps = sorted(world.all(App), key=lambda app: _richness(world, app.id), reverse=True)
     if not apps:
@@ -170,9 +172,9 @@ def _living(world: World) -> dict[str, str]:
     app = apps[0].id
     firsts = {
         "app_name": app,
-        "volume_id": next((each.id for each in world.children(Volume, app)), None),
-        "machine_id": next((each.id for each in world.children(Machine, app)), None),
-        "secret_name": next((each.name for each in world.children(Secret, app)), None),
+        "volume_id": next((volume.id for volume in world.children(Volume, app)), None),
+        "machine_id": next((machine.id for machine in world.children(Machine, app)), None),
+        "secret_name": next((secret.name for secret in world.children(Secret, app)), None),
     }
     return found | {name: value for name, value in firsts.items() if value is not None}
 

@@ -95,6 +95,7 @@ class Response:
     cut: Literal["", "drop", "truncate"] = ""
 
     def json(self) -> Any:
+        """The decoded body."""
         return json.loads(self.body)
 
 
@@ -127,10 +128,12 @@ def refused(name: str, problem: str) -> Refusal:
 
 
 def precondition(problem: str) -> Refusal:
+    """The refusal (412) of a call that the present state of the object forbids."""
     return Refusal(412, f"failed_precondition: {problem}", "failed_precondition")
 
 
 def reply(data: Any, status: int = 200) -> Response:
+    """An answer with `data` as JSON, without spaces."""
     return Response(status, _encode(data).encode())
 
 

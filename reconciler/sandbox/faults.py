@@ -1,4 +1,4 @@
-"""Faults to order: the next requests that match are answered wrongly, late, or not at all."""
+"""Ordered faults: the next requests that match are answered wrongly, late, or not at all."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def _finite(body: Any) -> Any:
 
 @checked(config=ConfigDict(extra="forbid"))
 class Fault:
-    """What happens to the next `times` requests (None: all) of `method` whose path matches the glob `path`.
+    """The fault of the next `times` requests (None: all) of `method` whose path matches the glob `path`.
 
     - `status`, `html`: this answer instead of the real one, with `body` and `headers`
     - `rate_limited`: 429 with `retry_after` as its header, without one when that is not given
@@ -69,8 +69,8 @@ class Fault:
       real seconds apart
     - `oversize`: the body is filled up with spaces, behind its first character, to `size_bytes`
     - `wrong_type`: each number becomes a text, each text a number, true and false an array
-    - `unknown_enum`: each `state`, `status`, `plan` and `type` becomes a word that nobody knows
-    - `stale_list`: lists answer what they answered when the fault was set
+    - `unknown_enum`: each `state`, `status`, `plan` and `type` becomes an unknown word
+    - `stale_list`: lists answer as of when the fault was set
 
     `after`: the request is still carried out (only `status`, `html` and `rate_limited` ask). Of the
     requests that match, only the share `probability` is hit, by draws that depend on the seed alone.
@@ -105,6 +105,7 @@ class Fault:
     stale: dict[str, Any] = field(default_factory=dict)
 
     def matches(self, request: Request) -> bool:
+        """Whether the fault is for this request; its draw is not counted."""
         return self.method in ("*", request.method) and fnmatchcase(request.path, self.path)
 
     @property
@@ -120,7 +121,7 @@ class Fault:
         return self.delay_s if self.action == "delay" and self.before else 0.0
 
     def spoil(self, request: Request, answer: Response) -> Response:
-        """Give what the client gets instead of `answer`."""
+        """The answer that the client gets instead of `answer`."""
         match self.action:
             case "status":
                 return self._instead(reply(self._or({"error": "fault"}), self.status or 500))
@@ -173,9 +174,9 @@ def _rewrite(answer: Response, change: Callable[[Any], Any]) -> None:
 
 def _mistyped(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _mistyped(each) for name, each in value.items()}
+        return {name: _mistyped(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_mistyped(each) for each in value]
+        return [_mistyped(part) for part in value]
     if isinstance(value, bool):
         return [value]
     if isinstance(value, int | float):
@@ -186,15 +187,15 @@ def _mistyped(value: Any) -> Any:
 def _with_unknown_words(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            name: UNKNOWN_WORD if name in _ENUMS and isinstance(each, str) else _with_unknown_words(each)
-            for name, each in value.items()
+            name: UNKNOWN_WORD if name in _ENUMS and isinstance(part, str) else _with_unknown_words(part)
+            for name, part in value.items()
         }
-    return [_with_unknown_words(each) for each in value] if isinstance(value, list) else value
+    return [_with_unknown_words(part) for part in value] if isinstance(value, list) else value
 
 
 @dataclass
 class Faults:
-    """The faults not used up yet; the first that matches, and that its draw lets hit, is taken.
+    """The faults that are not used up yet. The first that matches, and whose draw says so, is taken.
 
     `draws` counts the draws of chance so far: the same seed and requests meet the same faults.
     """
@@ -204,6 +205,7 @@ class Faults:
     draws: int = 0
 
     def take(self, request: Request) -> Fault | None:
+        """The fault that hits this request, used up once; None when it is spared."""
         for fault in self.pending:
             if fault.matches(request) and self._hits(fault):
                 if fault.times is not None:
@@ -223,15 +225,18 @@ class Faults:
             self.pending.append(fault)
 
     def clear(self) -> None:
+        """Drop all faults that are not used up yet."""
         self.pending.clear()
 
     def wire(self) -> list[dict[str, Any]]:
+        """The pending faults as the control verb shows them."""
         return [
             {name: value for name, value in asdict(fault).items() if name != "stale"}
             for fault in self.pending
         ]
 
     def dump(self) -> dict[str, Any]:
+        """The pending faults and the position of the draws, for the database."""
         return {"seed": self.seed, "draws": self.draws, "faults": [asdict(fault) for fault in self.pending]}
 
     def _hits(self, fault: Fault) -> bool:

@@ -1,6 +1,8 @@
 """The HTTP front: requests go to the core as they came, over a uvicorn connection that can be cut.
 
-So errors have the platform's shape. FastAPI only describes; its layers would cost as much as the core.
+So errors have the platform's shape, also those of malformed requests. FastAPI only describes; its layers
+would cost as much as the core. A wait for a state of a machine is asked again when the clock moves or another
+request was answered, until it has its answer or its client is gone.
 """
 
 import asyncio

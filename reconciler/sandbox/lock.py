@@ -1,4 +1,4 @@
-"""One process serves a world's file; another one that wants it finds its URL in the lock beside the file."""
+"""One process serves a world's file; another process finds its URL in the lock next to the file."""
 
 import errno
 import fcntl
@@ -51,7 +51,7 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def _opened(db: Path, flags: int) -> int:
-    """A descriptor of the lock. Raises ReconcilerError for a link: it would lead the address elsewhere."""
+    """A descriptor of the lock. Raises ReconcilerError for a link, which leads to another file."""
     path = db.with_name(f"{db.name}.lock")
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

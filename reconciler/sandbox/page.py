@@ -1,4 +1,8 @@
-"""The page at `/`: the world, the last requests and the clock, for a person. It needs no script."""
+"""The page at `/`: the world, the last requests and the clock, for a person. It needs no script.
+
+A section of the page is a part of the world, by the `columns` of its seed. Values are escaped by the
+template.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -51,11 +55,15 @@ class Controlled(Protocol):
 
 
 class Row(NamedTuple):
+    """A row of a table. `changed`: the request changed the world, and the row is marked."""
+
     cells: Sequence[Any]
     changed: bool = False
 
 
 class Section(NamedTuple):
+    """A table under its heading. `total`: how many rows there would be without the limit."""
+
     name: str
     titles: Sequence[str]
     rows: Sequence[Row]
@@ -63,6 +71,7 @@ class Section(NamedTuple):
 
 
 def show(sandbox: Controlled) -> Response:
+    """The answer to `GET /`: everything of the world, at most `MOST_ROWS` rows a table."""
     world = sandbox.world
     return page(
         "page.html",
@@ -92,7 +101,7 @@ def _things(world: World, name: str, cls: type[Thing], columns: Columns) -> Sect
 
 
 def _switches(sandbox: Controlled) -> Section:
-    """Those that do not stand at their default."""
+    """The switches that are not at their default."""
     moved = [
         Row((name, value, switches.default_of(switches.SWITCHES[name], extended=sandbox.extended)))
         for name, value in sandbox.world.switches.items()

@@ -63,12 +63,15 @@ class Route(Struct, frozen=True):
 
 
 class Routes:
-    """The routes of `part`, which begins their names. Its methods decorate handlers."""
+    """The routes of `part`, which begins their names; `defaults` are fields of all of them.
 
-    def __init__(self, part: str, guard: Literal["bearer", "control"] = "bearer") -> None:
+    Called with a method, a path, a summary and the model of the reply, it decorates a handler.
+    """
+
+    def __init__(self, part: str, **defaults: Any) -> None:
         self.found: list[Route] = []
         self._part = part
-        self._guard = guard
+        self._defaults = defaults
 
     def __call__(
         self, method: str, path: str, summary: str = "", reply: Any = None, **more: Any
@@ -77,11 +80,16 @@ class Routes:
 
         def add(handler: Handler) -> Handler:
             name = f"{self._part}_{handler.__name__}"
-            route = Route(method, path, handler, name, summary, reply, **{"guard": self._guard} | more)
-            self.found.append(route)
+            self.found.append(Route(method, path, handler, name, summary, reply, **self._defaults | more))
             return handler
 
         return add
+
+    def extended(
+        self, method: str, path: str, summary: str, reply: Any, **more: Any
+    ) -> Callable[[Handler], Handler]:
+        """The same for a route that the API document does not show."""
+        return self(method, path, summary, reply, extended=True, **more)
 
 
 def one_of(*allowed: str) -> Any:
@@ -125,7 +133,7 @@ class Item(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def key(self) -> tuple[str, ...] | None:
-        """What no other item of its part may have too; None while the sandbox is to choose an id."""
+        """The value that is unique in its part; None while the sandbox is to choose an id."""
         id = getattr(self, "id", None)
         return None if id is None else (id,)
 

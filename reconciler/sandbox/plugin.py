@@ -1,7 +1,8 @@
-"""The pytest fixtures `reconcile_sandbox`, an emulated platform over real HTTP, fresh for each test, and
-`reconcile_replay`, which plays again what `reconcile history export` wrote.
+"""The pytest fixtures `reconcile_sandbox` and `reconcile_replay`.
 
-Registered as a plugin by this package; nothing of it is imported before a test asks for it.
+The first is an emulated platform over real HTTP, fresh for a test; its mark says how it is started. The
+second plays a run again that `reconcile history export` wrote. Registered as a plugin by this package; the
+sandbox is imported only when a test asks for it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class RunningSandbox(Struct, frozen=True):
         return cast("dict[str, Any]", self.ok("POST", "/_sandbox/apps", {"name": name, **details}))
 
     def machine(self, app: str, **details: Any) -> dict[str, Any]:
+        """Register a machine of the app (`id`, `state`, `volumes`, `memory_mb`, …)."""
         return cast("dict[str, Any]", self.ok("POST", "/_sandbox/machines", {"app": app, **details}))
 
     def provider(self, name: str, **details: Any) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class RunningSandbox(Struct, frozen=True):
         self.ok("POST", "/_sandbox/clock", {"advance_s": seconds})
 
     def fault(self, action: str, **details: Any) -> None:
+        """Order one fault for the next matching request."""
         self.ok("POST", "/_sandbox/faults", {"action": action, **details})
 
     def faults(self, script: Any) -> None:
@@ -88,9 +91,11 @@ class RunningSandbox(Struct, frozen=True):
         self.ok("POST", "/_sandbox/faults", script)
 
     def clear_faults(self) -> None:
+        """Drop all faults that are not used up yet."""
         self.ok("DELETE", "/_sandbox/faults")
 
     def switch(self, **settings: Any) -> None:
+        """Set switches of the platform by name."""
         self.ok("POST", "/_sandbox/switches", settings)
 
     def edit_volume(self, id: str, **fields: Any) -> dict[str, Any]:
@@ -98,6 +103,7 @@ class RunningSandbox(Struct, frozen=True):
         return cast("dict[str, Any]", self.ok("PATCH", f"/_sandbox/world/volumes/{id}", fields))
 
     def edit_cluster(self, id: str, **fields: Any) -> dict[str, Any]:
+        """A person's edit, past every rule of the API."""
         return cast("dict[str, Any]", self.ok("PATCH", f"/_sandbox/world/clusters/{id}", fields))
 
     def world(self) -> dict[str, list[dict[str, Any]]]:
@@ -130,7 +136,7 @@ def reconcile_sandbox(request: pytest.FixtureRequest) -> Iterator[RunningSandbox
 
     options: dict[str, Any] = dict(_DEFAULTS)
     for mark in reversed(list(request.node.iter_markers(MARK))):
-        unknown = [*(repr(each) for each in mark.args), *(set(mark.kwargs) - set(_KNOWN))]
+        unknown = [*(repr(argument) for argument in mark.args), *(set(mark.kwargs) - set(_KNOWN))]
         if unknown:
             raise pytest.UsageError(
                 f"the mark {MARK} takes no {unknown[0]}: it takes {', '.join(_KNOWN)}, by name"

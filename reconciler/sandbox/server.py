@@ -44,7 +44,7 @@ def serve(
     ValueError for an unknown clock or profile.
     """
     if db is not None:
-        require_own(db)  # before the lock beside it is written
+        require_own(db)  # before the lock next to it is written
     with _opened(db, port, host, machine_socket) as (listeners, url, announce):
         sandbox = Sandbox(db=db, clock=clock, **options)
 
@@ -88,7 +88,7 @@ def serving(*, clock: str = "real", **options: Any) -> Iterator[str]:
 
 
 class _Server(Server):
-    """Tells when it accepts, and leaves signals alone: uvicorn raises them again after a clean end."""
+    """Calls `accepting` when it accepts, and leaves signals alone: uvicorn would raise them again."""
 
     def __init__(self, config: Config, accepting: Callable[[], None]) -> None:
         super().__init__(config)
@@ -120,7 +120,7 @@ def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
 
 
 def _ending() -> list[signal.Signals]:
-    """Without HUP where `nohup` has it ignored."""
+    """The signals that end it: without HUP where `nohup` ignores it."""
     ending = [signal.SIGINT, signal.SIGTERM]
     return ending if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [*ending, signal.SIGHUP]
 
@@ -137,17 +137,17 @@ async def _until_the_end(
             loop.add_signal_handler(number, stop)
     if until_stdin_closes:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
-    beside = [asyncio.create_task(_tick(sandbox)), asyncio.create_task(Courier(sandbox).run())]
+    tasks = [asyncio.create_task(_tick(sandbox)), asyncio.create_task(Courier(sandbox).run())]
     try:
         await server.serve(sockets=listeners)
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(beside)
+        await asyncio.wait(tasks)
 
 
 async def _tick(sandbox: Sandbox) -> None:
-    """Let things happen when the clock passes them, though nobody asks."""
+    """End states when the clock passes them, even without requests."""
     while True:
         due, rate = sandbox.world.next_due, sandbox.clock.rate
         nap_s = (due - sandbox.clock.now()) / rate if due is not None and rate else _LONGEST_NAP_S
@@ -170,7 +170,7 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> N
 def _opened(
     db: Path | None, port: int, host: str, machine_socket: Path | None
 ) -> Iterator[tuple[list[socket.socket], str, Callable[[str], None]]]:
-    """The listening sockets, the URL of the first, and what writes it beside `db`."""
+    """The listening sockets, the URL of the first, and a function that writes it next to `db`."""
     with locked(db) as announce, _listening(host, port) as listener, _local(machine_socket) as local:
         address, bound = listener.getsockname()[:2]
         url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
@@ -192,7 +192,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _local(path: Path | None) -> Iterator[list[socket.socket]]:
-    """The Unix socket, if there is a path for one. What a killed process left there is replaced."""
+    """The Unix socket, if there is a path for one. The leftover of a killed process is replaced."""
     if path is None:
         yield []
         return

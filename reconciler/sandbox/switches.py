@@ -1,4 +1,7 @@
-"""What the platform is not known to do one way or the other: each a named switch with a default.
+"""Open points of the platform, which may behave one way or the other: named switches with defaults.
+
+The document does not decide them, so a client must be right under every setting. The manual has the same
+texts, and a test compares them.
 
 Source: platform notes, the points marked [?], and the variants that they list.
 """
@@ -237,17 +240,19 @@ SWITCHES: Mapping[str, Switch] = {
 
 
 def defaults(*, extended: bool) -> dict[str, Any]:
+    """The default of every switch in the extended or the documented profile."""
     return {name: default_of(switch, extended=extended) for name, switch in SWITCHES.items()}
 
 
 def default_of(switch: Switch, *, extended: bool) -> Any:
+    """The default of one switch: its own in the documented profile, else its first value."""
     if switch.documented is not None and not extended:
         return switch.documented
     return switch.allowed[0] if switch.allowed else switch.default
 
 
 def described(settings: Mapping[str, Any], *, extended: bool) -> dict[str, dict[str, Any]]:
-    """Each switch by name: its value, its default, what is allowed, and what a client is expected to do."""
+    """Every switch by name: its value, default and range, and what a client is expected to do."""
     return {
         name: {
             "value": settings[name],
@@ -268,7 +273,7 @@ def check(settings: Mapping[str, Any]) -> None:
             raise Refusal(422, f"there is no switch `{name}`")
         if switch.allowed:
             if value not in switch.allowed or isinstance(value, bool):
-                allowed = ", ".join(str(each) for each in switch.allowed)
+                allowed = ", ".join(str(value) for value in switch.allowed)
                 raise Refusal(422, f"switch `{name}` must be one of {allowed}")
         elif (
             not isinstance(value, int | float)

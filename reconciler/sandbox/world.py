@@ -1,7 +1,7 @@
-"""Everything that exists on the emulated platform, in memory, with a note of what changed.
+"""Everything that exists on the emulated platform, in memory, with a note of all changes.
 
-A *thing* is one object. Its `state` may end by itself: `due` says when, and
-a table of transitions how. Times are seconds since the epoch, by the world's clock.
+A *thing* is one object. Its `state` may end by itself: `due` says when, a table of transitions how. Times are
+seconds since the epoch, by the world's clock.
 """
 
 import heapq
@@ -19,6 +19,8 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass
 class Thing:
+    """One object of the platform, by its `id`. Fields are what the database stores."""
+
     kind: ClassVar[str]
     id: str
     state: str = field(default="", kw_only=True)
@@ -26,11 +28,11 @@ class Thing:
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """What it can be listed under, such as its app; never changes."""
+        """The ids that lists of it are asked under, such as its app; never changes."""
         return ()
 
     def shown(self, *names: str) -> dict[str, Any]:
-        """Give the fields that answers show as they are kept, by name."""
+        """The fields that answers show as they are stored, by name."""
         return {name: getattr(self, name) for name in names}
 
 
@@ -91,6 +93,7 @@ class Machine(Thing):
 
     @property
     def present(self) -> bool:
+        """False from the moment its destruction began."""
         return self.state not in ("destroying", "destroyed")
 
 
@@ -98,7 +101,7 @@ T = TypeVar("T", bound=Thing)
 
 
 class Transition(NamedTuple):
-    """A state that ends by itself: after how many seconds, and which state follows, or what happens then.
+    """The end of a state: after how many seconds, and which state follows, or which function is called.
 
     Without a state that follows, the thing is removed.
     """
@@ -112,6 +115,9 @@ Transitions = Mapping[tuple[str, str], Transition]  # by kind and state
 
 class World:
     """Things by class and id. Handlers change them through `put`, `enter` and `remove` alone.
+
+    Only these three note a change, and only noted changes are stored. A handler that refuses must not have
+    changed anything.
 
     `now` is the time of the request being answered. `changed` collects, until it is committed,
     each changed thing by (kind, id), None for a removed one; `revision` counts the changes.
@@ -135,6 +141,7 @@ class World:
         self._order = itertools.count()
 
     def find(self, cls: type[T], id: str) -> T | None:
+        """The thing of this class with this id; None when there is none."""
         thing: T | None = self._things.get(cls, {}).get(id)
         return thing
 
@@ -143,6 +150,7 @@ class World:
         return self._things.get(cls, {}).values()
 
     def children(self, cls: type[T], parent: str) -> Iterable[T]:
+        """The things of this class below `parent`, in order of creation."""
         return self._children.get((cls, parent), {}).values()
 
     def load(self, thing: Thing) -> None:
@@ -151,6 +159,7 @@ class World:
         self._plan(thing)
 
     def put(self, thing: Thing) -> None:
+        """Take in a new or changed thing, to be stored with the next commit."""
         self._index(thing)
         self.changed[thing.kind, thing.id] = thing
         self.revision += 1
@@ -170,6 +179,7 @@ class World:
             self.watcher(self, thing, before, since)
 
     def remove(self, thing: Thing) -> None:
+        """Take a thing out, and out of the lists of its parents."""
         del self._things[type(thing)][thing.id]
         for parent in thing.parents:
             del self._children[type(thing), parent][thing.id]
@@ -178,10 +188,11 @@ class World:
 
     @property
     def next_due(self) -> float | None:
+        """When the next state ends, in seconds since the epoch; None when none does."""
         return self._agenda[0][0] if self._agenda else None
 
     def settle_until(self, now: float) -> None:
-        """Let every state end that falls due by `now`, in order, each at its own time."""
+        """End every state that falls due by `now`, in order, at its own time."""
         self.now = now
         while self._agenda and self._agenda[0][0] <= now:
             due, _, thing = heapq.heappop(self._agenda)
@@ -190,9 +201,11 @@ class World:
                 self._end(thing, self._transitions[thing.kind, thing.state].then, due)
 
     def new_id(self, length: int = 16) -> str:
+        """A random id of lower-case letters and digits, as the platform makes them."""
         return "".join(self._rng.choices(_ALPHABET, k=length))
 
     def has_organization(self, slug: str) -> bool:
+        """Whether the organization exists; `personal` always does."""
         return slug == "personal" or self.find(Organization, slug) is not None
 
     def _end(self, thing: Thing, then: str | Callable[["World", Any, float], None] | None, at: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import ValidationError
 
@@ -23,7 +23,7 @@ from reconciler.core.errors import (
     TooLarge,
     TransportError,
     Unauthorized,
-    Unreadable,
+    UnreadableAnswer,
 )
 from reconciler.core.model import Observation
 from reconciler.core.steps import Call, Read, Template
@@ -65,13 +65,24 @@ def trace(method: str, path: str, status: int, elapsed_s: float, *, service: str
     )
 
 
-class Client:
-    """The API of one service at `base_url`. Paths of calls and reads must be plain text.
+class ClientOptions(TypedDict, total=False):
+    """Options of any client.
 
     `rate_limit`: requests per second and action (see `Service.action`); None: unlimited. `read_only`: all but
     GET raises Refused. `credential`: where people find the credential that `auth` uses. `jitter` gives
     numbers from 0 to 1. `waiting`: see `RateLimit`.
     """
+
+    rate_limit: float | None
+    user_agent: str
+    read_only: bool
+    credential: str
+    jitter: Callable[[], float]
+    waiting: Waiting
+
+
+class Client:
+    """The API of one service at `base_url`. Paths of calls and reads must be plain text."""
 
     def __init__(
         self,
@@ -127,8 +138,9 @@ class Client:
         """The complete answer to one GET, as wire models of its shape; `at` is the service's time.
 
         A request holds one of `slots` while it is under way, not while it waits to be sent, or sent again.
-        Raises NotFound, AppMissing, Unauthorized, NotYet, Unreadable, NoSuchService without the secret that
-        signs requests, Down, and PlatformError if there is no proper answer within `retry.READ_BUDGET_S`.
+        Raises NotFound, AppMissing, Unauthorized, NotYet, UnreadableAnswer, NoSuchService without the secret
+        that signs requests, Down, and PlatformError if there is no proper answer within
+        `retry.READ_BUDGET_S`.
         """
         path = _plain(read.path)
         check_path("GET", path)
@@ -231,6 +243,7 @@ class Client:
         await self._rate.wait(action)
 
         async def attempt(deadline_s: float) -> Answer:
+            """One attempt with its slot, unless the breaker is open."""
             async with slots:
                 self._breaker.enter(path)
                 try:
@@ -278,6 +291,7 @@ class Client:
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, deadline_s: float
     ) -> Answer:
+        """Send one request with its credential, trace it, and take the credential out of an error answer."""
         prepared = self._auth.prepare(method, self.base_url + path, body, self._clock.now())
         headers = {**prepared.headers, "accept": "application/json", "user-agent": self._user_agent}
         if prepared.body is not None:
@@ -319,7 +333,7 @@ class Client:
         if refusal is Refusal.STATE_NOT_REACHED:
             return NotYet(message if read.sensitive or service.label else text, **details)
         if answer.status < 400:  # no redirect is followed; 204 and 206 hold no complete answer
-            return Unreadable(message, help=service.check_address, **details)
+            return UnreadableAnswer(message, help=service.check_address, **details)
         if fails(answer.status) and "retry-after" in answer.headers:
             who = service.label or "the platform"
             asked = "" if service.label else f" {cleaned(answer.headers['retry-after'])}"
@@ -327,11 +341,11 @@ class Client:
             return PlatformError(message, help=help, **details)
         return PlatformError(message, **details)
 
-    def _unreadable(self, read: Read, answer: Answer, difference: str) -> Unreadable:
+    def _unreadable(self, read: Read, answer: Answer, difference: str) -> UnreadableAnswer:
         """The error for an answer that does not match the API document, without quoting the answer."""
         problem = "an HTML page" if is_html(answer) else difference
         of = f" of {self.service.label}" if self.service.label else ""
-        return Unreadable(
+        return UnreadableAnswer(
             f"the answer{of} to GET {read.path} does not match the API document ({problem})",
             status=answer.status,
             path=_plain(read.path),

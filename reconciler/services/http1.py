@@ -55,6 +55,7 @@ class Http1Transport(httpx.AsyncBaseTransport):
         self._idle: list[Http1Connection] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send `request` over an idle or a new connection, within its deadline."""
         written = await _written(request)
         deadline_s: float = request.extensions["timeout"]["read"]
         late = f"no complete answer within {deadline_s:g} s"
@@ -117,6 +118,7 @@ class Http1Transport(httpx.AsyncBaseTransport):
             raise NotSent(f"cannot connect{self._through}: {_words(error)}") from None
 
     async def _direct(self) -> "Http1Connection":
+        """A connection to the origin itself. Raises OSError."""
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Http1Connection(self._max_body),
             self._host,
@@ -147,6 +149,7 @@ class Http1Transport(httpx.AsyncBaseTransport):
         return connection
 
     def _connect_request(self, proxy: SplitResult) -> bytes:
+        """The CONNECT request, with the credentials of the proxy's URL."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         fields = f"CONNECT {host}:{self._port} HTTP/1.1\r\nhost: {host}:{self._port}\r\n"
         if proxy.username is not None:
@@ -237,6 +240,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Parse the received bytes. Bytes that no request asked for close the connection."""
         if self._is_whole:  # unrequested bytes
             self.close()
             return
@@ -257,6 +261,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             self.end(Lost(f"{_CUT}: its head is too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
+        """End the answer: complete if only the end of the connection could end it, lost otherwise."""
         if self._is_whole:
             return
         if error is None and self._lasts_until_closed():
@@ -274,6 +279,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._raw.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
+        """Keep the final head; drop an interim one. Raises Lost for a head that cannot be trusted."""
         self._status = self._parser.get_status_code()
         if self._status < 200:
             self._raw.clear()
@@ -285,6 +291,7 @@ class Http1Connection(asyncio.BufferedProtocol):
             raise Lost(f"{_CUT}: it has an unknown transfer encoding")
 
     def on_body(self, piece: bytes) -> None:
+        """Keep a piece of the body. Raises TooLarge beyond the limit."""
         self._since_body = 0
         self._size += len(piece)
         if self._size > self._max_body:
@@ -292,6 +299,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
+        """Note the end of the answer, and whether the connection may be used again."""
         if self._headers is not None:  # not an interim answer
             self._is_whole = True
             # The rest of a request that was answered before its end would be taken for the next one.
@@ -304,6 +312,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         return headers is not None and not ("content-length" in headers or "transfer-encoding" in headers)
 
     def _finish(self) -> None:
+        """Give the complete answer to the request."""
         self._is_whole = True
         self._whole_s = monotonic()
         body = httpx.ByteStream(b"".join(self._pieces))
@@ -327,6 +336,7 @@ class _ProxyAnswer(asyncio.Protocol):
         self._received = b""
 
     def data_received(self, data: bytes) -> None:
+        """Read the answer up to its head. Bytes behind the head of a success are not accepted."""
         self._received += data
         head, end, more = self._received.partition(b"\r\n\r\n")
         if self.is_open.done() or not (end or len(head) > _MAX_HEAD):

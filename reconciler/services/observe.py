@@ -65,6 +65,7 @@ async def observe(
     fatal: ReconcilerError | None = None
 
     async def work(scope: anyio.CancelScope) -> None:
+        """Answer reads until none is left, or one fails so that the run must end."""
         nonlocal done, fatal
         for read in waiting:
             try:

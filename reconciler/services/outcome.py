@@ -171,6 +171,7 @@ def _id_at(reply: Any, id_path: str) -> str | None:
 def _verdict_of_error(
     answer: Answer, policy: Policy, refusal: Refusal | None, accepts: Collection[str]
 ) -> Verdict:
+    """Whether an error answer proves that nothing happened, or that nothing is left to do."""
     if answer.status in policy.by_anyone:
         return Verdict.NO
     if is_html(answer):

@@ -5,11 +5,10 @@ harmless are kept: a value can be echoed in any form, which no search would find
 the sent value unchanged is dropped, too.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic_core import to_json
 
@@ -17,9 +16,8 @@ from reconciler.core.clock import Clock
 from reconciler.core.steps import PLATFORM, Call, Read
 from reconciler.kinds import find_kinds
 from reconciler.services.answers import parsed
-from reconciler.services.client import Client
+from reconciler.services.client import Client, ClientOptions
 from reconciler.services.outcome import Outcome, Policy, Refusal, Verdict, row
-from reconciler.services.rate import Waiting, quiet
 from reconciler.services.service import BearerToken, Service
 from reconciler.services.transport import Transport
 
@@ -134,25 +132,9 @@ def platform_client(
     base_url: str,
     token: Callable[[], str],
     clock: Clock,
-    *,
-    rate_limit: float | None = None,
-    user_agent: str = "reconciler",
-    read_only: bool = False,
-    credential: str = "`platform.token_from`",
-    jitter: Callable[[], float] = random.random,
-    waiting: Waiting = quiet,
+    **options: Unpack[ClientOptions],
 ) -> Client:
-    """A client of the /v1 API of one platform; see `Client`, and `BearerToken` for `token`."""
-    return Client(
-        SERVICE,
-        BearerToken(token, "check where `platform.token_from` or RECONCILE_TOKEN gets it"),
-        transport,
-        base_url,
-        clock,
-        rate_limit=rate_limit,
-        user_agent=user_agent,
-        read_only=read_only,
-        credential=credential,
-        jitter=jitter,
-        waiting=waiting,
-    )
+    """A client of the /v1 API of one platform; see `BearerToken` for `token`."""
+    auth = BearerToken(token, "check where `platform.token_from` or RECONCILE_TOKEN gets it")
+    options.setdefault("credential", "`platform.token_from`")
+    return Client(SERVICE, auth, transport, base_url, clock, **options)

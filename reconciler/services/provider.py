@@ -7,10 +7,9 @@ answer are kept. The answers to POST and PATCH bring the values that become an a
 Source: platform API, 2.7, 2.8, 4.5 and 5.2; platform notes, "Extension providers".
 """
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import unquote
 
 from pydantic_core import to_json
@@ -21,7 +20,7 @@ from reconciler.core.wire import one
 from reconciler.secrets.redaction import SECRET_FIELDS, redact
 from reconciler.secrets.sensitive import Sensitive
 from reconciler.services.answers import cleaned, parsed
-from reconciler.services.client import Client
+from reconciler.services.client import Client, ClientOptions
 from reconciler.services.machines.wire.extension import SETTLED_STATUSES, Extension
 from reconciler.services.outcome import Outcome, Verdict
 from reconciler.services.platform import POLICY
@@ -107,18 +106,8 @@ def provider_client(
     *,
     new_nonce: Callable[[], str],
     encoding: Encoding = "hex",
-    user_agent: str = "reconciler",
-    read_only: bool = False,
-    jitter: Callable[[], float] = random.random,
+    **options: Unpack[ClientOptions],
 ) -> Client:
-    """A client of the provisioning API of one provider; see `Client`, and `Signature` for the secret."""
-    return Client(
-        provider_service(name),
-        Signature(secret, new_nonce, encoding),
-        transport,
-        base_url,
-        clock,
-        user_agent=user_agent,
-        read_only=read_only,
-        jitter=jitter,
-    )
+    """A client of the provisioning API of one provider; see `Signature` for the secret."""
+    auth = Signature(secret, new_nonce, encoding)
+    return Client(provider_service(name), auth, transport, base_url, clock, **options)

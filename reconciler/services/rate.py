@@ -71,6 +71,7 @@ class RateLimit:
                     self._waiting(action, 0, queue.joined, self._clock.monotonic() - self._since_s)
 
     def _report(self, action: str, queue: "_Queue") -> None:
+        """Report the queue if it is the longest one that waits."""
         now_s = self._clock.monotonic()
         if self._reported is None:
             self._since_s = now_s
@@ -123,6 +124,7 @@ class _Queue:
         self._under_way += 1
 
     def answered(self, now_s: float) -> None:
+        """Count the answer of a request from now on."""
         # Answers come in any order: an answer counts as that of the oldest request under way.
         if self._under_way:
             self._full_s = max(self._full_s, now_s + self._under_way * self._interval_s)
@@ -156,6 +158,7 @@ class _Queue:
             self._next_one()
 
     def _next_one(self) -> None:
+        """Let the next request to the front of the queue."""
         self._taken = bool(self._waiting)
         if self._waiting:
             self._waiting.popleft().set()

@@ -87,6 +87,7 @@ class BearerToken:
         self._checked()
 
     def _checked(self) -> str:
+        """The token. Raises ReconcilerError if a header cannot contain it."""
         token = self._token()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ReconcilerError(
@@ -139,6 +140,7 @@ def without_credential(answer: Answer, credential: str) -> Answer:
 
 
 def _replaced(value: Any, credential: str) -> Any:
+    """A JSON value without the credential, in all of its texts and names."""
     if isinstance(value, str):
         return value.replace(credential, SENSITIVE)
     if isinstance(value, list):

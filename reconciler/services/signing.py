@@ -145,6 +145,7 @@ def verify_event(
 def _check_signature(
     signatures: Sequence[str], message: bytes, secrets: Sequence[bytes], encoding: Encoding
 ) -> None:
+    """Raises NotAuthentic unless exactly one signature was sent, and it fits one of the secrets."""
     if len(message) > MAX_SIGNED:
         raise NotAuthentic(f"more than {MAX_SIGNED} bytes")
     if len(signatures) != 1:
@@ -176,6 +177,7 @@ def _digest_of(text: str, encoding: Encoding) -> bytes:
 
 
 def _json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`. Raises NotAuthentic for anything else."""
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
     except (ValueError, RecursionError):
@@ -186,6 +188,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names are all different."""
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ValueError("a name is given twice")  # parsers differ in which of them they take
@@ -197,6 +200,7 @@ def _constant(name: str) -> None:
 
 
 def _parameters(query: str) -> dict[str, Any]:
+    """The parameters of a query. Raises NotAuthentic for a signing parameter that is given twice."""
     fields: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in fields and name in _SIGNED_PARAMETERS:
@@ -227,6 +231,7 @@ def _same_url(signed: Any, received: str) -> bool:
 
 
 def _parts(url: str) -> tuple[str, str, int | None, str, str]:
+    """Scheme, host, port, path and query. Raises ValueError for a text that is not a request's URL."""
     if not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError("not a URL")  # urlsplit would drop line ends
     parts = urlsplit(url)

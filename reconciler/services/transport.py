@@ -43,6 +43,8 @@ class Answer:
 
 
 class Transport(Protocol):
+    """Sends requests to one service."""
+
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_s: float
     ) -> Answer:
@@ -213,6 +215,7 @@ class HttpTransport:
             await client.aclose()
 
     def _open(self) -> "httpx.AsyncClient":
+        """The client for all requests; its modules are imported only now."""
         from reconciler.services.http1 import CookielessClient, Http1Transport
 
         return CookielessClient(

@@ -20,7 +20,7 @@ from reconciler.api import (
     plan,
 )
 from reconciler.planning.digest import plan_digest
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 from tests.api.test_program import VARIABLES, project, sandbox
 from tests.approvals.people import SAID, Person, make
 from tests.cli.harness import Sandbox

@@ -19,7 +19,7 @@ from reconciler.project.apply import apply, run_saved
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.project.run import Applied, run_plan
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 from reconciler.reports.verdict import approvals
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event

@@ -18,7 +18,7 @@ import pytest
 from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.project import attribution
-from reconciler.state.places.sqlite import backups, schema
+from reconciler.state.places.sqlite import backups, database
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event, JournalEntry
 from tests.cli.harness import RECONCILE, Project, Sandbox, cluster, lines_with, secret, volume
@@ -112,7 +112,7 @@ def test_a_migration_says_what_it_did_and_how_to_go_back(project: Project, verb:
     older = state_file(project).read_bytes()
     shown = project.run(*verb, code=None)
     (copy,) = backups.folder(state_file(project)).glob("version-1-*.db")
-    told = f"migrated from version 1 to {schema.VERSION}; a copy of version 1 is {copy}: to go back"
+    told = f"migrated from version 1 to {database.VERSION}; a copy of version 1 is {copy}: to go back"
     assert told in " ".join(shown.err.split())
     assert project.run("state", "migrate").out == "sqlite:.reconcile/state.db: has the newest version\n"
     assert "Volume/shop/data" in project.run("state", "list").out

@@ -38,7 +38,8 @@ def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
     for file in root.glob("reconciler/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
-                yield file, node.lineno, ast.unparse(node)
+                parts = (getattr(part, "value", None) for part in node.values)
+                yield file, node.lineno, "".join(part if isinstance(part, str) else "{}" for part in parts)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield file, node.lineno, node.value
 

@@ -13,9 +13,8 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.drift.accept import accept
-from reconciler.drift.acceptance import Acceptance
+from reconciler.drift.acceptance import Acceptance, Environments
 from reconciler.drift.find import Drift, find_drift
-from reconciler.drift.sharing import Environments
 from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import located

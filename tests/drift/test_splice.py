@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.model import Path, unpack_span
@@ -113,7 +113,6 @@ def _is_yaml(text: str, value: Scalar) -> bool:
     return bool(composed and composed.documents and composed.documents[0].value == {"k": value})
 
 
-@settings(max_examples=150)
 @given(manifests(), _SCALARS, st.data())
 def test_of_any_manifest_one_line_changes_and_reads_as_wanted(
     manifest: tuple[str, list[str]], value: Scalar, data: st.DataObject

@@ -17,9 +17,8 @@ from reconciler.evidence.archive import (
     unpack,
 )
 from reconciler.evidence.bundle import NotBundled, bundle
-from reconciler.evidence.page import damaged_page, verified_page
 from reconciler.evidence.rows import HEAD
-from reconciler.evidence.verify import PLAN
+from reconciler.evidence.verify import PLAN, damaged_page, verified_page
 from reconciler.state.runs import history_of
 from tests.docs.pages import Block, items
 from tests.reliability.bundles import CANARY, Made, make, misnamed, refused, verified

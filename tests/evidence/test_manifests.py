@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.evidence.export import NotExportable
-from reconciler.evidence.manifests import manifests_of
+from reconciler.evidence.export import NotExportable, manifests_of
 from reconciler.manifests.load import load
 from reconciler.manifests.meaning import digest_resources
 from reconciler.project.files import SourceTexts

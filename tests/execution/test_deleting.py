@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,30 +20,42 @@ WITH_SNAPSHOT = "lifecycle: {deletion: delete}\n"
 ONE = "/v1/apps/shop/volumes/*"
 
 
-async def test_a_delete_whose_answer_was_lost_is_looked_up_and_not_sent_again(stage: Stage) -> None:
+MISSING = {
+    "method": "DELETE",
+    "path": ONE,
+    "action": "status",
+    "status": 404,
+    "body": {"error": "no such object"},
+}
+
+
+@pytest.mark.parametrize(
+    ("faults", "read_lag_s", "outcome", "sent"),
+    [
+        ([{"action": "drop_after"}], 0, "done", 1),
+        ([{"action": "drop_before"}], 0, "done", 2),
+        ([{"action": "drop_after"}], 20, "done", 2),
+        ([{"action": "drop_before"}, MISSING], 0, "unknown", 2),
+        ([MISSING, {"method": "GET", "action": "status", "status": 403, "times": None}], 0, "unknown", 1),
+    ],
+    ids=[
+        "looked up",
+        "sent once more",
+        "repeated after a lagging read",
+        "404 to the second",
+        "no read after 404",
+    ],
+)
+async def test_a_delete_without_a_clear_answer_is_looked_up(
+    stage: Stage, faults: Sequence[dict[str, Any]], read_lag_s: int, outcome: str, sent: int
+) -> None:
     await stage.apply(volume(rest=DELETABLE))
-    stage.fault(method="DELETE", path=ONE, action="drop_after")
-    applied = await stage.apply("", approved_deletes=[ADDRESS])
-    assert outcomes(applied) == {DELETE: "done"}
-    assert stage.line.mutations.count("DELETE") == 1
-    assert Address.parse(ADDRESS) not in (await stage.store.load()).records
-
-
-async def test_a_delete_that_did_not_arrive_is_sent_once_more(stage: Stage) -> None:
-    await stage.apply(volume(rest=DELETABLE))
-    stage.fault(method="DELETE", path=ONE, action="drop_before")
-    applied = await stage.apply("", approved_deletes=[ADDRESS])
-    assert outcomes(applied) == {DELETE: "done"}
-    assert stage.line.mutations.count("DELETE") == 2
-
-
-async def test_a_lagging_list_makes_it_repeat_a_delete_that_landed_which_is_done_too(stage: Stage) -> None:
-    await stage.apply(volume(rest=DELETABLE))
-    stage.switch(read_lag_s=20)
-    stage.fault(method="DELETE", path=ONE, action="drop_after")
-    applied = await stage.apply("", approved_deletes=[ADDRESS])
-    assert outcomes(applied) == {DELETE: "done"}
-    assert stage.line.mutations.count("DELETE") == 2
+    stage.switch(read_lag_s=read_lag_s)
+    for fault in faults:
+        stage.fault(**{"method": "DELETE", "path": ONE, **fault})
+    assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: outcome}
+    assert stage.line.mutations.count("DELETE") == sent
+    assert (Address.parse(ADDRESS) in (await stage.store.load()).records) is (outcome == "unknown")
 
 
 async def test_a_volume_counts_as_deleted_only_when_reads_stop_showing_it(stage: Stage) -> None:
@@ -93,7 +106,7 @@ KINDS = {
 
 async def test_the_wait_for_a_deletion_says_that_the_object_is_still_there(stage: Stage) -> None:
     await stage.apply(volume(rest=DELETABLE))
-    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
+    stage.fault(**MISSING)
     seen = set[str]()
 
     class Told(Reporter):
@@ -134,22 +147,6 @@ async def test_an_object_that_somebody_else_deleted_meanwhile_is_done(stage: Sta
     stage.fault(method="DELETE", path=path, action="status", status=404, after=True, body={"error": "gone"})
     assert outcomes(await stage.apply("", approved_deletes=[address])) == {f"{address}#delete": "done"}
     assert Address.parse(address) not in (await stage.store.load()).records
-
-
-async def test_a_repeated_delete_that_is_answered_404_is_looked_up_too(stage: Stage) -> None:
-    await stage.apply(volume(rest=DELETABLE))
-    stage.fault(method="DELETE", path=ONE, action="drop_before")
-    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
-    assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: "unknown"}
-    assert Address.parse(ADDRESS) in (await stage.store.load()).records
-
-
-async def test_while_no_read_answers_a_404_leaves_a_deletion_open(stage: Stage) -> None:
-    await stage.apply(volume(rest=DELETABLE))
-    stage.fault(method="DELETE", path=ONE, action="status", status=404, body={"error": "no such object"})
-    stage.fault(method="GET", path=ONE, action="status", status=403, times=None)
-    assert outcomes(await stage.apply("", approved_deletes=[ADDRESS])) == {DELETE: "unknown"}
-    assert Address.parse(ADDRESS) in (await stage.store.load()).records
 
 
 @pytest.mark.parametrize(

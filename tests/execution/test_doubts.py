@@ -114,9 +114,7 @@ async def test_a_process_that_stood_still_during_its_call_says_so(
 
 
 @pytest.mark.parametrize("manifests", [cluster(), volume()], ids=["cluster", "volume"])
-async def test_what_came_too_late_is_asked_about_before_it_is_made_again(
-    stage: Stage, manifests: str
-) -> None:
+async def test_a_late_outcome_is_asked_about_before_it_is_made_again(stage: Stage, manifests: str) -> None:
     address = loaded(stage, manifests)[0].address
     await told_of(stage, address, {"unclaimed": "late_1", "because": "its outcome came late"})
     (question,) = (await plan(stage, manifests)).diagnostics

@@ -165,7 +165,7 @@ async def test_a_lost_secret_is_in_doubt_until_it_is_set_again(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("id", ["../../v1?x#y", "res_1$(touch pwn)", "", "x" * 256])
-async def test_an_answer_with_an_id_that_no_path_may_hold_is_told_and_not_asked_for_again(
+async def test_an_answer_with_an_unusable_id_is_reported_and_not_asked_for_again(
     stage: Stage, id: str
 ) -> None:
     acme = Acme(stage.time, ids=[id])
@@ -275,7 +275,7 @@ async def test_a_list_that_cannot_be_read_leaves_the_secrets_unset(stage: Stage)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-async def test_a_signing_secret_that_is_missing_holds_only_what_needs_the_provider(
+async def test_a_missing_signing_secret_stops_only_what_needs_the_provider(
     stage: Stage, recorded: bool
 ) -> None:
     if recorded:

@@ -143,7 +143,7 @@ SECRET = secret()
 
 
 @pytest.mark.parametrize("dies", [True, False], ids=["killed", "told"])
-async def test_a_lost_secret_leaves_no_claim_about_the_value_that_it_may_have_replaced(
+async def test_a_lost_secret_leaves_no_claim_about_the_value_that_it_replaced(
     stage: Stage, dies: bool
 ) -> None:
     """The person puts the old value back: nothing on the platform shows that the other one is in force."""

@@ -16,9 +16,7 @@ from tests.execution.stage import Stage, loaded, outcomes, volume
 
 
 @pytest.mark.parametrize("down", [503, 500, Lost("cannot connect: refused")], ids=str)
-async def test_an_outage_is_one_diagnostic_and_ends_the_command_early(
-    shared: Stage, down: int | Lost
-) -> None:
+async def test_an_outage_is_one_diagnostic_and_ends_the_run_early(shared: Stage, down: int | Lost) -> None:
     add_apps(shared, 40)
     far = Far(shared, rate_limit=None)
     far.down = down
@@ -54,9 +52,7 @@ async def test_a_platform_that_asks_every_read_to_wait_is_one_diagnostic(
 
 @pytest.mark.parametrize("asked", [2, 9])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_short_time_that_all_reads_are_asked_to_wait_is_waited_for(
-    shared: Stage, asked: int, status: int
-) -> None:
+async def test_a_short_pause_that_all_reads_must_make_is_made(shared: Stage, asked: int, status: int) -> None:
     add_apps(shared, 40)
     far = Far(shared, rate_limit=None)
     far.down, far.asks = status, {"retry-after": f"{asked}"}
@@ -101,7 +97,7 @@ async def test_an_outage_counts_what_had_failed_before_it_was_known(shared: Stag
     ],
     ids=["503", "cut"],
 )
-async def test_a_partial_outage_is_one_diagnostic_for_each_cause(
+async def test_a_partial_outage_has_a_diagnostic_a_cause(
     shared: Stage, fault: dict[str, object], cause: str
 ) -> None:
     add_apps(shared, 4)

@@ -39,9 +39,7 @@ async def test_a_machine_that_takes_the_volume_before_a_lost_extend_still_owes(s
 
 
 @pytest.mark.parametrize(("rule", "certainties"), [("always", ["owed"]), ("never", [])])
-async def test_the_answer_says_whether_a_restart_is_owed(
-    stage: Stage, rule: str, certainties: list[str]
-) -> None:
+async def test_the_answer_says_if_a_restart_is_owed(stage: Stage, rule: str, certainties: list[str]) -> None:
     stage.switch(extend_needs_restart=rule)
     await stage.apply(volume())
     await stage.apply(GROWN)
@@ -248,7 +246,7 @@ async def test_a_restart_settles_nothing_of_a_volume_that_left_the_machine(stage
     assert (restarted(stage), await owed(stage)) == (["m1", "m2"], [])
 
 
-async def test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_seen_on_the_machine(
+async def test_what_a_lost_answer_may_owe_is_settled_where_the_volume_is_seen(
     stage: Stage,
 ) -> None:
     stage.capabilities = frozenset({"machine.restart"})

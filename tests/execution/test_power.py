@@ -25,7 +25,12 @@ ADDRESS = "Machine/shop/worker"
 GET = frozenset({"machine.get"})
 STOPS = frozenset({"machine.stop"})
 
-each_view = pytest.mark.parametrize("capabilities", [frozenset(), GET], ids=["unseen", "seen"])
+
+@pytest.fixture(params=[frozenset(), GET], ids=["unseen", "seen"])
+def either(stage: Stage, request: pytest.FixtureRequest) -> Stage:
+    """A stage on which machines cannot be seen, and one on which they can; both can stop them."""
+    stage.capabilities = request.param | STOPS
+    return stage
 
 
 def machine(power: str, id: str = "m1", name: str = "worker", rest: str = "") -> str:
@@ -47,36 +52,28 @@ def sent(stage: Stage, verb: str) -> int:
     return sum(path.endswith(f"/{verb}") for _, path in stage.line.sent)
 
 
-@each_view
-async def test_a_machine_is_suspended_waited_for_and_left_alone_by_the_next_run(
-    stage: Stage, capabilities: frozenset[str]
-) -> None:
-    stage.capabilities = capabilities
-    make_machine(stage)
-    assert outcomes(await stage.apply(machine("suspended"))) == {SUSPEND: "done"}
-    assert states(stage) == {"m1": "suspended"}
-    assert sent(stage, "wait") > 1  # the platform was asked again after a 408
-    record = await stage.record(ADDRESS)
+async def test_a_machine_is_suspended_waited_for_and_left_alone_by_the_next_run(either: Stage) -> None:
+    make_machine(either)
+    assert outcomes(await either.apply(machine("suspended"))) == {SUSPEND: "done"}
+    assert states(either) == {"m1": "suspended"}
+    assert sent(either, "wait") > 1  # the platform was asked again after a 408
+    record = await either.record(ADDRESS)
     assert (record.id, record.applied["power"], record.inferred) == ("m1", "suspended", False)
-    again = await stage.apply(machine("suspended"))
+    again = await either.apply(machine("suspended"))
     assert (again.plan.steps, again.plan.changes, again.results) == ((), (), ())
-    assert stage.line.mutations == ["POST"]
+    assert either.line.mutations == ["POST"]
 
 
-@each_view
-async def test_a_machine_is_stopped_waited_for_left_alone_and_started_again(
-    stage: Stage, capabilities: frozenset[str]
-) -> None:
-    stage.capabilities = capabilities | STOPS
-    make_machine(stage)
-    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
-    assert states(stage) == {"m1": "stopped"}
-    assert (await stage.record(ADDRESS)).applied["power"] == "stopped"
-    assert (await stage.apply(machine("stopped"))).plan.steps == ()
-    assert stage.line.mutations == ["POST"]
-    assert outcomes(await stage.apply(machine("started"))) == {START: "done"}
-    await stage.time.sleep(5)
-    assert states(stage) == {"m1": "started"}
+async def test_a_machine_is_stopped_waited_for_left_alone_and_started_again(either: Stage) -> None:
+    make_machine(either)
+    assert outcomes(await either.apply(machine("stopped"))) == {STOP: "done"}
+    assert states(either) == {"m1": "stopped"}
+    assert (await either.record(ADDRESS)).applied["power"] == "stopped"
+    assert (await either.apply(machine("stopped"))).plan.steps == ()
+    assert either.line.mutations == ["POST"]
+    assert outcomes(await either.apply(machine("started"))) == {START: "done"}
+    await either.time.sleep(5)
+    assert states(either) == {"m1": "started"}
 
 
 async def test_without_the_capability_nothing_is_stopped_and_the_line_is_named(stage: Stage) -> None:
@@ -89,61 +86,36 @@ async def test_without_the_capability_nothing_is_stopped_and_the_line_is_named(s
     assert (states(stage), stage.line.mutations) == ({"m1": "started"}, [])
 
 
-@each_view
-async def test_a_stop_that_takes_too_long_is_pending_and_the_next_run_only_waits(
-    stage: Stage, capabilities: frozenset[str]
-) -> None:
-    stage.capabilities = capabilities | STOPS
-    make_machine(stage)
+async def test_a_stop_that_takes_too_long_is_pending_and_the_next_run_only_waits(either: Stage) -> None:
+    make_machine(either)
     soon = machine("stopped", rest="lifecycle: {timeout_s: 1}\n")
-    assert outcomes(await stage.apply(soon)) == {STOP: "pending"}
-    assert (await stage.record(ADDRESS)).applied["power"] == "stopping"
-    assert outcomes(await stage.apply(machine("stopped"))) == {WAIT: "done"}
-    assert (await stage.record(ADDRESS)).applied["power"] == "stopped"
-    assert (await stage.apply(machine("stopped"))).plan.steps == ()
-    assert stage.line.mutations == ["POST"]
+    assert outcomes(await either.apply(soon)) == {STOP: "pending"}
+    assert (await either.record(ADDRESS)).applied["power"] == "stopping"
+    assert outcomes(await either.apply(machine("stopped"))) == {WAIT: "done"}
+    assert (await either.record(ADDRESS)).applied["power"] == "stopped"
+    assert (await either.apply(machine("stopped"))).plan.steps == ()
+    assert either.line.mutations == ["POST"]
 
 
-@each_view
-async def test_a_stop_of_a_suspended_machine_discards_its_memory(
-    stage: Stage, capabilities: frozenset[str]
-) -> None:
-    stage.capabilities = capabilities | STOPS
-    make_machine(stage, state="suspended")
-    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
-    (found,) = stage.call("GET", "/_sandbox/world", {})["machines"]
+async def test_a_stop_of_a_suspended_machine_discards_its_memory(either: Stage) -> None:
+    make_machine(either, state="suspended")
+    assert outcomes(await either.apply(machine("stopped"))) == {STOP: "done"}
+    (found,) = either.call("GET", "/_sandbox/world", {})["machines"]
     assert (found["state"], found["snapshot"]) == ("stopped", False)
 
 
-@pytest.mark.parametrize("action", ["drop_before", "drop_after"])
-@each_view
-async def test_a_lost_answer_to_a_stop_is_settled_by_asking_again(
-    stage: Stage, capabilities: frozenset[str], action: str
-) -> None:
-    stage.capabilities = capabilities | STOPS
-    make_machine(stage)
-    stage.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
-    assert outcomes(await stage.apply(machine("stopped"))) == {STOP: "done"}
-    assert stage.line.mutations == ["POST", "POST"]
-    assert (states(stage), await stage.open_steps()) == ({"m1": "stopped"}, [])
-
-
-@each_view
 @pytest.mark.parametrize("word", ["started", "running"])
-async def test_a_start_says_that_connections_may_be_stale_and_promises_no_memory(
-    stage: Stage, capabilities: frozenset[str], word: str
-) -> None:
-    stage.capabilities = capabilities
-    stage.switch(started_word=word)
-    make_machine(stage, state="suspended")
-    applied = await stage.apply(machine("started"))
+async def test_a_start_warns_of_stale_connections_and_promises_no_memory(either: Stage, word: str) -> None:
+    either.switch(started_word=word)
+    make_machine(either, state="suspended")
+    applied = await either.apply(machine("started"))
     (result,) = applied.results
     assert (result.step, result.outcome) == (START, "done")
     assert "connections" in result.note
     assert "It is not known whether its memory was kept" in result.note
-    await stage.time.sleep(5)
-    assert states(stage) == {"m1": word}
-    assert (await stage.apply(machine("started"))).plan.steps == ()
+    await either.time.sleep(5)
+    assert states(either) == {"m1": word}
+    assert (await either.apply(machine("started"))).plan.steps == ()
 
 
 async def test_a_suspend_that_takes_too_long_is_pending_and_the_next_run_only_waits(stage: Stage) -> None:
@@ -239,46 +211,40 @@ async def test_a_machine_that_is_not_there_is_no_matter_of_rules(stage: Stage) -
     assert "machine not found" in result.error
 
 
-@each_view
 @pytest.mark.parametrize("power", ["suspended", "started"])
-async def test_a_refusal_because_it_is_so_already_is_success(
-    stage: Stage, capabilities: frozenset[str], power: str
-) -> None:
+async def test_a_refusal_because_it_is_so_already_is_success(either: Stage, power: str) -> None:
     """The proxy may be faster than our call; and without machine.get, the call is sent in any case."""
-    stage.switch(suspend_repeated=412, start_repeated=412)
-    make_machine(stage, state="started" if power == "suspended" else "suspended")
-    stage.capabilities = capabilities
+    either.switch(suspend_repeated=412, start_repeated=412)
+    make_machine(either, state="started" if power == "suspended" else "suspended")
     step = SUSPEND if power == "suspended" else START
     before = f"/v1/apps/shop/machines/m1/{'suspend' if power == 'suspended' else 'start'}"
 
     def faster(executor: Any) -> None:
-        stage.call("POST", before, {})
-        stage.sandbox.settle()
+        either.call("POST", before, {})
+        either.sandbox.settle()
 
-    assert outcomes(await stage.apply(machine(power), on_executor=faster)) == {step: "done"}
-    record = await stage.record(ADDRESS)
+    assert outcomes(await either.apply(machine(power), on_executor=faster)) == {step: "done"}
+    record = await either.record(ADDRESS)
     assert (record.applied["power"], record.inferred) == (power, False)
-    assert (await stage.apply(machine(power))).plan.steps == ()
+    assert (await either.apply(machine(power))).plan.steps == ()
 
 
-@each_view
-@pytest.mark.parametrize("repeated", [200, 412])
 @pytest.mark.parametrize("action", ["drop_before", "drop_after"])
-@pytest.mark.parametrize("power", ["suspended", "started"])
-async def test_a_lost_answer_is_settled_by_asking_again(
-    stage: Stage, capabilities: frozenset[str], repeated: int, action: str, power: str
-) -> None:
-    stage.capabilities = capabilities
-    stage.switch(suspend_repeated=repeated, start_repeated=repeated)
-    make_machine(stage, state="started" if power == "suspended" else "suspended")
-    stage.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
-    applied = await stage.apply(machine(power))
+@pytest.mark.parametrize(
+    ("power", "repeated"),
+    [("suspended", 200), ("suspended", 412), ("started", 200), ("started", 412), ("stopped", 200)],
+)
+async def test_a_lost_answer_is_asked_again(either: Stage, repeated: int, action: str, power: str) -> None:
+    either.switch(suspend_repeated=repeated, start_repeated=repeated)
+    make_machine(either, state="suspended" if power == "started" else "started")
+    either.fault(method="POST", path="/v1/apps/shop/machines/m1/*", action=action)
+    applied = await either.apply(machine(power))
     assert set(outcomes(applied).values()) == {"done"}
-    assert stage.line.mutations == ["POST", "POST"]
-    await stage.time.sleep(10)
-    assert states(stage) == {"m1": power}
-    assert await stage.open_steps() == []
-    assert (await stage.apply(machine(power))).plan.steps == ()
+    assert either.line.mutations == ["POST", "POST"]
+    await either.time.sleep(10)
+    assert states(either) == {"m1": power}
+    assert await either.open_steps() == []
+    assert (await either.apply(machine(power))).plan.steps == ()
 
 
 async def test_a_call_that_is_lost_twice_is_pending_and_made_again_by_the_next_run(stage: Stage) -> None:
@@ -335,7 +301,7 @@ async def test_stopping_ends_the_wait_for_a_suspend_as_pending(stage: Stage) -> 
     assert outcomes(applied) == {SUSPEND: "pending"}
 
 
-async def test_a_wait_that_outlasts_the_grace_period_is_pending(
+async def test_a_wait_beyond_the_grace_period_is_pending(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_module, "GRACE_S", 0)

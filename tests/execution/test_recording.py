@@ -53,7 +53,7 @@ async def test_when_the_run_cannot_be_begun_nothing_is_sent(stage: Stage) -> Non
     assert stage.line.mutations == []
 
 
-async def test_an_outcome_that_cannot_be_stored_is_kept_aside_and_taken_in_by_the_next_run(
+async def test_an_outcome_that_cannot_be_stored_is_spooled_and_read_by_the_next_run(
     stage: Stage,
 ) -> None:
     stage.fail_at(Event.DONE)
@@ -124,9 +124,7 @@ async def test_a_run_whose_end_cannot_be_recorded_has_done_what_it_did(stage: St
     assert (await stage.apply(volume())).plan.steps == ()
 
 
-async def test_a_lease_that_is_no_longer_ours_sends_nothing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lease_that_is_not_ours_sends_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     async def taken(lease: object, for_s: float) -> None:
         raise StoreError("the lease of `shop` is no longer ours")
 
@@ -163,9 +161,7 @@ async def test_a_cancelled_call_is_recorded_as_unknown(stage: Stage) -> None:
     assert (await stage.record()).inferred
 
 
-async def test_a_call_that_outlasts_the_grace_period_is_unknown(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_after_the_grace_is_unknown(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "GRACE_S", 0)
     stage.line.hangs.add("POST")
     executors: list[Executor] = []

@@ -178,9 +178,7 @@ STRANGERS = {"size_gb": 50, "encrypted": False, "snapshot_retention": 30, "regio
 
 
 @pytest.mark.parametrize("field", STRANGERS)
-async def test_a_volume_that_differs_in_anything_that_was_sent_is_taken_only_by_force(
-    stage: Stage, field: str
-) -> None:
+async def test_a_volume_that_differs_from_the_call_is_taken_only_by_force(stage: Stage, field: str) -> None:
     await left_open(stage, volume(spec=SENT), "POST")
     body = {"name": "data", "region": "ams", "size_gb": 5, "encrypted": True, "snapshot_retention": 7}
     stranger = stage.call("POST", "/v1/apps/shop/volumes", {**body, field: STRANGERS[field]})["id"]

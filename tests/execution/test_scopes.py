@@ -83,7 +83,7 @@ async def test_a_run_begins_and_ends_in_each_of_its_scopes(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("refused", SCOPES)
-async def test_a_run_that_begins_in_some_scopes_only_has_run_and_can_be_made_again(
+async def test_a_run_that_starts_in_some_scopes_has_run_and_can_be_repeated(
     stage: Stage, refused: str
 ) -> None:
     store, recorder, plan = await prepared(stage, [refused])
@@ -145,7 +145,7 @@ async def test_what_has_left_another_runners_scope_needs_no_lease_there(stage: S
     assert LEFT not in (await stage.record(str(ORDERS))).applied
 
 
-async def test_that_it_left_is_recorded_where_something_is_declared_beside_it_or_nothing_at_all(
+async def test_leaving_is_recorded_in_scopes_with_manifests_or_if_there_are_none(
     stage: Stage,
 ) -> None:
     await _made(stage, f"{volume()}{volume('logs')}{cluster()}")

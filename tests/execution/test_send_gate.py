@@ -159,7 +159,7 @@ async def test_a_call_refused_with_429_is_sent_again_when_the_platform_says_so(s
     assert found.notices == ()
 
 
-async def test_after_a_minute_of_429_the_step_has_failed_and_others_like_it_are_not_sent(
+async def test_after_a_minute_of_429_the_step_fails_and_others_like_it_are_not_sent(
     shared: Stage,
 ) -> None:
     far = Far(shared, rate_limit=None)

@@ -62,7 +62,7 @@ async def test_without_a_settle_window_the_lists_are_read_at_once(stage: Stage) 
     assert (await stage.record()).inferred
 
 
-async def test_an_object_that_another_call_took_while_it_was_looked_at_is_not_taken_twice(
+async def test_an_object_that_another_call_took_during_the_look_is_not_taken_twice(
     stage: Stage,
 ) -> None:
     await left_open(stage, volume(), "POST")
@@ -241,9 +241,7 @@ async def test_a_volume_listed_before_the_call_is_not_taken(stage: Stage) -> Non
     assert stage.line.mutations == ["POST"]
 
 
-async def test_a_volume_that_appears_before_the_second_attempt_stops_it(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_late_volume_stops_the_second_attempt(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.fault(method="POST", path=VOLUMES, action="drop_before")
     request = stage.line.request
     twins: list[str] = []
@@ -322,7 +320,7 @@ async def test_a_plan_looks_at_the_volume_itself_too(stage: Stage) -> None:
     assert stage.volumes()[0]["id"] in found.diagnostics[0].message
 
 
-async def test_an_equal_object_that_no_record_owns_stops_the_create_whatever_the_plan_says(
+async def test_an_equal_object_without_a_record_stops_the_create_whatever_is_planned(
     stage: Stage,
 ) -> None:
     reviewed = await plan(stage, volume())
@@ -365,9 +363,7 @@ async def test_a_jump_of_our_clock_while_a_call_is_open_shortens_no_window(
     assert len(stage.volumes()) == 1
 
 
-async def test_a_jump_of_our_clock_between_two_runs_shortens_no_window(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_jump_between_runs_shortens_no_window(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     jump_by_an_hour(stage, monkeypatch)
     await left_open(stage, volume(), "POST")
     began_s = stage.time.elapsed_s

@@ -104,9 +104,7 @@ async def test_after_an_outcome_that_cannot_be_stored_nothing_is_sent_and_no_cal
     assert await stage.open_steps() == []  # the outcome of the first one was spooled
 
 
-async def test_an_outcome_that_stays_unknown_in_the_state_sends_nothing_more(
-    stage: Stage, slow: SlowOutcomes
-) -> None:
+async def test_after_an_outcome_that_stays_unknown_nothing_is_sent(stage: Stage, slow: SlowOutcomes) -> None:
     slow.fails = True
     stage.fault(method="POST", path="*", action="drop_after")
     applied = await stage.apply(volume() + volume("more"))

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import anyio
 import pytest
@@ -25,80 +25,74 @@ VOLUMES = "/v1/apps/shop/volumes"
 CREATE = "Volume/shop/data#create"
 
 
-async def lines_of(stage: Stage, capsys: pytest.CaptureFixture[str], manifests: str) -> list[str]:
-    """What the log says while `manifests` are applied."""
-    stage.reporter = PlainReporter()
-    capsys.readouterr()
-    await stage.apply(manifests)
-    return capsys.readouterr().err.splitlines()
+Log = Callable[[str], Awaitable[list[str]]]
 
 
-async def test_a_settle_window_is_counted_down_in_a_log(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def log(stage: Stage, capsys: pytest.CaptureFixture[str]) -> Log:
+    """Applies manifests; the lines of the log meanwhile."""
+
+    async def applied(manifests: str) -> list[str]:
+        stage.reporter = PlainReporter()
+        capsys.readouterr()
+        await stage.apply(manifests)
+        return capsys.readouterr().err.splitlines()
+
+    return applied
+
+
+async def test_a_settle_window_is_counted_down_in_a_log(stage: Stage, log: Log) -> None:
     stage.limit(settle_s=100)
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
-    told = [line for line in await lines_of(stage, capsys, volume()) if "evidence" in line]
+    told = [line for line in await log(volume()) if "evidence" in line]
     what = "Volume/shop/data: the outcome of a call is unknown; looking for evidence for"
     assert told == [f"{what} {left_s} s" for left_s in (100, 70, 40, 10)]
 
 
-async def test_what_an_earlier_run_left_open_is_counted_down_too(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_an_earlier_run_left_open_is_counted_down_too(stage: Stage, log: Log) -> None:
     stage.limit(settle_s=1, adopt_inferred=False)
     stage.fault(method="POST", path=VOLUMES, action="drop_after")
     await stage.apply(volume())
     stage.limit(settle_s=100, adopt_inferred=True)
-    told = [line for line in await lines_of(stage, capsys, volume()) if "evidence" in line]
+    told = [line for line in await log(volume()) if "evidence" in line]
     assert len(told) == 4
 
 
-async def test_a_lost_absolute_call_says_when_it_is_sent_again(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_lost_absolute_call_says_when_it_is_sent_again(stage: Stage, log: Log) -> None:
     await stage.apply(volume())
     stage.limit(deadline_s=70, settle_s=100)
     stage.fault(method="PUT", path="*", action="drop_before")
-    told = await lines_of(stage, capsys, volume(spec="region: ams, size_gb: 20"))
+    told = await log(volume(spec="region: ams, size_gb: 20"))
     again = [line for line in told if "again in" in line]
     what = "Volume/shop/data#extend: its answer was lost, sent again in"
     assert again == [f"{what} {left_s} s" for left_s in (70, 40, 10)]
 
 
-async def test_the_time_that_a_429_asks_for_is_counted_down(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_time_that_a_429_asks_for_is_counted_down(stage: Stage, log: Log) -> None:
     stage.fault(method="POST", path=VOLUMES, action="status", status=429, headers={"retry-after": "50"})
-    told = [line for line in await lines_of(stage, capsys, volume()) if "429" in line]
+    told = [line for line in await log(volume()) if "429" in line]
     assert told == [f"{CREATE}: refused with 429, tried again in {left_s} s" for left_s in (50, 20)]
 
 
-async def test_a_cluster_that_is_being_made_is_told_about_each_30_s(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = await lines_of(stage, capsys, cluster("lifecycle: {timeout_s: 100}\n"))
+async def test_a_cluster_that_is_being_made_is_told_about_each_30_s(stage: Stage, log: Log) -> None:
+    lines = await log(cluster("lifecycle: {timeout_s: 100}\n"))
     seconds = [int(found[1]) for line in lines if (found := re.search(r"still \w+ after (\d+) s", line))]
     assert len(seconds) == 3
     assert all(30 * number <= told < 30 * number + 6 for number, told in enumerate(seconds, 1))
 
 
-async def test_a_wait_that_reads_nothing_but_errors_says_which(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_wait_that_reads_nothing_but_errors_says_which(stage: Stage, log: Log) -> None:
     stage.fault(method="GET", path="/v1/postgres/*", action="status", status=503, times=100)
-    lines = await lines_of(stage, capsys, cluster("lifecycle: {timeout_s: 100}\n"))
+    lines = await log(cluster("lifecycle: {timeout_s: 100}\n"))
     assert any("still not seen (GET /v1/postgres/" in line and "503" in line for line in lines)
 
 
-async def test_a_wait_for_a_lock_says_who_holds_it_and_since_when(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_wait_for_a_lock_says_who_holds_it_and_since_when(stage: Stage, log: Log) -> None:
     stage.store = spooling(made(stage.time, lease_s=70), stage.time, stage.root)
     stage.lock_timeout_s = 100
     await stage.store.lease(["shop"], "ada on laptop")
     await stage.time.sleep(5)
-    told = [line for line in await lines_of(stage, capsys, volume()) if "lock" in line]
+    told = [line for line in await log(volume()) if "lock" in line]
     what = "waiting for the lock of `shop`: ada on laptop has held it for"
     assert told == [
         f"{what} 5 s; this run waits 100 s more",
@@ -109,23 +103,23 @@ async def test_a_wait_for_a_lock_says_who_holds_it_and_since_when(
 
 
 async def test_a_wait_for_a_lock_ends_when_it_was_told_to(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
+    stage: Stage, log: Log, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stage.lock_timeout_s = 40
     await stage.store.lease(["shop"], "ada on laptop")
     with pytest.raises(Locked) as locked:
-        await lines_of(stage, capsys, volume())
+        await log(volume())
     assert (stage.time.elapsed_s, locked.value.age_s) == (40, 40)
     told = [line for line in capsys.readouterr().err.splitlines() if "lock" in line]
     assert [line.partition("; ")[2] for line in told] == [f"this run waits {s} s more" for s in (40, 10)]
 
 
 async def test_who_does_not_wait_for_a_lock_is_told_only_the_error(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
+    stage: Stage, log: Log, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await stage.store.lease(["shop"], "ada on laptop")
     with pytest.raises(Locked):
-        await lines_of(stage, capsys, volume())
+        await log(volume())
     assert "waiting" not in capsys.readouterr().err
 
 

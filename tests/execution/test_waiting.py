@@ -60,9 +60,7 @@ async def test_a_minute_of_answers_between_two_outages_begins_a_new_minute(stage
     ],
     ids=["503", "retry-after", "cut"],
 )
-async def test_an_outage_ends_a_wait_as_pending_with_one_diagnostic(
-    stage: Stage, fault: dict[str, object]
-) -> None:
+async def test_an_outage_ends_a_wait_with_one_diagnostic(stage: Stage, fault: dict[str, object]) -> None:
     both = cluster() + cluster(name="other")
     stage.time.at(30, lambda: stage.fault(method="GET", path="/v1/postgres/*", times=None, **fault))
     applied = await stage.apply(both)
@@ -161,7 +159,7 @@ async def test_what_is_still_being_made_says_since_when_and_what_others_took(sta
     assert "(7 s; others took 15" in change.reason
 
 
-async def test_a_cluster_that_nobody_watched_becoming_ready_says_nothing_of_how_long_it_took(
+async def test_a_cluster_that_became_ready_unseen_does_not_say_how_long_it_took(
     stage: Stage,
 ) -> None:
     await stage.apply(cluster("lifecycle: {timeout_s: 10}\n"))

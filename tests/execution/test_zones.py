@@ -11,9 +11,7 @@ LAST = "Volume/shop/data[2]#create"
 
 @pytest.mark.parametrize("status", [412, 422])
 @pytest.mark.parametrize("text", ["region", "plain", "empty"])
-async def test_a_create_without_a_zone_names_what_lets_it_share_one(
-    stage: Stage, status: int, text: str
-) -> None:
+async def test_a_create_without_a_zone_says_how_to_share_one(stage: Stage, status: int, text: str) -> None:
     switches: dict[str, Any] = {"zones_per_region": 2, "zones_used_up": status, "zones_used_up_text": text}
     stage.switch(**switches)
     three = "region: ams, size_gb: 3, count: 3"

@@ -33,7 +33,6 @@ from reconciler.planning.declared import Desired
 from reconciler.project.apply import apply, run_saved
 from reconciler.project.identity import refuse_other_platform
 from reconciler.project.plan import make_plan
-from reconciler.project.project import Project
 from reconciler.project.settings import find_settings
 from reconciler.reports.formats import find_formats
 from reconciler.state.places.sqlite.store import SqliteStore
@@ -42,7 +41,7 @@ from tests.execution.stage import Stage, loaded
 from tests.explain import encrypted, projects
 from tests.explain.pages import situation
 from tests.explain.projects import VOLUME, Act
-from tests.kinds.case import MANIFEST, NOW, LivePlatform, play, project_of
+from tests.kinds.case import MANIFEST, opened, play
 from tests.state.doubles import Unwritable, holding, read_only, spooling
 
 # --- files and paths ---
@@ -156,10 +155,7 @@ def apply_of(code: str, meanwhile: Mapping[str, Any] = {}) -> Act:
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
         case = {"manifests": manifest, **(situation(code) or {})}
-        (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
-        loaded = load([str(folder / MANIFEST)], root=folder)
-        platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
-        project = project_of(case, folder, loaded.policies, platform)
+        project, loaded, platform = opened(case, folder)
         state = anyio.run(project.store.load)
         project = replace(
             project, store=spooling(Unwritable(holding(state, project.clock)), project.clock, folder)
@@ -199,29 +195,21 @@ def saved_before(then: Callable[[str], str] = str, *, times: int = 1) -> Act:
 
 def plan_beside_older_objects(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     """What a plan says while a list shows an object from before the state."""
-    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-    loaded = load([str(folder / MANIFEST)], root=folder)
     older = {"id": "vol_older", "name": "other", "state": "created", "created_at": "2026-04-01T00:00:00Z"}
-    case: dict[str, Any] = {"live": {"/v1/apps/shop/volumes": [older]}}
-    platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
+    case = {"manifests": manifest, "live": {"/v1/apps/shop/volumes": [older]}}
     made_at = datetime(2026, 5, 1, tzinfo=UTC)
     made = StateRecord(
         Address(REMEMBERED, "made"), "", WHOLE_STATE, {"at": made_at.isoformat()}, Lifecycle(), made_at
     )
-    state = State("lineage-1", {made.address: made}, (), frozenset(), serials={WHOLE_STATE: 1})
-    project = project_of(case, folder, (), platform)
-    project = replace(project, store=read_only(state, project.clock, folder))
-    return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
+    return _plan_in(
+        State("lineage-1", {made.address: made}, (), frozenset(), serials={WHOLE_STATE: 1}), case, folder
+    )
 
 
 def of_unclaimed(id: str, because: str) -> Act:
     """What a plan says while the state holds an object, or lost rows, that no record tracks."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-        loaded = load([str(folder / MANIFEST)], root=folder)
-        case: dict[str, Any] = {"live": {"/v1/apps/shop/volumes": []}}
-        platform = LivePlatform(case["live"], datetime.fromisoformat(NOW))
         entry = JournalEntry(
             "run-0",
             Event.DECIDED,
@@ -229,12 +217,16 @@ def of_unclaimed(id: str, because: str) -> Act:
             Address("Volume", "old", "shop"),
             data={"unclaimed": id, "because": because},
         )
-        state = State("lineage-1", {}, (), frozenset(), unclaimed=(entry,))
-        project = project_of(case, folder, (), platform)
-        project = replace(project, store=read_only(state, project.clock, folder))
-        return anyio.run(_plan, project, Desired(loaded.resources)).diagnostics
+        case = {"manifests": manifest, "live": {"/v1/apps/shop/volumes": []}}
+        return _plan_in(State("lineage-1", {}, (), frozenset(), unclaimed=(entry,)), case, folder)
 
     return act
+
+
+def _plan_in(state: State, case: Mapping[str, Any], folder: Path) -> Sequence[Diagnostic]:
+    project, loaded, _ = opened(case, folder)
+    project = replace(project, store=read_only(state, project.clock, folder))
+    return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
 
 
 def apply_with(code: str, *approvals: Approval) -> Act:
@@ -244,9 +236,7 @@ def apply_with(code: str, *approvals: Approval) -> Act:
         case = {"manifests": manifest, **(situation(code) or {})}
         plan = play(case, folder).plan
         assert plan is not None
-        (folder / MANIFEST).write_text(case["manifests"], encoding="utf-8")
-        platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(NOW))
-        project = project_of(case, folder, (), platform)
+        project, _, _ = opened(case, folder)
         rule = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
         authority = Authority(Said((rule,), (Signers("eva", "`allowed_signers`"),)))
         project = replace(project, authority=authority)
@@ -279,9 +269,7 @@ def apply_by_fewer(manifest: str, folder: Path) -> Sequence[Diagnostic]:
 
 def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     """What `reconcile drift` says where nobody has made a state."""
-    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-    loaded = load([str(folder / MANIFEST)], root=folder)
-    project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
+    project, loaded, _ = opened({"manifests": manifest}, folder)
     store = read_only(State("", {}, (), frozenset()), project.clock, folder)
     project = replace(project, store=store, state_url=DEFAULT_URL)
     return anyio.run(find_drift, project, Desired(loaded.resources)).plan.diagnostics
@@ -289,19 +277,15 @@ def of_drift_without_a_state(manifest: str, folder: Path) -> Sequence[Diagnostic
 
 def plan_in_the_state_of_others(manifest: str, folder: Path) -> Sequence[Diagnostic]:
     """What a plan says where the state has the volume of another app."""
-    (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-    loaded = load([str(folder / MANIFEST)], root=folder)
     live = {
         "/v1/apps/shop/volumes": [{"id": "vol_1", "name": "data", "state": "created", "size_gb": 10}],
         "/v1/apps/blog/volumes": [],
     }
-    case = {"records": {"Volume/shop/data": {"id": "vol_1", "applied": {"size_gb": 10}}}, "live": live}
-    project = project_of(case, folder, (), LivePlatform(live, datetime.fromisoformat(NOW)))
-    return anyio.run(_plan, replace(project, state_url=DEFAULT_URL), Desired(loaded.resources)).diagnostics
-
-
-async def _plan(project: Project, desired: Desired) -> Plan:
-    return await make_plan(project, desired)
+    records = {"Volume/shop/data": {"id": "vol_1", "applied": {"size_gb": 10}}}
+    project, loaded, _ = opened({"manifests": manifest, "records": records, "live": live}, folder)
+    return anyio.run(
+        make_plan, replace(project, state_url=DEFAULT_URL), Desired(loaded.resources)
+    ).diagnostics
 
 
 def apply_while(*, method: str = "POST", path: str = "*", **fault: Any) -> Act:

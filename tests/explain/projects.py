@@ -18,7 +18,6 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import Misused
 from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.execution.decisions import Actor
-from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.desired import missing_sources
 from reconciler.project.files import SourceTexts
@@ -31,7 +30,7 @@ from reconciler.state.store import Store
 from tests.drift.stage import Stage
 from tests.environments.case import load_prod
 from tests.importing.scene import Scene, cluster, volume, volumes
-from tests.kinds.case import MANIFEST, NOW, LivePlatform, project_of
+from tests.kinds.case import NOW, opened
 from tests.revisions.repository import ISOLATED, commit, git
 
 Act = Callable[[str, Path], Sequence[Diagnostic]]  # from the page's manifest and an empty folder
@@ -87,16 +86,13 @@ def of_environments(*recorded: StateRecord) -> Act:
     """What a plan says that adopts a volume, where environment `prod` has `recorded`, or no state here."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-        loaded = load([str(folder / MANIFEST)], root=folder)
         live = {volumes("shop"): [volume("vol_1")]}
-        platform = LivePlatform(live, datetime.fromisoformat(NOW))
-
+        project, loaded, _ = opened({"manifests": manifest, "live": live}, folder)
         (folder / "reconcile.yaml").write_text("environments: {prod: {}}\n", encoding="utf-8")
         config = find_settings(folder, {})
         if recorded:
             anyio.run(_record, store_of(config.of("prod")), recorded)
-        project = dataclasses.replace(project_of({"live": live}, folder, (), platform), environments=config)
+        project = dataclasses.replace(project, environments=config)
         return anyio.run(make_plan, project, Desired(loaded.resources)).diagnostics
 
     return act
@@ -114,9 +110,7 @@ def of_target(target: str) -> Act:
     """What a plan with this --target says."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-        loaded = load([str(folder / MANIFEST)], root=folder)
-        project = project_of({}, folder, (), LivePlatform({}, datetime.fromisoformat(NOW)))
+        project, loaded, _ = opened({"manifests": manifest}, folder)
         desired = Desired(loaded.resources).with_targets([Address.parse(target)])
         with pytest.raises(Misused) as refused:
             anyio.run(make_plan, project, desired)
@@ -129,10 +123,8 @@ def of_approval(approved: str) -> Act:
     """What an apply with this --approve-delete says."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-        desired = Desired(load([str(folder / MANIFEST)], root=folder).resources)
-        live: Mapping[str, Any] = {volumes("shop"): []}
-        project = project_of({"live": live}, folder, (), LivePlatform(live, datetime.fromisoformat(NOW)))
+        project, loaded, _ = opened({"manifests": manifest, "live": {volumes("shop"): []}}, folder)
+        desired = Desired(loaded.resources)
         plan = anyio.run(make_plan, project, desired)
         return anyio.run(unmatched, project, plan, desired.by_address, [approved], ())
 
@@ -231,10 +223,7 @@ def of_focus(focus: str, live: Mapping[str, Any], env: Mapping[str, str] = {}) -
     """What a plan says that is about the resource `focus` only, as with --changed-since."""
 
     def act(manifest: str, folder: Path) -> Sequence[Diagnostic]:
-        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
-        loaded = load([str(folder / MANIFEST)], root=folder)
-        platform = LivePlatform(live, datetime.fromisoformat(NOW))
-        project = project_of({"live": live, "env": env}, folder, loaded.policies, platform)
+        project, loaded, _ = opened({"manifests": manifest, "live": live, "env": env}, folder)
         desired = Desired(loaded.resources, loaded.diagnostics, focus={Address.parse(focus)})
         return anyio.run(make_plan, project, desired).diagnostics
 

@@ -98,7 +98,7 @@ def test_every_node_and_arrow_is_drawn_once(graph: Graph) -> None:
 
 @given(graphs())
 def test_boxes_hold_their_text_and_do_not_overlap(graph: Graph) -> None:
-    drawing = lay_out(graph, "no app")
+    drawing = lay_out(graph)
     assert {box.node.key for box in drawing.boxes} == {node.key for node in graph.nodes}
     for box in drawing.boxes:
         assert max(map(columns_of, box.lines)) * CHARACTER <= box.width
@@ -116,7 +116,7 @@ def overlap(one: Box, other: Box) -> bool:
 
 @given(graphs())
 def test_arrows_point_to_the_right(graph: Graph) -> None:
-    assert all(arrow.x1 < arrow.x2 for arrow in lay_out(graph, "no app").arrows)
+    assert all(arrow.x1 < arrow.x2 for arrow in lay_out(graph).arrows)
 
 
 def test_hostile_names_stay_names() -> None:

@@ -13,8 +13,9 @@ from reconciler.core.model import Address, Lifecycle, StateRecord
 from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.execution.limits import Limits
-from reconciler.importing.run import Planned, Unmanaged, arrange, find_unmanaged, put_all
+from reconciler.importing.files import Planned, arrange, put_all
 from reconciler.importing.search import Wanted
+from reconciler.importing.unmanaged import Unmanaged, find_unmanaged
 from reconciler.manifests.load import Loaded, load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
@@ -90,7 +91,7 @@ class Scene:
     def planned(self, unmanaged: Unmanaged) -> list[Planned]:
         paths = [str(self.folder)] if self.folder.exists() else []
         return arrange(
-            unmanaged,
+            unmanaged.entries,
             check=lambda more: load([*paths, more], root=self.root),
             out=self.folder,
             root=self.root,

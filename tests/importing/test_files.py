@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from reconciler.core.errors import ReconcilerError, Refused
-from reconciler.importing import run
-from reconciler.importing.run import put_all
+from reconciler.importing import files
+from reconciler.importing.files import put_all
 from reconciler.manifests.writing.replace import Replacement, put
 from reconciler.reports.diagnostics import render
 from tests.importing.scene import Scene, actions, cluster, volume, volumes
@@ -210,7 +210,7 @@ def test_a_cancelled_import_leaves_whole_files(tmp_path: Path, monkeypatch: pyte
             scopes.append(scope)
             await put_all(planned)
 
-    monkeypatch.setattr(run, "put", put_two)
+    monkeypatch.setattr(files, "put", put_two)
     anyio.run(interrupted)
     assert names(scene) == ["app0.yaml", "app1.yaml"]
     assert len(scene.plan().changes) == 2
@@ -222,7 +222,7 @@ def test_a_cancelled_import_leaves_whole_files(tmp_path: Path, monkeypatch: pyte
 def test_nothing_is_written_when_the_result_would_not_be_valid(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "API_VERSION", "reconciler/v0")
+    monkeypatch.setattr(files, "API_VERSION", "reconciler/v0")
     with pytest.raises(Refused) as refused:
         scene.run("shop")
     assert [each.code for each in refused.value.diagnostics] == ["unknown-api-version"] * 2

@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from reconciler.core.advice import NO_OPTIONS
 from reconciler.core.errors import ReconcilerError, Unauthorized
 from reconciler.core.model import Address, Lifecycle
 from reconciler.execution.intents import Intent
 from reconciler.importing.ownership import Skipped
 from reconciler.importing.search import meaning
+from reconciler.importing.unmanaged import import_page
 from reconciler.reports.diagnostics import render
-from reconciler.reports.importing import render_import
 from reconciler.state.store import Event, JournalEntry
 from tests.importing.scene import (
     ALL,
@@ -253,7 +255,8 @@ def test_text_tells_once_of_what_is_left_out_and_shows_no_control_character(scen
     found = scene.found("shop")
     (live,) = (each.live for each in found.skipped if each.why == "recorded")
     skipped = [*found.skipped, Skipped(live, "gone", "it is \x1b[2J\x9b")]
-    told = render_import([], skipped, reported=found.reported, dry_run=False)
+    page = import_page(replace(found, skipped=skipped), [], scene.root, NO_OPTIONS, dry_run=False)
+    told = page.text
     told += render(found.diagnostics, lambda file, line: None)
     assert all(line.isprintable() for line in told.splitlines())
     for name in ("vol_\\x1b", "evil"):

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.model import Action
@@ -48,7 +48,6 @@ POLICIES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=30)
 @example([{"name": "\x80"}, {"name": "\u202ea"}, {"name": "\ufeff"}], [], "")
 @given(st.lists(VOLUMES, max_size=6), st.lists(CLUSTERS, max_size=4), POLICIES)
 def test_the_plan_after_an_import_only_adopts_and_another_import_finds_nothing(

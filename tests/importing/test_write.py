@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.model import Path
@@ -67,7 +67,6 @@ def read(text: str) -> list[Any]:
     return [document.value for document in composed.documents]
 
 
-@settings(deadline=None, max_examples=40)
 @given(DOCUMENTS, TEXT, TEXT)
 def test_whatever_is_written_is_read_back_as_it_was(
     documents: list[dict[str, Any]], remark: str, key: str
@@ -76,7 +75,6 @@ def test_whatever_is_written_is_read_back_as_it_was(
     assert read(write([Commented(each, comments) for each in documents], head=[remark])) == documents
 
 
-@settings(deadline=None, max_examples=40)
 @given(DOCUMENTS, TEXT)
 def test_a_disabled_document_is_a_comment_and_the_same_document_once_uncommented(
     documents: list[dict[str, Any]], remark: str

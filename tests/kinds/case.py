@@ -45,7 +45,7 @@ from reconciler.core.steps import Plan
 from reconciler.drift.find import find_drift
 from reconciler.execution.intents import Intent
 from reconciler.execution.limits import Limits
-from reconciler.manifests.load import load
+from reconciler.manifests.load import Loaded, load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
@@ -172,16 +172,20 @@ class Played:
         return plan_document(self.plan) | reads
 
 
-def play(case: Mapping[str, Any], folder: Path) -> Played:
-    """Run the pipeline on `case`; `folder` is an empty directory for its files."""
+def opened(case: Mapping[str, Any], folder: Path) -> tuple[Project, Loaded, LivePlatform]:
+    """What a verb works with in `case`; its files are written into the empty directory `folder`."""
     for name, text in {MANIFEST: case["manifests"], **case.get("files", {})}.items():
         folder.joinpath(name).write_text(text, encoding="utf-8")
-    now = datetime.fromisoformat(case.get("now", NOW))
-    platform = LivePlatform(case.get("live", {}), now)
+    platform = LivePlatform(case.get("live", {}), datetime.fromisoformat(case.get("now", NOW)))
     loaded = load([str(folder / MANIFEST)] if case["manifests"] else [], root=folder)  # "": all have left
+    return project_of(case, folder, loaded.policies, platform), loaded, platform
+
+
+def play(case: Mapping[str, Any], folder: Path) -> Played:
+    """Run the pipeline on `case`; `folder` is an empty directory for its files."""
+    project, loaded, platform = opened(case, folder)
     if has_errors(loaded.diagnostics):
         return Played(None, loaded.diagnostics, platform)
-    project = project_of(case, folder, loaded.policies, platform)
     desired = Desired(
         loaded.resources, loaded.diagnostics, lambda record: record.source == MANIFEST, loaded.policies
     )

@@ -1,13 +1,21 @@
-"""Values that are read line by line are those of `compose`, and what is not certain is left to others."""
+"""Documents whose values are read line by line are those of `compose`; what is not certain is left to it."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from reconciler.manifests.known import Known
 from reconciler.manifests.reading import lines
 from reconciler.manifests.reading.compose import compose
 from reconciler.manifests.reading.lines import line_values
+from reconciler.manifests.reading.spans import SpanTable
+from tests.examples import times
 from tests.manifests.conftest import volume
+from tests.manifests.test_against_pyyaml import TOKENS
+from tests.reliability.fuzz.mutation import make_files
 
 USUAL = """\
 # a comment
@@ -45,19 +53,29 @@ spec:
 
 
 def agrees(data: bytes) -> bool:
-    """Whether `data` is read line by line; then `compose` reads the same, and has nothing to say."""
-    values = line_values(data)
-    if values is None:
-        return False
+    """Whether `data` is read line by line. Then its documents are those of `compose`, without a problem."""
     composed = compose(data, "a.yaml")
+    documents = Known().documents("a.yaml", data, SpanTable())
+    if documents is None:
+        return False
     assert composed.diagnostics == []
-    assert repr(values) == repr([each.value for each in composed.documents])
-    assert not any(each.surprises for each in composed.documents)
+    assert repr(line_values(data)) == repr([document.value for document in composed.documents])
+    assert repr([document.value for document in documents]) == repr(line_values(data))
+    for found, whole in zip(documents, composed.documents, strict=True):
+        assert dict(found.spans) == dict(whole.spans)
+        assert dict(found.key_spans) == dict(whole.key_spans)
+        assert dict(found.shown().spans) == dict(whole.shown().spans)
+        assert len(found.spans) == len(whole.spans)
+        assert found.private
+        assert not found.shown().private
+        assert whole.surprises == {}
+        assert found.has_nulls or not whole.has_nulls
     return True
 
 
 def test_what_is_usual_is_read_line_by_line() -> None:
     assert agrees(USUAL.encode())
+    assert agrees(b"a: 1\n---\nb: [x, {c: null}]\n")
     assert agrees("é: 1\n# &x *y !z |\na: '&b'\nc: {d: \"e, f: g\", h: 1}  # !\n".encode())
 
 
@@ -113,12 +131,40 @@ def test_files_without_a_document_are_read(text: str) -> None:
         "a\n",
         "a: b: c\n",
         "a: \x07\n",
+        "a: &x [1]\nb: *x\n",
+        "~: 1\n",
+        "? [a]\n: 1\n",
+        "a: [\n",
+        "%TAG ! x:\n---\na: 1\n",
+        "--- ~\n",
+        "x",
+        "{a: [\n1, .inf]}",
         "a: " + "[" * 40 + "]" * 40 + "\n",
         "".join(f"{' ' * depth}a:\n" for depth in range(60)),
     ],
 )
-def test_what_is_not_certain_is_left_to_others(text: str) -> None:
+def test_what_is_not_certain_is_left_to_compose(text: str) -> None:
     assert line_values(text.encode()) is None
+    assert Known().documents("a.yaml", text.encode(), SpanTable()) is None
+
+
+@times(4)
+@given(st.lists(st.sampled_from(TOKENS), max_size=25).map("".join))
+@example("a: 1e5\nb: 1.5\nc: -0.0\nd: 123456789012345678901234567890\ne: 6.02e+23\nf: null\n")
+@example('{a: [1, {b: 2}], c: [\n3], "": "\\u00e9\\0"}\n--- \n--- ~\n...\n--- x\n')
+def test_any_text_that_is_read_means_what_compose_says(text: str) -> None:
+    agrees(text.encode())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_mutated_manifests_mean_what_compose_says(seed: int) -> None:
+    for data in make_files(Random(seed)).contents:
+        agrees(data)
+
+
+def test_broken_manifests_are_left_to_compose() -> None:
+    for file in sorted((Path(__file__).parent / "broken").glob("*.yaml")):
+        agrees(file.read_bytes())
 
 
 _LINES = (

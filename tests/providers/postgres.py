@@ -103,7 +103,7 @@ def owner_of_servers(folder: Path) -> str | None:
     """PostgreSQL's programs refuse to run as root: another user's name then, who gets `folder`; else None."""
     if os.geteuid() != 0:
         return None
-    known = {each.pw_name for each in pwd.getpwall()}
+    known = {account.pw_name for account in pwd.getpwall()}
     user = next(name for name in ("postgres", "nobody") if name in known)
     shutil.chown(folder, user)
     return user

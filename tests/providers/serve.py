@@ -90,7 +90,7 @@ class Platform:
     def send(self, request: signing.Signed, address: str = "") -> Reply:
         """Send it as it is, to the path and query of its own URL."""
         target = request.url.removeprefix(_origin(request.url)) or "/"
-        headers = [(signing.HEADER, each) for each in request.signatures]
+        headers = [(signing.HEADER, signature) for signature in request.signatures]
         if request.body:
             headers.append(("Content-Type", "application/json"))
         return send(address or self.address or self.public_url, request.method, target, headers, request.body)

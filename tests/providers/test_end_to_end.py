@@ -80,7 +80,7 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
     before = scene.postgres.databases()
     scene.declare()
     refused = project.apply(code=1)
-    assert [each["code"] for each in refused.json["diagnostics"]] == ["create-not-approved"]
+    assert [diagnostic["code"] for diagnostic in refused.json["diagnostics"]] == ["create-not-approved"]
     assert scene.postgres.databases() == before
     project.approve(ADDRESS)
 
@@ -111,12 +111,15 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
 
     with sandbox.recording() as requests:
         assert project.apply().outcomes() == {}
-    assert [each for each in requests if each[0] != "GET"] == []
+    assert [request for request in requests if request[0] != "GET"] == []
 
     sandbox.call("POST", "/v1/apps/shop/machines/m1/suspend")
     sandbox.advance(10)
-    until(lambda: {each["state"] for each in together.deliveries()} == {"delivered"})
-    assert [each["type"].rpartition(".")[2] for each in together.deliveries()] == ["suspending", "suspended"]
+    until(lambda: {found["state"] for found in together.deliveries()} == {"delivered"})
+    assert [delivery["type"].rpartition(".")[2] for delivery in together.deliveries()] == [
+        "suspending",
+        "suspended",
+    ]
 
     sandbox.advance(24 * 3600)
     until(lambda: together.deliveries()[-1]["state"] == "delivered")
@@ -126,7 +129,7 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
 
     project.remove()
     refused = project.apply(code=1)
-    assert [each["code"] for each in refused.json["diagnostics"]] == ["delete-not-approved"]
+    assert [item["code"] for item in refused.json["diagnostics"]] == ["delete-not-approved"]
     assert database in scene.postgres.databases()
     project.apply("--approve-delete", ADDRESS)
     assert scene.postgres.databases() == before

@@ -130,7 +130,7 @@ def test_a_person_signs_in_with_a_real_browser(together: Together, page: Any) ->
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     assert page.url.startswith(f"{together.sandbox.url}/oauth/authorize?")
     page.get_by_role("heading", name="Sign in to databases").wait_for()
-    names = [each.inner_text() for each in page.get_by_role("button").all()]
+    names = [item.inner_text() for item in page.get_by_role("button").all()]
     assert [name.partition(" ")[0] for name in names] == ["Ann", "Mia", "Bob", "Do"]
     assert page.locator("body").evaluate("each => each.scrollWidth") <= 400
     page.get_by_role("button", name="Bob").click()
@@ -146,4 +146,4 @@ def test_a_person_signs_in_with_a_real_browser(together: Together, page: Any) ->
     page.get_by_role("heading", name="You are signed out").wait_for()
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")
     assert page.url.startswith(f"{together.sandbox.url}/oauth/authorize?")
-    assert [each for each in problems if "favicon" not in each and "403" not in each] == []
+    assert [problem for problem in problems if "favicon" not in problem and "403" not in problem] == []

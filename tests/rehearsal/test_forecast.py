@@ -13,7 +13,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
 from reconciler.rehearsal.forecast import forecast, look_ahead
-from reconciler.rehearsal.outlook import Forecast, Item
+from reconciler.rehearsal.results import Forecast, Item
 from tests.execution.stage import START, Stage, loaded, plan, volume
 
 pytestmark = pytest.mark.anyio
@@ -186,7 +186,7 @@ async def test_snapshots_that_cannot_be_read_are_told(stage: Stage) -> None:
 
 
 def test_items_without_a_time_come_last() -> None:
-    from reconciler.rehearsal.outlook import by_time
+    from reconciler.rehearsal.results import by_time
     from tests.reports.reports import ADDRESS
 
     items = [Item(ADDRESS, "b", None), Item(ADDRESS, "a", START + timedelta(1)), Item(ADDRESS, "c", START)]

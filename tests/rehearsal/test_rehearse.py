@@ -13,8 +13,8 @@ from reconciler.planning.declared import Desired
 from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import dump_plan, load_saved
 from reconciler.rehearsal.forecast import look_ahead
-from reconciler.rehearsal.matrix import CALL_FAULTS, FAULTS, Assumption, Cell, Rehearsal
 from reconciler.rehearsal.rehearse import MOST_STEPS, rehearse, rehearse_saved
+from reconciler.rehearsal.results import CALL_FAULTS, FAULTS, Assumption, Cell, Rehearsal
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
 

@@ -39,8 +39,8 @@ from reconciler.planning.digest import origin, parse_plan, plan_digest, plan_jso
 from reconciler.planning.reviewed import as_reviewed, made_elsewhere
 from reconciler.project.project import Project
 from reconciler.project.settings import find_settings
-from reconciler.rehearsal.assumptions import ASSUMED, assumptions
-from reconciler.rehearsal.matrix import NONE, Cell, Rehearsal
+from reconciler.rehearsal.results import NONE, Cell, Rehearsal
+from reconciler.rehearsal.twin import ASSUMED, assumptions
 from reconciler.state.store import State
 from tests.approvals.people import ENV, Person, make, plainly_verified
 from tests.execution.stage import START, Stage

@@ -28,7 +28,7 @@ from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.run import run_plan
 from reconciler.rehearsal.forecast import look_ahead
-from reconciler.rehearsal.outlook import Forecast
+from reconciler.rehearsal.results import Forecast
 from tests.execution.stage import Stage, loaded
 from tests.reliability.simulation.history import SHELF
 

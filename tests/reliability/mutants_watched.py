@@ -60,8 +60,8 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "what no manifest names is not compared",
         WATCHED,
         FIND,
-        "if each.address not in wanted and not (in_focus(each.address) and desired.selected(each))",
-        "if each.address not in wanted",
+        "            and not (self._in_focus(record.address) and self.desired.selected(record))\n",
+        "",
     ),
     _tested(
         "what is gone and not wanted is no drift",
@@ -95,18 +95,22 @@ OF_WATCHED: tuple[Mutant, ...] = (
     _tested(
         "an inferred id is not told by drift",
         CASES,
-        FIND,
+        "drift/unrecorded.py",
         "if record.inferred and address not in outside:",
         "if False:",
     ),
     _tested(
-        "spooled outcomes are not told by drift", WATCHED, FIND, "    if state.spooled:\n", "    if False:\n"
+        "spooled outcomes are not told by drift",
+        WATCHED,
+        "drift/unrecorded.py",
+        "    if state.spooled:\n",
+        "    if False:\n",
     ),
     _tested(
         "an open call is not told by drift",
         "tests/cli/test_drift.py::test_an_open_call_is_no_quiet_world",
         FIND,
-        "            *questions.values(),\n",
+        "            *self.questions.values(),\n",
         "",
     ),
     # --- what no list shows ---
@@ -199,7 +203,7 @@ OF_WATCHED: tuple[Mutant, ...] = (
     # --- restarts, leases ---
     _tested(
         "what an unknown answer owes is settled without a look",
-        f"{OWING}::test_what_a_lost_answer_may_owe_is_settled_only_where_the_volume_is_seen_on_the_machine",
+        f"{OWING}::test_what_a_lost_answer_may_owe_is_settled_where_the_volume_is_seen",
         RESTARTS,
         "if unsure and await is_held_by(run.services, record, machine):",
         "if unsure:",
@@ -325,10 +329,10 @@ OF_WATCHED: tuple[Mutant, ...] = (
     # --- what is told ---
     _tested(
         "what is true in every run is a finding",
-        "tests/reports/test_findings.py::test_an_inferred_id_is_a_remark_and_no_finding",
+        "tests/reports/test_findings.py::test_what_is_true_in_every_run_is_a_remark_and_no_finding",
         "reports/findings.py",
-        "if item.code in _REMARKS:",
-        "if False:",
+        " if item.code not in _REMARKS)",
+        ")",
     ),
     _tested(
         "a lock has an age below zero",

@@ -37,8 +37,8 @@ from reconciler.project.apply import apply
 from reconciler.project.plan import make_plan
 from reconciler.project.run import Applied, run_plan
 from reconciler.rehearsal.cells import play
-from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
 from reconciler.rehearsal.rehearse import original_of
+from reconciler.rehearsal.results import CALL_FAULTS, NONE
 from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
 from reconciler.state.passing import Passing

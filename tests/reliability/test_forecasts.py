@@ -51,7 +51,8 @@ def _ignores_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _too_steep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast, "pace", lambda points: 3 * (trend.pace(points) or 0))
+    honest = trend.pace
+    monkeypatch.setattr(trend, "pace", lambda points: 3 * (honest(points) or 0))
 
 
 PLANTS = (_stands_still, _expires_late, _due_late, _ignores_for_ever, _too_steep)

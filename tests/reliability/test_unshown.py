@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.rehearsal import assumptions
+from reconciler.rehearsal import twin
 from reconciler.sandbox.switches import SWITCHES
 from tests.reliability.unshown import compared, covered, planted, settings
 
@@ -18,8 +18,8 @@ def test_each_miss_rests_on_what_was_named() -> None:
 
 @pytest.mark.slow
 def test_what_is_not_named_turns_the_proof_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = {name: says for name, says in assumptions.ASSUMED.items() if name != "placement"}
-    monkeypatch.setattr(assumptions, "ASSUMED", fewer)
+    fewer = {name: says for name, says in twin.ASSUMED.items() if name != "placement"}
+    monkeypatch.setattr(twin, "ASSUMED", fewer)
     assert any(compared(seed).unnamed for seed in SEEDS)
 
 
@@ -31,6 +31,6 @@ def test_planted_divergences_are_differences() -> None:
 
 
 def test_what_is_assumed_are_switches() -> None:
-    known = {switch for name in assumptions.ASSUMED for switch in covered(name)}
+    known = {switch for name in twin.ASSUMED for switch in covered(name)}
     assert known <= set(SWITCHES)
     assert settings(3) == settings(3) != settings(4)

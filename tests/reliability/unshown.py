@@ -23,10 +23,9 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from reconciler.core.diagnostics import has_errors
-from reconciler.rehearsal.assumptions import assumptions
 from reconciler.rehearsal.cells import Played, play
-from reconciler.rehearsal.matrix import CALL_FAULTS, NONE
-from reconciler.rehearsal.twin import Original
+from reconciler.rehearsal.results import CALL_FAULTS, NONE
+from reconciler.rehearsal.twin import Original, assumptions
 from reconciler.sandbox.switches import SWITCHES
 from tests.reliability.rehearsals import Outcome, World, drawn, original_of_world, owed_words, really
 from tests.reliability.simulation.history import SHELF

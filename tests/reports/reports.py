@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Impact, Owed
 from reconciler.core.steps import Call, Plan, Result, Step
-from reconciler.rehearsal.matrix import CALL_FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
-from reconciler.rehearsal.outlook import Forecast, Item
+from reconciler.rehearsal.results import CALL_FAULTS, Assumption, Cell, Forecast, Item, Rehearsal, Unrehearsed
 from reconciler.reports.links import Links
 from reconciler.reports.report import (
     ApplyReport,

@@ -104,7 +104,10 @@ def test_no_text_advises_a_command_that_is_not_data() -> None:
     by_hand = re.compile(r"\breconcile (plan|apply|drift|import|show|resolve|state [a-z]|extension [a-z])")
     found = []
     for file in SOURCE.rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if not by_hand.search(text):
+            continue
+        tree = ast.parse(text)
         docstrings = {
             id(node.body[0].value)
             for node in ast.walk(tree)

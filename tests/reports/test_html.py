@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Call, Step
-from reconciler.rehearsal.matrix import CALL_FAULTS
+from reconciler.rehearsal.results import CALL_FAULTS
 from reconciler.reports.escape import visible
 from reconciler.reports.formats.html import FORMAT, MOST_DRAWN
 from reconciler.reports.report import ApplyReport, DriftReport, Failure, PlanReport, Report

@@ -13,7 +13,7 @@ from reconciler.core.diagnostics import Diagnostic, Span, error
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.planning.drift import UNMANAGED
-from reconciler.rehearsal.matrix import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
+from reconciler.rehearsal.results import FAULTS, Assumption, Cell, Rehearsal, Unrehearsed
 from reconciler.reports.documents import read_report
 from reconciler.reports.formats import json as as_json
 from reconciler.reports.formats.markdown import FORMAT

@@ -73,8 +73,8 @@ def fuzz(
         paths = _ask(url, "GET", "/openapi.json")["paths"]
         operations = {
             (method.upper(), path)
-            for path, each in paths.items()
-            for method in each
+            for path, item in paths.items()
+            for method in item
             if path.startswith("/v1/")
         }
         log = _ask(url, "GET", "/_sandbox/log")
@@ -124,7 +124,7 @@ def main() -> int:
     for seed, (profile, pinned) in zip(count(wanted.seed), cycle(RUNS), strict=False):
         run = fuzz(profile, seed, 100, pinned=pinned)
         cases += run.cases
-        things = ", ".join(f"{len(each)} {name}" for name, each in run.world.items())
+        things = ", ".join(f"{len(thing)} {name}" for name, thing in run.world.items())
         operations |= run.operations
         reached |= run.reached
         name = f"{profile}, pinned" if pinned else profile

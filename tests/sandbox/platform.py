@@ -14,7 +14,10 @@ BEARER = {"authorization": "Bearer sandbox"}
 
 
 class Platform:
-    """`call` sends one request; `ok` also checks that it succeeded and gives the decoded body."""
+    """`call` sends one request; `ok` also checks that it succeeded and gives the decoded body.
+
+    As a context it closes the sandbox at its end.
+    """
 
     def __init__(
         self, db: Path | None = None, *, profile: str = "extended", wall: float = NOON, **options: Any
@@ -58,6 +61,31 @@ class Platform:
     def volume(self, **body: Any) -> dict[str, Any]:
         created: dict[str, Any] = self.ok("POST", "/v1/apps/shop/volumes", {"name": "data", **body})
         return created
+
+    def app(self, name: str, **body: Any) -> dict[str, Any]:
+        app: dict[str, Any] = self.ok("POST", "/_sandbox/apps", {"name": name, **body})
+        return app
+
+    def machine(self, **body: Any) -> dict[str, Any]:
+        """Register machine m1 of the app, or what changes of it."""
+        machine: dict[str, Any] = self.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", **body})
+        return machine
+
+    def by_hand(self, verb: str) -> dict[str, Any]:
+        """What the platform or a person does to machine m1."""
+        machine: dict[str, Any] = self.ok("POST", f"/_sandbox/machines/m1/{verb}")
+        return machine
+
+    def only(self, part: str) -> dict[str, Any]:
+        """The one thing of a part of the world."""
+        (thing,) = self.world()[part]
+        return thing
+
+    def __enter__(self) -> "Platform":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sandbox.close()
 
     def cluster(self, **body: Any) -> dict[str, Any]:
         wanted = {"org_slug": "personal", "plan": "basic", "region": "ams", **body}

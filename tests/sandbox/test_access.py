@@ -39,10 +39,10 @@ def test_a_token_without_an_organization_in_the_question_sees_its_own(platform: 
     others = platform.cluster(org_slug="other")["id"]
     headers = {"authorization": "Bearer narrow"}
     listed = platform.call("GET", "/v1/postgres", headers=headers).json()["data"]
-    assert [each["id"] for each in listed] == [mine]
+    assert [shown["id"] for shown in listed] == [mine]
     assert status(platform, "GET", f"/v1/postgres/{others}") == 403
     assert status(platform, "POST", f"/v1/postgres/{others}/restore", {"backup_id": "x"}) == 403
-    assert [each["name"] for each in platform.call("GET", "/v1/apps", headers=headers).json()["apps"]] == [
+    assert [app["name"] for app in platform.call("GET", "/v1/apps", headers=headers).json()["apps"]] == [
         "shop"
     ]
 

@@ -1,8 +1,6 @@
 """The daily question after costs: signed, once a day of the sandbox, and bounded on a fast clock."""
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,8 @@ from reconciler.sandbox.parts.volume import DAY_S
 from reconciler.services import signing
 from tests.sandbox.courier import Played, Sent
 from tests.sandbox.platform import NOON, Platform
-from tests.sandbox.receiver import receiving
 from tests.sandbox.test_events import SECRET
-from tests.sandbox.test_http import served
-from tests.sandbox.test_webhooks import headers_for, told
+from tests.sandbox.test_webhooks import headers_for, report
 
 STORE = {
     "name": "store",
@@ -48,12 +44,12 @@ def test_each_resource_is_asked_for_once_a_day(played: Played) -> None:
     assert played.send() == []
     for _ in range(2):
         played.platform.advance(DAY_S)
-        assert [verified(each) for each in played.send()] == [
+        assert [verified(item) for item in played.send()] == [
             "http://127.0.0.1:1/store/costs/db%2F1",
             "http://127.0.0.1:1/store/costs/db-2",
         ]
-    assert len({each.url for each in played.sent}) == 4  # a nonce of its own each time
-    assert {each.method for each in played.sent} == {"GET"}
+    assert len({found.url for found in played.sent}) == 4  # a nonce of its own each time
+    assert {message.method for message in played.sent} == {"GET"}
 
 
 def test_a_change_of_the_provider_does_not_put_the_day_off(played: Played) -> None:
@@ -76,22 +72,21 @@ def test_the_answer_is_shown(played: Played) -> None:
 def test_a_path_without_a_place_for_the_id_is_asked_once_for_all(played: Played) -> None:
     played.platform.ok("POST", "/_sandbox/providers", {"name": "store", "costs_path": "/costs"})
     played.platform.advance(DAY_S)
-    assert [verified(each) for each in played.send()] == ["http://127.0.0.1:1/store/costs"]
+    assert [verified(item) for item in played.send()] == ["http://127.0.0.1:1/store/costs"]
 
 
 def test_resources_are_known_from_webhooks_and_gone_when_they_are_deleted(played: Played) -> None:
-    for body in (told("resource.created", {"id": "db-3"}), told("resource.deleted", {"id": "db-2"})):
+    for body in (report("resource.created", {"id": "db-3"}), report("resource.deleted", {"id": "db-2"})):
         assert played.platform.call("POST", "/webhooks/store", body, headers_for(body)).status == 200
     played.platform.advance(DAY_S)
-    assert [each["about"] for each in played.deliveries()] == ["db/1", "db-3"]
+    assert [delivery["about"] for delivery in played.deliveries()] == ["db/1", "db-3"]
 
 
 def test_a_provider_without_costs_or_resources_is_not_asked() -> None:
     free = {name: value for name, value in STORE.items() if name != "costs_path"}
-    platform = Platform(seed={"providers": [free, STORE | {"name": "empty"}], "resources": RESOURCES})
-    platform.advance(DAY_S)
-    assert platform.ok("GET", "/_sandbox/deliveries") == []
-    platform.sandbox.close()
+    with Platform(seed={"providers": [free, STORE | {"name": "empty"}], "resources": RESOURCES}) as platform:
+        platform.advance(DAY_S)
+        assert platform.ok("GET", "/_sandbox/deliveries") == []
 
 
 def test_a_long_jump_of_the_clock_asks_once_and_what_is_unanswered_is_not_asked_again(
@@ -106,29 +101,13 @@ def test_a_long_jump_of_the_clock_asks_once_and_what_is_unanswered_is_not_asked_
 
 
 def test_a_fast_clock_asks_no_more_often_than_every_ten_real_seconds() -> None:
-    platform = Platform(seed=SEED, clock="x86400")
-    played = Played(platform)
-    wall = NOON
-    platform.sandbox.world.wall = lambda: wall
-    asked = []
-    for _ in range(40):
-        wall += 1
-        platform.advance(DAY_S)
-        asked += [wall] * len(played.send())
-    assert sorted(set(asked)) == [NOON + 1 + number * LEAST_S for number in range(4)]
-    platform.sandbox.close()
-
-
-def test_a_killed_process_goes_on_with_the_same_day(tmp_path: Path) -> None:
-    with receiving() as receiver:
-        seed = {**SEED, "providers": [STORE | {"base_url": receiver.url, "costs_path": "/costs"}]}
-        options: dict[str, Any] = {"db": str(tmp_path / "world.db"), "seed": seed}
-        with served(**options) as (process, client):
-            client.post("/_sandbox/clock", json={"advance_s": DAY_S / 2}).raise_for_status()
-            process.kill()
-        with served(**options) as (_, client):
-            assert client.get("/_sandbox/deliveries").json() == []
-            client.post("/_sandbox/clock", json={"advance_s": DAY_S / 2}).raise_for_status()
-            (asked,) = receiver.wait_for(1)
-    assert asked.url.startswith(f"{receiver.url}/costs?timestamp=")
-    assert json.loads(receiver.answer) == {"total": "1.50"}
+    with Platform(seed=SEED, clock="x86400") as platform:
+        played = Played(platform)
+        wall = NOON
+        platform.sandbox.world.wall = lambda: wall
+        asked = []
+        for _ in range(40):
+            wall += 1
+            platform.advance(DAY_S)
+            asked += [wall] * len(played.send())
+        assert sorted(set(asked)) == [NOON + 1 + number * LEAST_S for number in range(4)]

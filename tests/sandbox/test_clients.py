@@ -10,7 +10,7 @@ SECRETS = "/v1/apps/shop/secrets"
 
 @pytest.fixture
 def machine(platform: Platform) -> Platform:
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    platform.machine()
     return platform
 
 
@@ -31,7 +31,7 @@ def test_an_app_is_shown_with_its_organization(machine: Platform) -> None:
     machine.ok("POST", "/_sandbox/apps", {"name": "till", "org_slug": "acme"})
     app = machine.ok("GET", "/v1/apps/shop")
     assert (app["name"], app["organization"]["slug"], app["machine_count"]) == ("shop", "personal", 1)
-    assert [each["name"] for each in machine.ok("GET", "/v1/apps?org_slug=acme")["apps"]] == ["till"]
+    assert [item["name"] for item in machine.ok("GET", "/v1/apps?org_slug=acme")["apps"]] == ["till"]
     assert machine.call("GET", "/v1/apps/nobody").status == 404
 
 
@@ -39,7 +39,7 @@ def test_several_secrets_are_set_and_unset_in_one_call(platform: Platform) -> No
     platform.ok("POST", SECRETS, {"values": {"A": "1", "B": "2"}})
     answer = platform.ok("POST", SECRETS, {"values": {"A": None, "C": "3", "NEVER": None}})
     assert answer["version"] == 2
-    assert [each["name"] for each in answer["secrets"]] == ["B", "C"]
+    assert [secret["name"] for secret in answer["secrets"]] == ["B", "C"]
     assert platform.ok("GET", f"{SECRETS}/C")["name"] == "C"
     assert platform.call("POST", SECRETS, {"values": {"D": "4", "E": 5}}).status == 422
     assert platform.call("GET", f"{SECRETS}/D").status == 404
@@ -81,8 +81,7 @@ def test_machines_say_that_their_host_is_well(machine: Platform) -> None:
 
 @pytest.mark.parametrize(("profile", "word"), [("documented", "running"), ("extended", "started")])
 def test_each_profile_has_its_word_for_a_machine_that_runs(profile: str, word: str) -> None:
-    platform = Platform(profile=profile)
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
-    assert platform.ok("GET", f"{M1}/wait?state=started")["state"] == word
-    assert platform.ok("GET", "/_sandbox/switches")["started_word"]["default"] == word
-    platform.sandbox.close()
+    with Platform(profile=profile) as platform:
+        platform.machine()
+        assert platform.ok("GET", f"{M1}/wait?state=started")["state"] == word
+        assert platform.ok("GET", "/_sandbox/switches")["started_word"]["default"] == word

@@ -85,7 +85,7 @@ def test_nulls_mean_missing_and_unknown_fields_are_ignored(platform: Platform) -
 
 
 def test_an_organization_exists_once_an_app_names_it(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/apps", {"name": "till", "org_slug": "acme"})
+    platform.app("till", org_slug="acme")
     platform.ok("POST", "/_sandbox/apps", {"org_slug": "bare"})
     assert [platform.cluster(org_slug=slug)["organization"]["slug"] for slug in ("acme", "bare")] == [
         "acme",
@@ -159,9 +159,9 @@ def test_the_list_shows_deleted_clusters_on_request_only(platform: Platform) -> 
     platform.advance(60)
     listed = platform.ok("GET", "/v1/postgres?org_slug=personal")["data"]
     everything = platform.ok("GET", "/v1/postgres?include_deleted=true")["data"]
-    assert [each["id"] for each in listed] == [kept]
+    assert [shown["id"] for shown in listed] == [kept]
     assert "endpoints" not in listed[0]
-    assert {each["id"]: each.get("deleted_at") for each in everything} == {
+    assert {cluster["id"]: cluster.get("deleted_at") for cluster in everything} == {
         gone: "2026-03-01T12:01:00Z",
         kept: None,
     }
@@ -190,17 +190,16 @@ def test_provisioning_can_be_switched_to_fail_and_names_to_collide(platform: Pla
 
 
 def test_the_documented_profile_knows_only_documented_endpoints() -> None:
-    platform = Platform(profile="documented")
-    id = platform.cluster()["id"]
-    extended = {
-        ("GET", "/v1/postgres"): 405,
-        ("DELETE", f"/v1/postgres/{id}"): 405,
-        ("GET", f"/v1/postgres/{id}/backups"): 404,
-        ("GET", "/v1/apps/shop/secrets"): 404,
-        ("DELETE", "/v1/apps/shop/secrets/A"): 405,
-    }
-    assert {sent: platform.call(*sent).status for sent in extended} == extended
-    platform.sandbox.close()
+    with Platform(profile="documented") as platform:
+        id = platform.cluster()["id"]
+        extended = {
+            ("GET", "/v1/postgres"): 405,
+            ("DELETE", f"/v1/postgres/{id}"): 405,
+            ("GET", f"/v1/postgres/{id}/backups"): 404,
+            ("GET", "/v1/apps/shop/secrets"): 404,
+            ("DELETE", "/v1/apps/shop/secrets/A"): 405,
+        }
+        assert {sent: platform.call(*sent).status for sent in extended} == extended
 
 
 def test_what_the_document_leaves_open_can_be_switched(platform: Platform) -> None:

@@ -8,7 +8,7 @@ TAKEN_S = 12
 
 
 def snapshots(platform: Platform, volume_id: str) -> list[str]:
-    return [each["created_at"] for each in platform.ok("GET", f"{VOLUMES}/{volume_id}/snapshots")]
+    return [snapshot["created_at"] for snapshot in platform.ok("GET", f"{VOLUMES}/{volume_id}/snapshots")]
 
 
 def test_a_volume_gets_a_snapshot_a_day_until_the_first_expires(platform: Platform) -> None:
@@ -46,7 +46,7 @@ def test_a_change_of_the_retention_affects_new_snapshots_only(platform: Platform
     platform.ok("PUT", f"{VOLUMES}/{id}", {"snapshot_retention": 60})
     platform.advance(DAY_S)
     listed = platform.ok("GET", f"{VOLUMES}/{id}/snapshots")
-    assert [each["retention_days"] for each in listed] == [60]
+    assert [shown["retention_days"] for shown in listed] == [60]
 
 
 def test_a_daily_snapshot_and_one_on_demand_exclude_each_other(platform: Platform) -> None:
@@ -54,7 +54,7 @@ def test_a_daily_snapshot_and_one_on_demand_exclude_each_other(platform: Platfor
     platform.advance(DAY_S - 1)
     taken = platform.ok("POST", f"{VOLUMES}/{id}/snapshots")["Msg"]["backup"]["graph_id"]
     platform.advance(TAKEN_S)
-    assert [each["id"] for each in platform.ok("GET", f"{VOLUMES}/{id}/snapshots")] == [taken]
+    assert [snapshot["id"] for snapshot in platform.ok("GET", f"{VOLUMES}/{id}/snapshots")] == [taken]
     platform.advance(DAY_S - TAKEN_S + 2)
     assert platform.call("POST", f"{VOLUMES}/{id}/snapshots").status == 412
 

@@ -291,10 +291,9 @@ def test_every_endpoint_has_an_example() -> None:
 def test_a_documented_example_gives_the_documented_answer(operation: str, strict: bool) -> None:
     sent, body, status, answer = EXAMPLES[operation]
     method, _, target = sent.partition(" ")
-    platform = Platform(seed=WORLD_HERE, apps=(), wall=RECORDED, strict=strict)
-    headers = {"authorization": "Bearer sandbox", "content-type": "application/json"}
-    response = platform.call(method, target, body, headers)
-    platform.sandbox.close()
+    with Platform(seed=WORLD_HERE, apps=(), wall=RECORDED, strict=strict) as platform:
+        headers = {"authorization": "Bearer sandbox", "content-type": "application/json"}
+        response = platform.call(method, target, body, headers)
     assert response.status == status, response.body
     assert differing(response.json() if response.body else None, answer) == []
 
@@ -313,8 +312,8 @@ def differing(found: Any, expected: Any, at: str = "") -> list[str]:
     if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
         return [
             problem
-            for number, each in enumerate(expected)
-            for problem in differing(found[number], each, f"{at}[{number}]")
+            for number, item in enumerate(expected)
+            for problem in differing(found[number], item, f"{at}[{number}]")
         ]
     same = found == expected and type(found) is type(expected)
     return [] if same else [f"{at}: {found!r}"]
@@ -323,25 +322,24 @@ def differing(found: Any, expected: Any, at: str = "") -> list[str]:
 @pytest.mark.parametrize("cassette", sorted(CASSETTES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_cassette_replayed_gives_the_same_status_and_shape(cassette: Path) -> None:
     options = {"profile": "documented", **UNLIKE.get(cassette.stem, {})}
-    platform = Platform(seed=WORLD, apps=(), wall=RECORDED, **options)
-    for interaction in yaml.safe_load(cassette.read_text())["interactions"]:
-        request, recorded = interaction["request"], interaction["response"]
-        body = (request["body"] or "").encode()
-        target = urlsplit(request["uri"])._replace(scheme="", netloc="").geturl()
-        answer = platform.call(request["method"], target, body)
-        assert answer.status == recorded["status"]["code"]
-        text = recorded["body"]["string"]
-        assert shape(answer.json()) == shape(json.loads(text)), text
-        assert answer.content_type == recorded["headers"]["content-type"][0]
-    platform.sandbox.close()
+    with Platform(seed=WORLD, apps=(), wall=RECORDED, **options) as platform:
+        for interaction in yaml.safe_load(cassette.read_text())["interactions"]:
+            request, recorded = interaction["request"], interaction["response"]
+            body = (request["body"] or "").encode()
+            target = urlsplit(request["uri"])._replace(scheme="", netloc="").geturl()
+            answer = platform.call(request["method"], target, body)
+            assert answer.status == recorded["status"]["code"]
+            text = recorded["body"]["string"]
+            assert shape(answer.json()) == shape(json.loads(text)), text
+            assert answer.content_type == recorded["headers"]["content-type"][0]
 
 
 def shape(value: Any) -> Any:
     """The types in a JSON value; a time is told from other text."""
     if isinstance(value, dict):
-        return {name: shape(each) for name, each in value.items() if name != "value"}
+        return {name: shape(item) for name, item in value.items() if name != "value"}
     if isinstance(value, list):
-        return [shape(each) for each in value]
+        return [shape(found) for found in value]
     if isinstance(value, str) and parse_time(value):
         return "time"
     return type(value).__name__

@@ -43,7 +43,7 @@ def played() -> Iterator[Played]:
 
 
 def words(sent: list[Sent]) -> list[str]:
-    return [each.headers["ce-type"].removeprefix("io.sandbox.machine.") for each in sent]
+    return [message.headers["ce-type"].removeprefix("io.sandbox.machine.") for message in sent]
 
 
 def test_an_event_is_a_signed_cloud_event_in_binary_mode(played: Played) -> None:
@@ -79,7 +79,7 @@ def test_an_event_is_owed_when_the_clock_passes_it(played: Played) -> None:
     played.platform.ok("POST", "/v1/apps/shop/machines/m1/start")
     played.platform.advance(3600)
     assert words(played.send()) == ["starting", "started"]
-    times = [each["at"] for each in played.deliveries()]
+    times = [item["at"] for item in played.deliveries()]
     assert times[-1] == "2026-03-01T12:00:12.000Z"
 
 
@@ -91,7 +91,7 @@ def test_a_crash_is_an_event_with_an_error(played: Played) -> None:
 
 def test_the_word_for_a_running_machine_is_the_platforms(played: Played) -> None:
     played.platform.switch(started_word="running")
-    played.platform.ok("POST", "/_sandbox/machines/m1/restart")
+    played.platform.by_hand("restart")
     played.platform.advance(60)
     assert words(played.send()) == ["restarting", "starting", "running"]
 
@@ -101,7 +101,7 @@ def test_only_machines_of_the_providers_own_organization_are_told_of(played: Pla
         changes = {"name": name, "organization": "other", "events": events}
         played.platform.ok("POST", "/_sandbox/providers", {**STORE, **changes})
     played.platform.ok("POST", "/v1/apps/site/machines/m2/suspend")
-    assert [each["provider"] for each in played.deliveries()] == ["other"]
+    assert [item["provider"] for item in played.deliveries()] == ["other"]
 
 
 def test_what_changes_no_state_is_no_event(played: Played) -> None:
@@ -120,7 +120,7 @@ def test_what_was_not_taken_is_sent_again_under_the_same_id_and_then_given_up(pl
         played.now_s = second
         tried_at += [second] * len(played.send())
     assert tried_at == [0, 1, 3, 7, 15]
-    assert len({each.headers["ce-id"] for each in played.sent}) == 1
+    assert len({message.headers["ce-id"] for message in played.sent}) == 1
     (given_up,) = played.deliveries()
     assert (given_up["state"], given_up["attempts"], given_up["status"]) == ("failed", 5, 500)
 
@@ -130,10 +130,10 @@ def test_a_failing_event_holds_up_no_other(played: Played) -> None:
     played.platform.ok("POST", SUSPEND)
     played.platform.advance(10)
     assert words(played.send()) == ["suspending", "suspended"]
-    assert [each["state"] for each in played.deliveries()] == ["waiting", "delivered"]
+    assert [item["state"] for item in played.deliveries()] == ["waiting", "delivered"]
     played.now_s += 1
     assert words(played.send()) == ["suspending"]
-    assert [each["state"] for each in played.deliveries()] == ["delivered", "delivered"]
+    assert [found["state"] for found in played.deliveries()] == ["delivered", "delivered"]
 
 
 def test_a_provider_that_cannot_be_reached_is_named_as_the_problem(played: Played) -> None:
@@ -161,8 +161,8 @@ def test_of_those_that_are_done_only_the_last_are_kept(
     for state in ("failed", "started") * 8:
         played.platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "state": state})
         played.send()
-    ids = [each.headers["ce-id"] for each in played.sent]
-    assert [each["id"] for each in played.deliveries()] == ids[-10:]
+    ids = [message.headers["ce-id"] for message in played.sent]
+    assert [item["id"] for item in played.deliveries()] == ids[-10:]
 
 
 def test_what_is_waiting_is_never_forgotten(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,13 +173,12 @@ def test_what_is_waiting_is_never_forgotten(played: Played, monkeypatch: pytest.
 
 
 def test_what_was_taken_is_stored_at_once(tmp_path: Path) -> None:
-    platform = Platform(tmp_path / "world.db", seed=SEED, apps=())
-    platform.ok("POST", SUSPEND)
-    Played(platform).send()
-    platform.sandbox.close()
+    with Platform(tmp_path / "world.db", seed=SEED, apps=()) as platform:
+        platform.ok("POST", SUSPEND)
+        Played(platform).send()
     again = Played(Platform(tmp_path / "world.db", apps=()))
     assert again.send() == []
-    assert [each["state"] for each in again.deliveries()] == ["delivered"]
+    assert [item["state"] for item in again.deliveries()] == ["delivered"]
     again.platform.sandbox.close()
 
 
@@ -198,10 +197,10 @@ def test_a_killed_process_loses_no_event(tmp_path: Path) -> None:
             taken: list[Received] = []
             for count in range(2, 10):
                 taken = receiver.wait_for(count)
-                if {each.headers["ce-type"] for each in taken[2:]} == wanted:
+                if {found.headers["ce-type"] for found in taken[2:]} == wanted:
                     break
-            assert {each.headers["ce-type"] for each in taken} == wanted
-            by_type = {(each.headers["ce-type"], each.headers["ce-id"]) for each in taken}
+            assert {item.headers["ce-type"] for item in taken} == wanted
+            by_type = {(message.headers["ce-type"], message.headers["ce-id"]) for message in taken}
             assert len(by_type) == 2
             _until_all_are(client, "delivered")
 
@@ -210,7 +209,7 @@ def _until_all_are(client: httpx.Client, state: str) -> None:
     """The answer of the receiver has to reach the sandbox before it counts there."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        if {each["state"] for each in client.get("/_sandbox/deliveries").json()} == {state}:
+        if {item["state"] for item in client.get("/_sandbox/deliveries").json()} == {state}:
             return
     raise AssertionError(client.get("/_sandbox/deliveries").json())
 
@@ -223,5 +222,5 @@ def test_a_provider_that_does_not_answer_holds_up_no_request(reconcile_sandbox: 
         reconcile_sandbox.ok("POST", SUSPEND)
         reconcile_sandbox.advance(10)
         machines = reconcile_sandbox.ok("GET", "/v1/apps/shop/machines")
-        assert [each["state"] for each in machines] == ["suspended"]
-        assert [each["state"] for each in reconcile_sandbox.deliveries()] == ["waiting", "waiting"]
+        assert [machine["state"] for machine in machines] == ["suspended"]
+        assert [item["state"] for item in reconcile_sandbox.deliveries()] == ["waiting", "waiting"]

@@ -94,7 +94,7 @@ def test_a_dripping_answer_has_its_effect(platform: Platform) -> None:
 
 def test_every_list_can_be_stale(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    platform.machine()
     stale = {
         "/v1/postgres": {"data": []},
         VOLUMES: platform.ok("GET", VOLUMES),
@@ -105,7 +105,7 @@ def test_every_list_can_be_stale(platform: Platform) -> None:
         "/v1/apps/till/secrets": {"secrets": []},
     }
     platform.fault(action="stale_list", method="GET", times=len(stale))
-    platform.ok("POST", "/_sandbox/apps", {"name": "till"})
+    platform.app("till")
     platform.cluster()
     platform.volume()
     for app in ("shop", "till"):
@@ -122,6 +122,8 @@ def test_every_list_can_be_stale(platform: Platform) -> None:
     "script",
     [
         {"action": "explode"},
+        {"action": "status", "sttus": 1},
+        {"action": "status", "status": 99},
         {"faults": [{"action": "html", "probability": 2}]},
         {"faults": [], "sede": 1},
         {"action": "oversize", "size_bytes": 1 << 40},

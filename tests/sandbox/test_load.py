@@ -17,9 +17,9 @@ VOLUMES = "/v1/apps/shop/volumes"
 def test_nothing_is_lost_or_refused_under_load() -> None:
     with serving() as url:
         told, losses = asyncio.run(load(url, CLIENTS, 0.5))
-    assert [problem for each in told for problem in each.errors] == []
+    assert [problem for client in told for problem in client.errors] == []
     assert losses == []
-    assert all(each.writes for each in told)
+    assert all(item.writes for item in told)
 
 
 VOLUME = {"id": "vol_1", "app": "a", "name": "data", "size_gb": 10, "state": "created"}
@@ -73,7 +73,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed_amid_writes(tmp
         process.wait(END_S)
     assert running_at(db) is None
     with served(db=str(db)) as (_, client):
-        live = {each["id"]: each["size_gb"] for each in client.get(VOLUMES).json()}
+        live = {item["id"]: item["size_gb"] for item in client.get(VOLUMES).json()}
     assert len(sizes) >= ENOUGH
     assert {id: live.get(id) for id, size in sizes.items() if size == 10 != live.get(id)} == {}
     assert set(sizes) <= set(live)

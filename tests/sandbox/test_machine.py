@@ -3,8 +3,6 @@
 Source: platform API, 2.6 and 4.2 rule 2; platform notes, "Machines".
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,14 +16,8 @@ MACHINES = "/v1/apps/shop/machines"
 VOLUMES = "/v1/apps/shop/volumes"
 
 
-def register(platform: Platform, **body: Any) -> dict[str, Any]:
-    machine: dict[str, Any] = platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", **body})
-    return machine
-
-
 def pending(platform: Platform) -> list[str]:
-    (machine,) = platform.world()["machines"]
-    ids: list[str] = machine["pending_restart"]
+    ids: list[str] = platform.only("machines")["pending_restart"]
     return ids
 
 
@@ -42,8 +34,7 @@ def reboot(platform: Platform) -> None:
 
 def test_a_machine_is_read_as_it_was_registered(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    register(
-        platform,
+    platform.machine(
         name="web",
         cpus=2,
         cpu_kind="performance",
@@ -73,7 +64,7 @@ def test_a_machine_is_read_as_it_was_registered(platform: Platform) -> None:
 
 
 def test_what_was_not_set_stays_out_of_the_configuration(platform: Platform) -> None:
-    assert register(platform)["config"] == {
+    assert platform.machine()["config"] == {
         "guest": {"cpus": 1, "cpu_kind": "shared", "memory_mb": 256},
         "init": {},
         "mounts": [],
@@ -81,9 +72,9 @@ def test_what_was_not_set_stays_out_of_the_configuration(platform: Platform) -> 
 
 
 def test_registering_again_changes_only_what_is_given(platform: Platform) -> None:
-    register(platform, name="web", memory_mb=512, state="suspending")
+    platform.machine(name="web", memory_mb=512, state="suspending")
     platform.advance(6)
-    again = register(platform, swap_size_mb=64)
+    again = platform.machine(swap_size_mb=64)
     assert (again["name"], again["config"]["guest"]["memory_mb"]) == ("web", 512)
     assert again["updated_at"] == "2026-03-01T12:00:06Z"
     platform.advance(4)
@@ -91,7 +82,7 @@ def test_registering_again_changes_only_what_is_given(platform: Platform) -> Non
 
 
 def test_an_update_time_may_be_unknown(platform: Platform) -> None:
-    assert register(platform, updated_at="0001-01-01T00:00:00Z")["updated_at"] == "0001-01-01T00:00:00Z"
+    assert platform.machine(updated_at="0001-01-01T00:00:00Z")["updated_at"] == "0001-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -114,9 +105,9 @@ def test_a_machine_that_cannot_be_is_refused(platform: Platform, body: dict[str,
 
 
 def test_a_volume_has_one_machine_and_a_machine_one_app(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/apps", {"name": "office"})
+    platform.app("office")
     volume = platform.volume()["id"]
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     for other in ({"app": "shop", "id": "m2", "volumes": [volume]}, {"app": "office", "id": "m1"}):
         assert platform.call("POST", "/_sandbox/machines", other).status == 422
     assert platform.call("GET", "/v1/apps/office/machines/m1").status == 404
@@ -134,29 +125,13 @@ def test_a_volume_has_one_machine_and_a_machine_one_app(platform: Platform) -> N
 def test_a_missing_machine_and_a_missing_app_are_told_apart(
     platform: Platform, target: str, error: dict[str, str]
 ) -> None:
-    register(platform)
+    platform.machine()
     missing = platform.call("GET", target)
     assert (missing.status, missing.json()) == (404, error)
 
 
-def test_only_the_documented_operations_exist_in_the_documented_profile() -> None:
-    platform = Platform(profile="documented")
-    register(platform)
-    for method, target in (
-        ("GET", MACHINES),
-        ("GET", f"{MACHINES}/m1"),
-        ("POST", f"{MACHINES}/m1/stop"),
-        ("POST", f"{MACHINES}/m1/restart"),
-    ):
-        assert platform.call(method, target).status == 404
-    assert platform.call("POST", f"{MACHINES}/m1/suspend").status == 200
-    assert platform.call("POST", f"{MACHINES}/m1/start").status == 200
-    assert platform.call("GET", f"{MACHINES}/m1/wait?state=suspended").status == 408
-    platform.sandbox.close()
-
-
 def test_the_clients_shapes_read_what_is_answered(platform: Platform) -> None:
-    register(platform, schedule="daily")
+    platform.machine(schedule="daily")
     (single,) = read_shape(one(Machine), platform.call("GET", f"{MACHINES}/m1").body)
     (listed,) = read_shape(many(Machine), platform.call("GET", MACHINES).body)
     assert single == listed
@@ -173,7 +148,7 @@ def test_the_clients_shape_tolerates_what_is_missing_and_what_is_new() -> None:
 
 def test_added_space_waits_for_a_restart_of_the_machine_that_holds_the_volume(platform: Platform) -> None:
     grown, same = platform.volume()["id"], platform.volume(name="logs")["id"]
-    register(platform, volumes=[grown, same])
+    platform.machine(volumes=[grown, same])
     assert pending(platform) == []
     assert extend(platform, grown, 10)
     assert pending(platform) == [grown]
@@ -183,7 +158,7 @@ def test_added_space_waits_for_a_restart_of_the_machine_that_holds_the_volume(pl
 
 def test_a_stop_alone_leaves_the_restart_pending_and_the_start_ends_it(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     extend(platform, volume, 10)
     platform.ok("POST", f"{MACHINES}/m1/stop")
     platform.advance(3)
@@ -196,7 +171,7 @@ def test_a_stop_alone_leaves_the_restart_pending_and_the_start_ends_it(platform:
 
 def test_suspending_and_resuming_uses_no_added_space(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     extend(platform, volume, 10)
     for verb in ("suspend", "start"):
         platform.ok("POST", f"{MACHINES}/m1/{verb}")
@@ -207,22 +182,22 @@ def test_suspending_and_resuming_uses_no_added_space(platform: Platform) -> None
 
 def test_a_volume_extended_before_it_is_mounted_is_used_whole(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    register(platform)
+    platform.machine()
     platform.switch(extend_needs_restart="always")
     assert extend(platform, volume, 10)
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     assert pending(platform) == []
     extend(platform, volume, 20)
     assert pending(platform) == [volume]
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     assert pending(platform) == [volume]
-    register(platform, volumes=[])
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[])
+    platform.machine(volumes=[volume])
     assert pending(platform) == []
 
 
 def test_a_volume_that_a_person_attached_is_used_whole_until_it_grows(platform: Platform) -> None:
-    register(platform)
+    platform.machine()
     volume = platform.volume()["id"]
     platform.ok("PATCH", f"/_sandbox/world/volumes/{volume}", {"attached_machine_id": "m1"})
     assert pending(platform) == []
@@ -232,7 +207,7 @@ def test_a_volume_that_a_person_attached_is_used_whole_until_it_grows(platform: 
 
 def test_where_extends_need_no_restart_none_is_pending_then_or_later(platform: Platform) -> None:
     volume = platform.volume()["id"]
-    register(platform, volumes=[volume])
+    platform.machine(volumes=[volume])
     platform.switch(extend_needs_restart="never")
     assert not extend(platform, volume, 10)
     assert pending(platform) == []
@@ -242,55 +217,20 @@ def test_where_extends_need_no_restart_none_is_pending_then_or_later(platform: P
     assert pending(platform) == [volume]
 
 
-def test_an_attached_volume_refuses_deletion_whatever_the_machines_state(platform: Platform) -> None:
-    volume = platform.volume()["id"]
-    register(platform, volumes=[volume], state="stopped")
-    refused = platform.call("DELETE", f"{VOLUMES}/{volume}")
-    assert (refused.status, refused.json()["error"]) == (
-        412,
-        "failed_precondition: volume is currently bound to machine: m1",
-    )
-
-
-def test_machines_survive_a_restart_and_a_seed(tmp_path: Path) -> None:
-    before = Platform(tmp_path / "world.db")
-    volume = before.volume()["id"]
-    register(before, volumes=[volume], memory_mb=512, schedule="daily")
-    before.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m2"})
-    extend(before, volume, 10)
-    before.ok("POST", f"{MACHINES}/m2/suspend")
-    before.advance(10)
-    machines = before.world()["machines"]
-    before.sandbox.close()
-    after = Platform(tmp_path / "world.db")
-    assert after.world()["machines"] == machines
-    (tmp_path / "seed.json").write_text(json.dumps(after.world()))
-    after.sandbox.close()
-    planted = Platform(seed=tmp_path / "seed.json", apps=())
-    copies = planted.world()["machines"]
-    for machine in (*machines, *copies):
-        del machine["instance_id"]
-    assert copies == machines
-    assert ([copy["pending_restart"] for copy in copies], copies[1]["snapshot"]) == ([[volume], []], True)
-    planted.sandbox.close()
-
-
 @pytest.mark.parametrize(("snapshot", "kept"), [(None, True), (True, True), (False, False)])
 def test_a_suspended_machine_is_registered_with_or_without_its_snapshot(
     platform: Platform, snapshot: bool | None, kept: bool
 ) -> None:
-    assert register(platform, state="suspended", snapshot=snapshot)["snapshot"] is kept
-    assert register(platform, state="started", snapshot=False)["snapshot"] is False
+    assert platform.machine(state="suspended", snapshot=snapshot)["snapshot"] is kept
+    assert platform.machine(state="started", snapshot=False)["snapshot"] is False
     platform.ok("POST", f"{MACHINES}/m1/suspend")
     platform.advance(10)
-    assert platform.world()["machines"][0]["snapshot"]
+    assert platform.only("machines")["snapshot"]
 
 
-def test_a_seed_may_hold_the_body_of_the_control_verb(tmp_path: Path) -> None:
+def test_a_seed_may_hold_the_body_of_the_control_verb() -> None:
     machine = {"app": "shop", "id": "m1", "memory_mb": 4096, "schedule": "daily", "state": "stopped"}
-    (tmp_path / "seed.json").write_text(json.dumps({"machines": [machine]}))
-    planted = Platform(seed=tmp_path / "seed.json", apps=())
-    read = planted.ok("GET", f"{MACHINES}/m1")
+    with Platform(seed={"machines": [machine]}, apps=()) as planted:
+        read = planted.ok("GET", f"{MACHINES}/m1")
     assert (read["state"], read["config"]["guest"]["memory_mb"]) == ("stopped", 4096)
     assert read["config"]["schedule"] == "daily"
-    planted.sandbox.close()

@@ -198,9 +198,8 @@ def test_the_sandbox_ends_though_somebody_waits() -> None:
 
 @pytest.mark.parametrize(("profile", "extended"), [("documented", False), ("extended", True)])
 def test_the_description_has_the_operations_of_the_profile(profile: str, extended: bool) -> None:
-    platform = Platform(profile=profile)
-    description = application(platform.sandbox).openapi()
-    platform.sandbox.close()
+    with Platform(profile=profile) as platform:
+        description = application(platform.sandbox).openapi()
     machines = "/v1/apps/{app_name}/machines"
     operations = {
         (method, path.removeprefix(machines))
@@ -230,5 +229,5 @@ async def test_a_wait_counts_once_against_the_rate_limit_however_long_it_lasts(p
         assert not waiting.done()
         others = [await begun(client, "state=suspended&timeout=1") for _ in range(3)]
         await advance(client, 60)
-        statuses = [(await each).status_code for each in (waiting, *others)]
+        statuses = [(await item).status_code for item in (waiting, *others)]
     assert statuses == [408, 408, 408, 429]

@@ -21,7 +21,9 @@ MANUAL = (Path(__file__).parents[2] / "docs" / "sandbox.md").read_text(encoding=
 
 def test_each_option_is_described() -> None:
     options = [
-        each for each in command.params if isinstance(each, click.Option) and not each.hidden and each.opts
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden and parameter.opts
     ]
     for option in options:
         assert f"`{option.opts[0]}" in MANUAL, option.opts
@@ -35,7 +37,7 @@ def test_each_switch_has_its_line(name: str) -> None:
     assert re.findall(r"`([^`]+)`", values)[0] == str(default_of(switch, extended=True))
     assert (about, client) == (switch.about, f"{switch.client} |")
     if switch.allowed:
-        assert re.findall(r"`([^`]+)`", values) == [str(each) for each in switch.allowed]
+        assert re.findall(r"`([^`]+)`", values) == [str(item) for item in switch.allowed]
 
 
 def test_each_action_and_field_of_a_fault_is_described() -> None:

@@ -56,7 +56,7 @@ def test_it_shows_the_world_the_clock_and_the_last_requests(platform: Platform) 
     cluster = platform.cluster(name="orders")["id"]
     platform.ok("POST", f"{VOLUMES}/{id}/snapshots")
     platform.ok("POST", "/v1/apps/shop/secrets/A", {"value": "correct horse"})
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": [id]})
+    platform.machine(volumes=[id])
     platform.ok("GET", VOLUMES)
     platform.switch(secret_status=200)
     platform.fault(action="html", path="/v1/postgres*")

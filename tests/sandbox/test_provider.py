@@ -110,25 +110,6 @@ def test_what_cannot_be_is_refused_by_name(
     assert platform.world() == before
 
 
-def test_the_world_of_one_sandbox_is_the_seed_of_the_next(platform: Platform) -> None:
-    platform.ok("POST", "/_sandbox/providers", STORE)
-    platform.ok("POST", "/_sandbox/users", ANN)
-    platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "deleted"})
-    world = platform.world()
-    copy = Platform(seed=world, apps=())
-    assert copy.world() == world
-    copy.sandbox.close()
-
-
-def test_a_seed_is_planted_once_though_it_holds_no_app(tmp_path: Path) -> None:
-    seed = {"providers": [STORE], "resources": [{"provider": "store", "id": "db-1", "status": "ready"}]}
-    for status in ("ready", "sleeping"):
-        platform = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [each["status"] for each in platform.world()["resources"]] == [status]
-        platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "sleeping"})
-        platform.sandbox.close()
-
-
 def test_a_seed_that_cannot_be_is_refused() -> None:
     with pytest.raises(StoreError, match="provider is not registered"):
         Platform(seed={"resources": [{"provider": "store", "id": "db-1"}]})
@@ -138,9 +119,9 @@ def test_the_page_shows_them(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/providers", STORE | {"base_url": "http://127.0.0.1:1"})
     platform.ok("POST", "/_sandbox/users", ANN)
     platform.ok("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "ready"})
-    platform.ok("POST", "/_sandbox/apps", {"name": "shop", "org_slug": "acme"})
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
-    platform.ok("POST", "/_sandbox/machines/m1/stop")
+    platform.app("shop", org_slug="acme")
+    platform.machine()
+    platform.by_hand("stop")
     rows = shown(platform).rows
     assert rows["providers"][1:] == [
         ["store", "acme", "http://127.0.0.1:1", "https://store.example/back", "yes"]

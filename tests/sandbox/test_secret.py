@@ -60,19 +60,18 @@ def test_secrets_are_listed_without_values_and_deleted(platform: Platform) -> No
 
 
 def test_neither_the_value_nor_its_bare_digest_reaches_the_disk_or_the_world(tmp_path: Path) -> None:
-    platform = Platform(tmp_path / "world.db")
-    platform.ok("POST", f"{SECRETS}/A", {"value": VALUE})
-    platform.call("POST", "/v1/apps/nobody/secrets/A", {"value": VALUE})
-    (shown,) = platform.world()["secrets"]
-    assert shown["app"] == "shop"
-    assert holds(shown["fingerprint"], VALUE)
-    assert not holds(shown["fingerprint"], VALUE + "x")
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert shown["fingerprint"].encode() in written
-    for known in (VALUE, hashlib.sha256(VALUE.encode()).hexdigest()):
-        assert known.encode() not in written
-        assert known not in json.dumps(platform.world())
-    platform.sandbox.close()
+    with Platform(tmp_path / "world.db") as platform:
+        platform.ok("POST", f"{SECRETS}/A", {"value": VALUE})
+        platform.call("POST", "/v1/apps/nobody/secrets/A", {"value": VALUE})
+        (shown,) = platform.world()["secrets"]
+        assert shown["app"] == "shop"
+        assert holds(shown["fingerprint"], VALUE)
+        assert not holds(shown["fingerprint"], VALUE + "x")
+        written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+        assert shown["fingerprint"].encode() in written
+        for known in (VALUE, hashlib.sha256(VALUE.encode()).hexdigest()):
+            assert known.encode() not in written
+            assert known not in json.dumps(platform.world())
 
 
 def test_each_database_has_a_key_of_its_own_and_keeps_it(tmp_path: Path) -> None:

@@ -45,7 +45,12 @@ def test_what_is_unfinished_or_failed_stays_so(platform: Platform) -> None:
         elif number == 2:
             platform.advance(5)
     world, copy = copied(platform, 45)
-    assert [each["status"] for each in world["snapshots"]] == ["failed", "created", "running", "waiting"]
+    assert [snapshot["status"] for snapshot in world["snapshots"]] == [
+        "failed",
+        "created",
+        "running",
+        "waiting",
+    ]
     assert copy == world
 
 
@@ -56,7 +61,7 @@ def test_backups_versions_and_instances_are_carried(platform: Platform) -> None:
     platform.ok("DELETE", f"/v1/postgres/{gone}")
     for value in ("x", "y"):
         platform.ok("POST", "/v1/apps/shop/secrets/A", {"value": value})
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    platform.machine()
     platform.advance(3700)
     world, copy = copied(platform, 3900)
     assert copy == world
@@ -64,7 +69,7 @@ def test_backups_versions_and_instances_are_carried(platform: Platform) -> None:
     id = world["clusters"][0]["id"]
     assert again.ok("GET", f"/v1/postgres/{id}/backups") == platform.ok("GET", f"/v1/postgres/{id}/backups")
     assert again.ok("POST", "/v1/apps/shop/secrets/A", {"value": "z"})["version"] == 3
-    instances = [each.ok("GET", f"{MACHINES}/m1")["instance_id"] for each in (platform, again)]
+    instances = [item.ok("GET", f"{MACHINES}/m1")["instance_id"] for item in (platform, again)]
     assert instances[0] == instances[1]
     again.sandbox.close()
 
@@ -97,6 +102,13 @@ DEEDS: dict[str, tuple[str, str, Any]] = {
     "deploy": ("POST", "/_sandbox/machines/m1/deploy", None),
     "migrate": ("POST", "/_sandbox/machines/m1/migrate", None),
     "lose": ("POST", "/_sandbox/machines/m1/lose_snapshot", None),
+    "provider": (
+        "POST",
+        "/_sandbox/providers",
+        {"name": "store", "encoding": "base64", "costs_path": "/costs"},
+    ),
+    "user": ("POST", "/_sandbox/users", {"id": "ann", "organizations": [{"id": "acme", "role": "admin"}]}),
+    "resource": ("POST", "/_sandbox/resources", {"provider": "store", "id": "db-1", "status": "ready"}),
     "failing": ("POST", "/_sandbox/switches", {"snapshot_outcome": "failed", "cluster_outcome": "error"}),
 }
 PASSING = st.sampled_from([1, 5, 20, 200, 3700, 90_000])
@@ -105,21 +117,28 @@ PASSING = st.sampled_from([1, 5, 20, 200, 3700, 90_000])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(sorted(DEEDS)) | PASSING, min_size=4, max_size=25))
 def test_the_world_of_any_history_is_the_seed_of_the_same_world(history: list[str | int]) -> None:
-    platform = Platform(apps=[{"name": "shop", "org_slug": "acme", "primary_region": "ams"}])
-    passed_s = 0
-    for deed in ["volume", "attach", *history]:
-        if isinstance(deed, int):
-            platform.advance(deed)
-            passed_s += deed
-            continue
-        volumes = [each["id"] for each in platform.ok("GET", VOLUMES)] or ["vol_none"]
-        method, target, body = json.loads(json.dumps(DEEDS[deed]).replace("VOLUME", volumes[-1]))
-        platform.call(method, target, body)
-    world, copy = copied(platform, passed_s)
-    platform.sandbox.close()
+    with Platform(apps=[{"name": "shop", "org_slug": "acme", "primary_region": "ams"}]) as platform:
+        passed_s = 0
+        for deed in ["volume", "attach", *history]:
+            if isinstance(deed, int):
+                platform.advance(deed)
+                passed_s += deed
+                continue
+            volumes = [volume["id"] for volume in platform.ok("GET", VOLUMES)] or ["vol_none"]
+            method, target, body = json.loads(json.dumps(DEEDS[deed]).replace("VOLUME", volumes[-1]))
+            platform.call(method, target, body)
+        world, copy = copied(platform, passed_s)
     assert copy == world
 
 
+def of(part: str, **fields: Any) -> dict[str, Any]:
+    """A seed with one item of a part; a volume or secret has its app and its name."""
+    usual = {"app": "shop", "name": "a"} if part in ("volumes", "secrets") else {}
+    return {part: [usual | fields]}
+
+
+YEAR_1 = "0001-01-01T00:00:00Z"
+TWICE = [{"app": "shop", "name": name, "id": "v"} for name in ("a", "b")]
 SLIPS: dict[str, tuple[Any, str]] = {
     "an unknown field": (
         {"volumes": [{"app": "shop", "name": "a"}, {"app": "shop", "name": "b", "sizegb": 3}]},
@@ -129,73 +148,49 @@ SLIPS: dict[str, tuple[Any, str]] = {
     "a part that is no list": ({"apps": "shop"}, "world.yaml: apps: must be a list"),
     "an item that is no mapping": ({"apps": ["shop"]}, "world.yaml: apps[0]: must be a mapping"),
     "a missing field": ({"volumes": [{"name": "a"}]}, "volumes[0].app: is required"),
-    "a text for a number": (
-        {"volumes": [{"app": "shop", "name": "a", "size_gb": "3"}]},
-        "volumes[0].size_gb: must be a whole number",
-    ),
-    "a text for a truth": (
-        {"volumes": [{"app": "shop", "name": "a", "encrypted": "yes"}]},
-        "volumes[0].encrypted: must be true or false",
-    ),
+    "a text for a number": (of("volumes", size_gb="3"), "volumes[0].size_gb: must be a whole number"),
+    "a text for a truth": (of("volumes", encrypted="yes"), "volumes[0].encrypted: must be true or false"),
     "a number for a text": (
-        {"clusters": [{"id": "c", "pg_major_version": 16}]},
+        of("clusters", pg_major_version=16),
         "clusters[0].pg_major_version: must be one of 16, 17",
     ),
     "a text for a mapping": (
-        {"clusters": [{"id": "c", "organization": "acme"}]},
+        of("clusters", organization="acme"),
         "clusters[0].organization: must be a mapping",
     ),
-    "an infinite size": (
-        {"volumes": [{"app": "shop", "name": "a", "size_gb": float("inf")}]},
-        "volumes[0].size_gb: must be",
-    ),
+    "an infinite size": (of("volumes", size_gb=float("inf")), "volumes[0].size_gb: must be"),
     "a bogus state": (
-        {"machines": [{"app": "shop", "state": "flying"}]},
+        of("machines", app="shop", state="flying"),
         "machines[0].state: must be one of created, started",
     ),
-    "a bogus status": ({"clusters": [{"status": "fine"}]}, "clusters[0].status: must be one of creating"),
+    "a bogus status": (of("clusters", status="fine"), "clusters[0].status: must be one of creating"),
     "a long retention": (
-        {"volumes": [{"app": "shop", "name": "a", "snapshot_retention": 900}]},
+        of("volumes", snapshot_retention=900),
         "volumes[0].snapshot_retention: must be less than or equal to 60",
     ),
-    "an unknown file system": (
-        {"volumes": [{"app": "shop", "name": "a", "fstype": "zfs"}]},
-        "volumes[0].fstype: must be one of ext4, raw",
-    ),
-    "an id for no path": (
-        {"volumes": [{"app": "shop", "name": "a", "id": "a/b"}]},
-        "volumes[0].id: must be letters, digits",
-    ),
-    "an id twice": (
-        {"volumes": [{"app": "shop", "name": "a", "id": "v"}, {"app": "shop", "name": "b", "id": "v"}]},
-        "volumes[1]: v is volumes[0] already",
-    ),
+    "an unknown file system": (of("volumes", fstype="zfs"), "volumes[0].fstype: must be one of ext4, raw"),
+    "an id for no path": (of("volumes", id="a/b"), "volumes[0].id: must be letters, digits"),
+    "an id twice": ({"volumes": TWICE}, "volumes[1]: v is volumes[0] already"),
     "a secret twice": (
-        {"secrets": [{"app": "shop", "name": "A"}, {"app": "shop", "name": "A"}]},
-        "secrets[1]: shop/A is secrets[0] already",
+        {"secrets": of("secrets")["secrets"] * 2},
+        "secrets[1]: shop/a is secrets[0] already",
     ),
-    "a bad date": (
-        {"volumes": [{"app": "shop", "name": "a", "created_at": "yesterday"}]},
-        "volumes[0].created_at: must be a date and time",
-    ),
-    "a date of year 1": (
-        {"volumes": [{"app": "shop", "name": "a", "created_at": "0001-01-01T00:00:00Z"}]},
-        "volumes[0].created_at: must be a date and time",
-    ),
+    "a bad date": (of("volumes", created_at="yesterday"), "volumes[0].created_at: must be a date and time"),
+    "a date of year 1": (of("volumes", created_at=YEAR_1), "volumes[0].created_at: must be a date and time"),
     "a machine that is not there": (
-        {"volumes": [{"app": "shop", "name": "a", "attached_machine_id": "ghost"}]},
+        of("volumes", attached_machine_id="ghost"),
         "volumes[0].attached_machine_id: there is no machine ghost in app shop",
     ),
     "a volume that is not there": (
-        {"machines": [{"app": "shop", "volumes": ["nope"]}]},
+        of("machines", app="shop", volumes=["nope"]),
         "machines[0]: app shop has no volume nope",
     ),
     "a snapshot of nothing": (
-        {"snapshots": [{"volume_id": "nope"}]},
+        of("snapshots", volume_id="nope"),
         "snapshots[0].volume_id: there is no volume nope",
     ),
     "an app that is not there": (
-        {"clusters": [{"attached_apps": [{"name": "shop"}]}]},
+        of("clusters", attached_apps=[{"name": "shop"}]),
         "clusters[0].attached_apps[0].name: there is no app shop",
     ),
     "a list": ([], "world.yaml: a seed is a mapping"),
@@ -234,7 +229,7 @@ def test_a_volume_without_a_zone_gets_one_that_no_other_of_its_name_has() -> Non
     first.sandbox.close()
     named = [{"app": "shop", "name": "data"} for _ in range(3)]
     seeded = planted({"volumes": [*named, {"app": "shop", "name": "data", "zone": zone}]})
-    zones = [each["zone"] for each in seeded.ok("GET", VOLUMES)]
+    zones = [volume["zone"] for volume in seeded.ok("GET", VOLUMES)]
     assert zone in zones
     assert len(set(zones)) == 4
     assert seeded.call("POST", VOLUMES, {"name": "data"}).status == 200
@@ -264,9 +259,16 @@ def test_a_seed_without_apps_is_planted_once(tmp_path: Path) -> None:
     seed = {"clusters": [{"id": "orders0000000000"}]}
     for _ in range(2):
         seeded = Platform(tmp_path / "world.db", seed=seed, apps=())
-        assert [each["id"] for each in seeded.world()["clusters"]] == ["orders0000000000"]
+        assert [cluster["id"] for cluster in seeded.world()["clusters"]] == ["orders0000000000"]
         if not seeded.log():
             seeded.ok("PATCH", "/_sandbox/world/clusters/orders0000000000", {"disk_size_gb": 20})
         assert seeded.world()["clusters"][0]["disk_size_gb"] == 20
         seeded.ok("GET", "/v1/postgres")
         seeded.sandbox.close()
+
+
+def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text("{")
+    with pytest.raises(StoreError, match=r"seed\.json is not a seed"):
+        planted(seed)

@@ -50,16 +50,14 @@ def test_a_machine_suspends_itself_over_the_socket(tmp_path: Path) -> None:
 def test_only_that_request_needs_no_token(
     method: str, path: str, headers: dict[str, str], local: bool, status: int
 ) -> None:
-    platform = Platform(machines=MACHINES)
-    answer = platform.sandbox.handle(Request(method, path, headers=headers, local=local))
-    platform.sandbox.close()
+    with Platform(machines=MACHINES) as platform:
+        answer = platform.sandbox.handle(Request(method, path, headers=headers, local=local))
     assert answer.status == status
 
 
 def test_the_rules_of_a_suspend_hold_over_the_socket() -> None:
-    platform = Platform(machines=[{"app": "shop", "id": "m1", "memory_mb": 4096}])
-    answer = platform.sandbox.handle(Request("POST", SUSPEND, headers={"host": "flaps"}, local=True))
-    platform.sandbox.close()
+    with Platform(machines=[{"app": "shop", "id": "m1", "memory_mb": 4096}]) as platform:
+        answer = platform.sandbox.handle(Request("POST", SUSPEND, headers={"host": "flaps"}, local=True))
     assert answer.status == 412
 
 

@@ -95,7 +95,7 @@ def test_a_listed_snapshot_can_be_bare(platform: Platform) -> None:
 
 def test_the_lists_of_a_new_app_can_be_missing_for_a_while(platform: Platform) -> None:
     platform.switch(new_app_404_s=5)
-    platform.ok("POST", "/_sandbox/apps", {"name": "till"})
+    platform.app("till")
     lists = [f"/v1/apps/till/{group}" for group in ("volumes", "secrets", "machines")]
     assert {platform.call("GET", path).json()["error"] for path in lists} == {"Could not find App"}
     assert platform.call("POST", "/v1/apps/till/volumes", {"name": "data"}).status == 200
@@ -106,8 +106,8 @@ def test_the_lists_of_a_new_app_can_be_missing_for_a_while(platform: Platform) -
 def test_a_volume_stays_bound_for_a_while_to_a_machine_that_is_gone(platform: Platform) -> None:
     platform.switch(detach_lag_s=10)
     id = platform.volume()["id"]
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": [id]})
-    platform.ok("POST", "/_sandbox/machines/m1/destroy")
+    platform.machine(volumes=[id])
+    platform.by_hand("destroy")
     platform.advance(11)
     assert platform.ok("GET", f"{MACHINES}/m1")["state"] == "destroyed"
     assert platform.call("DELETE", f"{VOLUMES}/{id}").status == 412
@@ -121,7 +121,7 @@ def test_rate_limits_are_off_unless_they_are_turned_on(platform: Platform) -> No
 
 def test_three_requests_at_once_and_then_one_a_second(platform: Platform) -> None:
     platform.switch(rate_limit="on")
-    platform.ok("POST", "/_sandbox/apps", {"name": "till"})
+    platform.app("till")
     assert [platform.call("GET", VOLUMES).status for _ in range(4)] == [200, 200, 200, 429]
     assert platform.call("GET", "/v1/apps/till/volumes").status == 200
     assert platform.call("POST", VOLUMES, {"name": "data"}).status == 200
@@ -131,7 +131,7 @@ def test_three_requests_at_once_and_then_one_a_second(platform: Platform) -> Non
 
 def test_one_machine_is_read_ten_times_at_once_and_then_five_a_second(platform: Platform) -> None:
     platform.switch(rate_limit="on")
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
+    platform.machine()
     statuses = [platform.call("GET", f"{MACHINES}/m1").status for _ in range(11)]
     platform.advance(1)
     statuses += [platform.call("GET", f"{MACHINES}/m1").status for _ in range(6)]
@@ -162,9 +162,8 @@ def test_a_switch_that_does_not_exist_is_refused_at_the_start_too(switch: dict[s
 
 
 def test_switches_are_set_at_the_start() -> None:
-    platform = Platform(switch={"secret_status": 200})
-    assert platform.call("POST", "/v1/apps/shop/secrets/A", {"value": "x"}).status == 200
-    platform.sandbox.close()
+    with Platform(switch={"secret_status": 200}) as platform:
+        assert platform.call("POST", "/v1/apps/shop/secrets/A", {"value": "x"}).status == 200
 
 
 @pytest.mark.parametrize(("setting", "listed"), [("pending_destroy", 0), ("destroyed", 1)])
@@ -174,7 +173,7 @@ def test_a_deleted_volume_is_listed_for_a_day_or_for_good(
     platform.switch(deleted_volume=setting)
     id = platform.volume()["id"]
     platform.ok("DELETE", f"{VOLUMES}/{id}")
-    assert [each["state"] for each in platform.ok("GET", VOLUMES)] == [setting]
+    assert [volume["state"] for volume in platform.ok("GET", VOLUMES)] == [setting]
     assert platform.call("DELETE", f"{VOLUMES}/{id}").status == 410
     platform.advance(25 * 3600)
     assert len(platform.ok("GET", VOLUMES)) == listed

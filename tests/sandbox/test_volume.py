@@ -70,7 +70,7 @@ def test_a_body_that_is_no_json_object_is_a_bad_request(platform: Platform, body
 
 def test_a_missing_app_is_told_apart_from_a_missing_volume(platform: Platform) -> None:
     assert platform.call("GET", "/v1/apps/nobody/volumes").json() == {"error": "Could not find App"}
-    platform.ok("POST", "/_sandbox/apps", {"name": "till"})
+    platform.app("till")
     id = platform.volume()["id"]
     elsewhere = platform.call("GET", f"/v1/apps/till/volumes/{id}")
     assert (elsewhere.status, elsewhere.json()["error"]) == (404, "volume not found")
@@ -133,13 +133,13 @@ def test_a_deleted_volume_stays_listed_for_a_day(platform: Platform) -> None:
 
 def test_an_attached_volume_is_not_deleted(platform: Platform) -> None:
     id = platform.volume()["id"]
-    machine = platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": [id]})
+    machine = platform.machine(volumes=[id])
     assert machine["config"]["mounts"] == [{"volume": id, "path": "/data"}]
     assert platform.ok("GET", f"{VOLUMES}/{id}")["attached_machine_id"] == "m1"
     refused = platform.call("DELETE", f"{VOLUMES}/{id}")
     message = "failed_precondition: volume is currently bound to machine: m1"
     assert (refused.status, refused.json()) == (412, {"error": message})
-    platform.ok("POST", "/_sandbox/machines", {"app": "shop", "id": "m1", "volumes": []})
+    platform.machine(volumes=[])
     assert platform.ok("DELETE", f"{VOLUMES}/{id}")["state"] == "destroyed"
 
 

@@ -174,9 +174,7 @@ async def test_what_comes_with_an_answer_is_not_taken_for_the_next_one(more: byt
 
 @MORE
 @pytest.mark.parametrize("is_noticed", [True, False])
-async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one(
-    more: bytes, is_noticed: bool
-) -> None:
+async def test_bytes_after_an_answer_are_not_taken_for_the_next_one(more: bytes, is_noticed: bool) -> None:
     """`is_noticed`: the event loop has had its turns before the next request."""
     streams: list[ByteStream] = []
 
@@ -210,7 +208,7 @@ async def test_an_answer_that_a_reset_ends_is_lost() -> None:
     await lost_and_next(breaks_off)
 
 
-async def test_a_connection_that_is_closed_before_the_request_is_lost(
+async def test_a_connection_closed_before_the_request_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connecting = Http1Transport._connected
@@ -288,9 +286,7 @@ async def test_a_host_of_ipv6_is_asked() -> None:
     assert f"host: {ask.server.url.removeprefix('http://')}\r\n" in ask.server.requests[0].lower()
 
 
-async def test_answers_come_over_tls_as_they_do_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_answers_over_tls_are_read_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority, tls = certified("localhost", tmp_path / "tls")
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     behaviours = (

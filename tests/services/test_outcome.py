@@ -51,9 +51,7 @@ def test_a_refusal_by_the_platform_is_no_with_any_body_but_html(status: int, bod
     [(PAGE, HTML), (PAGE, {}), (b"\n  <!doctype html>", {}), (b"", HTML), (b"not found", HTML)],
     ids=["page", "page without a type", "doctype", "nothing, said to be HTML", "text, said to be HTML"],
 )
-def test_a_refusal_in_html_is_unknown_for_a_proxy_wrote_it(
-    status: int, body: bytes, headers: dict[str, str]
-) -> None:
+def test_a_refusal_in_html_is_unknown(status: int, body: bytes, headers: dict[str, str]) -> None:
     assert verdict(status, body, headers) is Verdict.UNKNOWN
     assert verdict(status, body, headers, accepts=tuple(Refusal)) is Verdict.UNKNOWN
 
@@ -96,28 +94,11 @@ def test_an_id_counts_before_anything_else_is_looked_at() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{}",
-        b'{"id": null}',
-        b'{"id": ""}',
-        b'{"id": " "}',
-        b'{"id": true}',
-        b'{"id": ["vol_1"]}',
-        b'{"id": "vol_1$(touch pwn)"}',
-        b'{"id": "../../v1?x#y"}',
-        b'{"id": ".."}',
-        b'{"id": "-vol_1"}',
-        b'{"id": "vol 1"}',
-        b'{"id": "vol_1\\u202e"}',
-        b'{"id": "%s"}' % (b"x" * 256),
-        b'{"data": {"id": "vol_1"}}',
-        b'["vol_1"]',
-        b"null",
-        b'"vol_1"',
-        b'{"id": "vol_1"',
-        b"created",
-        PAGE,
-        b"[" * 100_000,
+        *(b"", b"{}", b'{"id": null}', b'{"id": ""}', b'{"id": " "}', b'{"id": true}', b'{"id": ["vol_1"]}'),
+        *(b'{"id": "vol_1$(touch pwn)"}', b'{"id": "../../v1?x#y"}', b'{"id": ".."}', b'{"id": "-vol_1"}'),
+        *(b'{"id": "vol 1"}', b'{"id": "vol_1\\u202e"}', b'{"id": "%s"}' % (b"x" * 256)),
+        *(b'{"data": {"id": "vol_1"}}', b'["vol_1"]', b"null", b'"vol_1"', b'{"id": "vol_1"', b"created"),
+        *(PAGE, b"[" * 100_000),
     ],
 )
 def test_a_2xx_without_the_id_that_is_due_is_unknown(body: bytes) -> None:
@@ -140,7 +121,7 @@ def test_a_2xx_without_the_id_that_is_due_is_unknown(body: bytes) -> None:
         (b"", HTML, Verdict.UNKNOWN),
     ],
 )
-def test_a_2xx_where_no_id_is_due_must_be_empty_or_json(
+def test_a_2xx_without_an_id_is_empty_or_json(
     body: bytes, headers: dict[str, str], expected: Verdict
 ) -> None:
     assert verdict(200, body, headers, id_path=None) is expected
@@ -162,9 +143,7 @@ def test_a_2xx_where_no_id_is_due_must_be_empty_or_json(
         (403, "not found", "not_found", Verdict.NO),
     ],
 )
-def test_an_accepted_refusal_is_yes_and_no_other_refusal_is(
-    status: int, error: str, accepted: str, expected: Verdict
-) -> None:
+def test_only_an_accepted_refusal_is_yes(status: int, error: str, accepted: str, expected: Verdict) -> None:
     body = json.dumps({"error": error}).encode()
     assert verdict(status, body, JSON, accepts=(accepted,)) is expected
 
@@ -187,7 +166,7 @@ def test_an_accepted_refusal_is_yes_and_no_other_refusal_is(
         (400, {"error": "bad"}, None),
     ],
 )
-def test_refusals_are_told_apart_by_code_word_then_by_text(
+def test_refusals_differ_by_code_word_or_text(
     status: int, reply: dict[str, str], refusal: str | None
 ) -> None:
     assert classify(Answer(status, JSON, json.dumps(reply).encode()), id_path=None).refusal == refusal

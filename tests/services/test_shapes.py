@@ -14,18 +14,8 @@ from reconciler.services.machines.wire.volume import Volume
 
 # Journals and saved plans hold these words: each must be known for as long as one may be read.
 LASTING = [
-    "cluster",
-    "clusters",
-    "cluster_backups",
-    "volume",
-    "volumes",
-    "snapshots",
-    "secrets",
-    "machine",
-    "machines",
-    "machine_wait",
-    "extension",
-    "extension_costs",
+    *("cluster", "clusters", "cluster_backups", "volume", "volumes", "snapshots", "secrets", "machine"),
+    *("machines", "machine_wait", "extension", "extension_costs"),
 ]
 
 

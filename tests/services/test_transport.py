@@ -75,9 +75,7 @@ async def test_a_refused_connection_is_not_sent(method: str, body: bytes | None)
 
 @EITHER
 @pytest.mark.parametrize("host", ["xn--a.example", "a..b", f"{'a' * 64}.example", "xn--\u00e4.example"])
-async def test_a_host_whose_name_cannot_be_written_is_not_sent(
-    method: str, body: bytes | None, host: str
-) -> None:
+async def test_a_host_with_an_invalid_name_is_not_sent(method: str, body: bytes | None, host: str) -> None:
     with pytest.raises(NotSent):
         await request(method, f"https://{host}", body)
 
@@ -126,9 +124,7 @@ async def test_the_deadline_ends_an_answer_that_does_not_come_or_does_not_end(
 
 
 @EITHER
-async def test_waiting_for_a_free_line_until_the_deadline_is_not_sent(
-    method: str, body: bytes | None
-) -> None:
+async def test_waiting_for_a_connection_too_long_is_not_sent(method: str, body: bytes | None) -> None:
     async with asking(stalls) as ask, anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         while not ask.server.requests:
@@ -201,9 +197,7 @@ async def test_no_cookie_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("method", "body"), [("POST", b"{}"), ("GET", None)])
-async def test_a_connection_that_the_server_closed_in_between_is_replaced(
-    method: str, body: bytes | None
-) -> None:
+async def test_a_connection_that_the_server_closed_is_replaced(method: str, body: bytes | None) -> None:
     async with asking(then_closes(answer())) as ask:
         for _ in range(2):
             assert (await ask(method, body)).status == 200
@@ -325,20 +319,11 @@ async def test_an_answer_through_a_proxy_belongs_to_its_request(
         (stalls, "no connection within"),
     ],
     ids=[
-        "refuses",
-        "asks who",
-        "closes",
-        "no HTTP",
-        "no end",
-        "more",
-        "no service",
-        "closes later",
+        *("refuses", "asks who", "closes", "no HTTP", "no end", "more", "no service", "closes later"),
         "stalls",
     ],
 )
-async def test_without_a_tunnel_nothing_is_sent(
-    monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, told: str
-) -> None:
+async def test_no_tunnel_no_request(monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, told: str) -> None:
     async with serving(behaviour) as proxy:
         monkeypatch.setenv("https_proxy", proxy.url.replace("://", "://user:hunter2@"))
         transport = HttpTransport(NAMED)
@@ -351,9 +336,7 @@ async def test_without_a_tunnel_nothing_is_sent(
 
 
 @pytest.mark.usefixtures("no_bypass")
-async def test_a_proxys_tunnel_to_another_service_gets_no_token(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_tunnel_elsewhere_gets_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority, tls = certified("other.example", tmp_path / "tls")
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     async with serving(tunnels(tls)) as proxy:
@@ -363,7 +346,7 @@ async def test_a_proxys_tunnel_to_another_service_gets_no_token(
 
 
 @pytest.mark.usefixtures("no_bypass")
-async def test_a_proxy_that_cannot_be_reached_is_named_without_its_credentials(
+async def test_an_unreachable_proxy_is_named_without_its_credentials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = unused_port()

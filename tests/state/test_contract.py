@@ -11,6 +11,7 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Store
 from tests.state.contract import Backend, StoreContract
+from tests.state.etcd import Etcd, open_etcd
 from tests.state.worlds import SimulatedClock
 
 
@@ -67,4 +68,15 @@ class TestSpooling(StoreContract):
         known, place = MemoryState(clock), tmp_path / "outcomes.spool"
         opened = Opened(clock, lambda: Spooling(MemoryStore(known), place, clock))
         async for backend in until_closed(opened):
+            yield backend
+
+
+@pytest.mark.parametrize("loses_every", [0, 3])
+class TestAPlaceThatIsWrittenElsewhere(StoreContract):
+    """Over nothing but the contract of places: with all answers, and with every third one lost."""
+
+    @pytest.fixture
+    async def backend(self, clock: SimulatedClock, loses_every: int) -> AsyncIterator[Backend]:
+        server = Etcd(clock, loses_every=loses_every)
+        async for backend in until_closed(Opened(clock, lambda: open_etcd(server), lease_s=server.ttl_s)):
             yield backend

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.places.sqlite import holders, locks
+from reconciler.state.places.sqlite import locks
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
-from tests.state.worlds import SimulatedClock, entry
+from tests.state.worlds import entry
 
 pytestmark = pytest.mark.anyio
 
@@ -128,60 +128,11 @@ async def test_a_killed_process_frees_its_lease_at_once(
     assert lease.epochs == {"shop": 2}
 
 
-async def test_unlocking_a_scope_that_nobody_holds_frees_it(store: SqliteStore, another: OpenStore) -> None:
-    await store.lease(["shop"], "anna")
-    await store.close()
-    told = await another().unlock("shop", force=False, by="ben")
-    assert told == "free: no process holds it"
-    await another().lease(["shop"], "carl")
-    await another().verify()
-
-
-async def test_a_living_holder_is_named_and_keeps_its_scope(
-    store: SqliteStore, another: OpenStore, clock: SimulatedClock
-) -> None:
-    held = await store.lease(["shop"], "anna")
-    clock.elapsed_s += 90
-    with pytest.raises(Locked, match="has been locked by anna for 90 s"):
-        await another().unlock("shop", force=False)
-    await store.commit(held, [entry(Event.DONE)])
-
-
-async def test_a_scope_taken_by_force_is_closed_to_its_holder(store: SqliteStore, another: OpenStore) -> None:
-    held = await store.lease(["shop"], "anna")
-    await store.check(held)
-    told = await another().unlock("shop", force=True, by="ben")
-    assert "taken from anna" in told
-    for refused in (lambda: store.check(held), lambda: store.commit(held, [entry(Event.INTENT)])):
-        with pytest.raises(StoreError, match="no longer ours"):
-            await refused()
-    other = another()
-    lease = await other.lease(["shop"], "ben")
-    assert lease.epochs["shop"] > held.epochs["shop"] + 1
-    await store.release(held)
-    await other.check(lease)
-    with pytest.raises(Locked):
-        await another().lease(["shop"], "carl")
-    with pytest.raises(Locked, match="ben"):
-        await another().unlock("shop", force=False)
-    await other.verify()
-
-
-async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(
-    store: SqliteStore, another: OpenStore
-) -> None:
-    with pytest.raises(StoreError, match="no run has ever locked `shop`"):
-        await store.unlock("shop", force=True)
-    await store.lease(["blog"], "anna")
-    with pytest.raises(StoreError, match="no run has ever locked `shop`"):
-        await store.unlock("shop", force=True)
-
-
 async def test_who_restores_the_state_keeps_all_scopes(
     store: SqliteStore, another: OpenStore, path: Path
 ) -> None:
     await store.release(await store.lease(["shop"], "anna"))
-    with holders.nobody_else(path), pytest.raises(Locked, match="another process"):
+    with locks.nobody_else(path), pytest.raises(Locked, match="another process"):
         await another().lease(["shop"], "ben")
     await another().lease(["shop"], "ben")
 

@@ -15,7 +15,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.chain import state_head
 from reconciler.state.contents import StateDump, verify
-from reconciler.state.places.sqlite import backups, files, locks, schema
+from reconciler.state.places.sqlite import backups, database, files, locks
 from reconciler.state.places.sqlite.salvage import salvage
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
@@ -26,7 +26,7 @@ from tests.state.worlds import DATA, NOON, entry, record
 pytestmark = pytest.mark.anyio
 
 VERSIONS = Path(__file__).parent / "versions"
-EARLIER = range(1, schema.VERSION)
+EARLIER = range(1, database.VERSION)
 ONE_CHAIN = range(1, 4)  # versions with one chain for all scopes
 KEY = bytes([2]) * 32
 POSTS = Address("Volume", "posts", "blog")
@@ -54,7 +54,7 @@ def hashes(path: Path) -> list[str]:
 
 def version_of(path: Path) -> int | None:
     with closing(sqlite3.connect(path)) as connection:
-        return schema.version_of(connection)
+        return database.version_of(connection)
 
 
 def test_there_is_a_state_of_each_earlier_version() -> None:
@@ -76,7 +76,7 @@ async def test_a_state_that_an_earlier_version_left_is_whole(
     assert await opened.export()
     assert (hashes(path), version_of(path)) == (chain, version), "who only reads migrates nothing"
     assert await opened.migrate()
-    assert version_of(path) == schema.VERSION
+    assert version_of(path) == database.VERSION
     assert len((await opened.export()).rows) == {1: 9, 2: 10}.get(version, 8)
     await opened.verify()
     verify(await opened.export())

@@ -15,6 +15,7 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import Event
 from tests.state.altering import alter
 from tests.state.contract import Backend
+from tests.state.etcd import Etcd, open_etcd
 from tests.state.moving import THERE, MovableContract, filled
 from tests.state.test_contract import Opened, until_closed
 from tests.state.test_migrations import left_by
@@ -45,6 +46,20 @@ class TestMemory(MovableContract):
     async def elsewhere(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
         known = MemoryState(clock)
         async for backend in until_closed(Opened(clock, lambda: MemoryStore(known))):
+            yield backend
+
+
+class TestAPlaceThatIsWrittenElsewhere(MovableContract):
+    @pytest.fixture
+    async def backend(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        server = Etcd(clock)
+        async for backend in until_closed(Opened(clock, lambda: open_etcd(server), lease_s=60)):
+            yield backend
+
+    @pytest.fixture
+    async def elsewhere(self, clock: SimulatedClock) -> AsyncIterator[Backend]:
+        server = Etcd(clock)
+        async for backend in until_closed(Opened(clock, lambda: open_etcd(server), lease_s=60)):
             yield backend
 
 

@@ -290,14 +290,23 @@ async def test_a_sound_state_is_restored_only_from_a_named_backup(
     assert await another().load() == known
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE objects SET body = x'00' WHERE key LIKE '%/heads/shop'",
+        "UPDATE lines SET line = line || ' ' WHERE number = 1",
+        "DELETE FROM lines WHERE number = 1",
+        "DELETE FROM objects WHERE key LIKE '%/heads/shop'",
+    ],
+)
 async def test_a_bad_backup_changes_nothing(
-    store: SqliteStore, another: OpenStore, path: Path, tmp_path: Path
+    store: SqliteStore, another: OpenStore, path: Path, tmp_path: Path, change: str
 ) -> None:
     await fill(store)
     files = {file: file.read_bytes() for file in path.parent.glob("state.db*") if file.is_file()}
     bad = tmp_path / "bad.db"
     shutil.copy(backups.all_of(path)[0].path, bad)
-    execute(bad, "UPDATE objects SET body = x'00' WHERE key LIKE '%/heads/shop'")
+    execute(bad, change)
     for file in (bad, tmp_path / "missing.db"):
         with pytest.raises(StoreError, match=file.name):
             await another().restore(file)

@@ -39,6 +39,7 @@ def ready(subject: Subject, reply_path: str | None = "data") -> Wait:
 
 
 def id_segment(subject: Subject) -> str | OutputRef:
+    """Return the id as a segment of a path, or a reference to the future one."""
     known = subject.known_id()
     return segment(known) if isinstance(known, str) else known
 
@@ -53,6 +54,7 @@ def recovery(subject: Subject, org_slug: str | OutputRef | None, match: Mapping[
 
 
 def backups_read(id: str) -> Read:
+    """Return the GET of the backups of the cluster `id` (capability `postgres.backups`)."""
     return Read(f"/v1/postgres/{segment(id)}/backups", many(ClusterBackup))
 
 

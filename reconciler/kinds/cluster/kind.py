@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -34,7 +34,7 @@ from reconciler.kinds.base import (
 )
 from reconciler.kinds.cluster import calls, restoring
 from reconciler.kinds.cluster.spec import PostgresClusterSpec
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import (
     Declared,
     HasDetails,
@@ -61,6 +61,8 @@ def _same_plan(want: str, live: str) -> bool:
 
 
 class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kind):
+    """Clusters: found by recorded id, by name where the platform lists them, and never changed in place."""
+
     name = "PostgresCluster"
     Spec = PostgresClusterSpec
     in_app = False
@@ -112,7 +114,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             source = Address("PostgresCluster", spec.restore.from_)
             yield Reference(source, ("spec", "restore", "from"), once=True)
 
-    def check(self, spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: PostgresClusterSpec, span: Locate) -> Iterable[Diagnostic]:
         written = spec.model_fields_set  # fields with an invalid value too
         if "restore" not in written:
             for name in ("org_slug", "plan", "region"):
@@ -206,6 +208,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
     # --- deciding ---
 
     def create(self, subject: Subject) -> Decision:
+        """Create with all given fields, and wait until `ready`; or restore."""
         spec: PostgresClusterSpec = subject.spec
         if spec.restore is not None:
             return restoring.decide_restore(subject, spec.restore)
@@ -223,6 +226,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return Decision(Action.CREATE, (step,), reason="no recorded cluster")
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """Compare fields, organization and restore; all differences are refused."""
         differing = compare_fields(self.fields, subject)
         spec, record, live = subject.spec, subject.record, subject.live
         # Only the record knows that `personal` was written; any other slug is what the platform shows.
@@ -238,6 +242,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return differing
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Wait for a cluster that is not `ready`; refuse one that has failed."""
         status = subject.live.status
         if status == "ready":
             return Decision(Action.NOOP)
@@ -261,6 +266,7 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
         return wait_only(subject, calls.ready(subject, reply_path=None))
 
     def remove(self, subject: Subject) -> Decision:
+        """Delete with capability `postgres.delete`, or else advise a person."""
         if "postgres.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
             return Decision(

@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Diagnostic, Span, error, has_errors
+from reconciler.core.diagnostics import Diagnostic, error, has_errors
 from reconciler.core.model import Action, Address, StateRecord
 from reconciler.core.steps import Call, OutputRef
 from reconciler.kinds.base import Decision, Subject, path_of, segment
 from reconciler.kinds.cluster.calls import check_restore_point, ready, recovery
 from reconciler.kinds.cluster.spec import PostgresClusterSpec, Restore
-from reconciler.kinds.manifest import is_patched, point_at_patch
+from reconciler.kinds.manifest import Locate, is_patched, point_at_patch
 from reconciler.kinds.steps import create
 
 ID_FORM = r"[a-z0-9]{16}"
@@ -24,7 +24,7 @@ PLATFORM_ID = re.compile(ID_FORM)
 _SOURCE_ID = "restored_from"  # the field of a record: the platform id of the restore's source
 
 
-def check_restore(spec: PostgresClusterSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+def check_restore(spec: PostgresClusterSpec, span: Locate) -> Iterable[Diagnostic]:
     """Yield the problems of a manifest that has the field `restore`."""
     written = spec.model_fields_set  # fields with an invalid value too
     for name in sorted((written & type(spec).model_fields.keys()) - {"restore", "name"}):

@@ -13,13 +13,13 @@ Source: platform API, 2.7, 2.8, 3.4 and 4.5; platform notes, "Extension provider
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Literal
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -46,7 +46,7 @@ from reconciler.core.steps import (
 from reconciler.core.wire import one
 from reconciler.kinds.base import Decision, Kind, Subject, Watched, path_of, segment
 from reconciler.kinds.extension.spec import ExtensionSpec
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import OnService, RecordsAnswers, Resumable, SetsSecrets, TakesTime
 from reconciler.kinds.secret.kind import secrets_of
 from reconciler.kinds.secret.spec import NAME as SECRET_NAME
@@ -83,6 +83,8 @@ def _same_regions(want: Any, live: Any) -> bool:
 
 
 class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers, Kind):
+    """Extensions: provisioned, updated and deprovisioned at the provider that the manifest names."""
+
     name = "Extension"
     Spec = ExtensionSpec
     in_app = True
@@ -120,7 +122,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
     def references(self, spec: ExtensionSpec, address: Address) -> Iterable[Reference]:
         yield Reference(Address("ExtensionProvider", spec.provider), ("spec", "provider"))
 
-    def check(self, spec: ExtensionSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: ExtensionSpec, span: Locate) -> Iterable[Diagnostic]:
         if spec.ip_address and not _is_ipv6(spec.ip_address):
             yield error(
                 "invalid-value",
@@ -180,6 +182,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return _is_open(subject)
 
     def create(self, subject: Subject) -> Decision:
+        """Provision, then set the secrets in the answer."""
         if subject.record is not None:
             return self._taken_up(subject, self.compare(subject))
         steps = (_provision(subject), _set_secrets(subject, "provision"))
@@ -222,6 +225,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return Decision(action, tuple(steps), tuple(fields), reason=reason, also=tuple(also))
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Update differing fields; continue an incomplete provisioning; wait for one that is not ready."""
         if _is_open(subject):
             return self._taken_up(subject, fields)
         record, status = subject.record, subject.live.status
@@ -249,6 +253,7 @@ class ExtensionKind(OnService, SetsSecrets, TakesTime, Resumable, RecordsAnswers
         return wait_only(subject, _ready(subject))
 
     def remove(self, subject: Subject) -> Decision:
+        """Deprovision. The secrets stay set on the app."""
         service = self.service(None, subject.record)
         path = f"/extensions/{segment(subject.live.id)}"
         read = Read(path, one(Extension), service)

@@ -37,6 +37,8 @@ def _is_so(want: str, live: str) -> bool:
 
 
 class MachineKind(KeepsPower, Importable, Kind):
+    """Machines: existing ones, of which only the power is managed."""
+
     name = "Machine"
     Spec = MachineSpec
     in_app = True
@@ -111,6 +113,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return power.unseen(subject, wanted)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """Compare the power with the live state, or with the record if the state is unknown."""
         if subject.live is not None:
             return compare_fields(self.fields, subject)
         want = subject.spec.power
@@ -123,6 +126,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return subject.spec.model_copy(update={"power": None}) if "power" in names else subject.spec
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Send the call for the wanted power, or wait for one that was sent."""
         want = subject.spec.power
         if want is None:
             return Decision(Action.NOOP)
@@ -150,6 +154,7 @@ class MachineKind(KeepsPower, Importable, Kind):
         return Decision(Action.NOOP)
 
     def remove(self, subject: Subject) -> Decision:
+        """Forget the record: no manifest creates or deletes machines."""
         return Decision(Action.FORGET, reason="left the manifests; the machine is left as it is")
 
 

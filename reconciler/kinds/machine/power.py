@@ -38,16 +38,19 @@ def recorded(subject: Subject) -> Any:
 
 
 def machine_path(address: Address, id: str) -> str:
+    """Return the path of the machine `id` of the app of `address`."""
     return f"/v1/apps/{address.app}/machines/{segment(id)}"
 
 
 def suspend_step(subject: Subject) -> Step:
+    """Return the call to suspend; such calls run one after another."""
     # Many at once are advised against. Source: platform API, 8
     wait = until_suspended(subject)
     return _power_step(subject, "suspend", "suspending", wait, lane="suspend", if_refused=_RULES)
 
 
 def start_step(subject: Subject) -> Step:
+    """Return the call to start, and the wait that the capabilities allow."""
     note = f"{STALE}. It is not known whether its memory was kept"
     if "machine.get" in subject.capabilities:
         return _power_step(subject, "start", "started", until_started(subject), note=note)
@@ -57,6 +60,7 @@ def start_step(subject: Subject) -> Step:
 
 
 def stop_step(subject: Subject) -> Step:
+    """Return the call to stop (capability `machine.stop`)."""
     return _power_step(subject, "stop", "stopping", until_stopped(subject))
 
 
@@ -81,10 +85,12 @@ def until_wanted(subject: Subject) -> Wait:
 
 
 def until_suspended(subject: Subject) -> Wait:
+    """Wait until the machine is suspended, by the platform's own wait."""
     return reached(subject, "suspended", {"power": "suspended"})
 
 
 def until_stopped(subject: Subject) -> Wait:
+    """Wait until the machine is stopped: by reads, or else by the platform's own wait."""
     if "machine.get" not in subject.capabilities:
         return reached(subject, "stopped", {"power": "stopped"})
     return replace(until(subject, "stopped"), applied={"power": "stopped"})
@@ -106,6 +112,7 @@ def reached(subject: Subject, state: str, applied: dict[str, Any] | None = None)
 
 
 def until_started(subject: Subject) -> Wait:
+    """Wait until reads show the machine running."""
     return until(subject, *RUNNING, fails=("launch_failed", "destroying", "destroyed"))
 
 
@@ -147,6 +154,7 @@ def unseen(subject: Subject, change: FieldChange, known: str = "") -> Decision:
 
 
 def start(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Start a suspended or stopped machine, after a running stop has ended."""
     state = subject.live.state
     if subject.live.power not in STARTABLE:
         return _refused(subject, fields, f"is {state}, which a start does not change")
@@ -161,6 +169,7 @@ def start(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
 
 
 def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Suspend a running machine, unless a rule of the platform forbids it."""
     state = subject.live.state
     if subject.live.power != "started":
         return _refused(subject, fields, f"is {state}: only a running machine can be suspended")
@@ -177,6 +186,7 @@ def suspend(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
 
 
 def stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+    """Stop a started or suspended machine, after a running operation has ended."""
     state = subject.live.state
     if subject.live.power not in STOPPABLE:
         return _refused(subject, fields, f"is {state}, which a stop does not change")
@@ -193,6 +203,7 @@ def stop(subject: Subject, fields: Sequence[FieldChange]) -> Decision:
 
 
 def may_stop(subject: Subject) -> bool:
+    """Whether the platform has a call to stop machines."""
     return "machine.stop" in subject.capabilities
 
 

@@ -4,11 +4,11 @@ Source: platform API, 2.5 and 4.3; platform notes, "Secrets".
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from reconciler.core.advice import command
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     SENSITIVE,
     Action,
@@ -34,7 +34,7 @@ from reconciler.kinds.base import (
     path_of,
     segment,
 )
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.roles import Declared, Importable, NamesResources, SendsSecret, SetsSecrets
 from reconciler.kinds.secret.spec import (
     _PLACEHOLDER,
@@ -68,6 +68,8 @@ def secrets_of(app: str, capabilities: frozenset[str]) -> Read | None:
 
 
 class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
+    """Secrets: set by one absolute call, compared by keyed fingerprints in the record."""
+
     name = "Secret"
     Spec = SecretSpec
     in_app = True
@@ -93,7 +95,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
             if isinstance(part, OutputRef):
                 yield Reference(Address.parse(part.source), ("spec", "value_from", "template"))
 
-    def check(self, spec: SecretSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: SecretSpec, span: Locate) -> Iterable[Diagnostic]:
         yield from check_source(spec.value_from, ("spec", "value_from"), span)
         if spec.value_from.template is not None:
             for problem in parse_template(spec.value_from.template)[1]:
@@ -159,6 +161,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return self._set(subject, (), reason)
 
     def compare(self, subject: Subject) -> Sequence[FieldChange]:
+        """Compare fingerprint and name with the record, and the digest with the platform's list."""
         assert subject.record is not None
         recorded = subject.record.applied
         differing = subject.fingerprint is not None and subject.fingerprint != recorded.get("fingerprint")
@@ -172,6 +175,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return fields
 
     def change(self, subject: Subject, fields: Sequence[FieldChange]) -> Decision:
+        """Set the value again; an unread value is compared while the plan runs."""
         if not fields:
             return Decision(Action.NOOP)
         if subject.fingerprint == PENDING_VALUE and not _overwritten(subject):
@@ -213,6 +217,7 @@ class SecretKind(SendsSecret, SetsSecrets, NamesResources, Importable, Kind):
         return Decision(Action.SET, (step,), (*written, *renamed), impact, staged)
 
     def remove(self, subject: Subject) -> Decision:
+        """Delete with capability `secrets.delete`, or else advise a person."""
         if "secrets.delete" not in subject.capabilities:
             forget = command("state", "forget", subject.address)
             return Decision(

@@ -19,6 +19,8 @@ ANY_NAME = r"[^\s./\\\x00-\x1f\x7f][^\s/\\\x00-\x1f\x7f]*"
 
 
 class SecretSource(ValueSource):
+    """The source of a secret's value; the only one that may be a template."""
+
     template: str | None = Describe(
         None,
         min_length=1,

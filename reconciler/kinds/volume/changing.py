@@ -20,6 +20,7 @@ from reconciler.services.machines.wire.volume import GONE_STATES, Volume
 
 @lru_cache  # resources come app by app
 def volumes_read(app: str) -> Read:
+    """Return the list of an app's volumes, which shows all of them."""
     return Read(f"/v1/apps/{segment(app)}/volumes", many(Volume))
 
 
@@ -34,6 +35,7 @@ def settled(subject: Subject, reply_path: str | None) -> Wait:
 
 
 def update_step(subject: Subject, fields: Mapping[str, Any]) -> Step:
+    """Return the call that updates `fields` in place."""
     path = snapshots.volume_path(subject.address, subject.known_id())
     return absolute(subject, "update", Call("PUT", path, fields), applied=fields)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from reconciler.core.diagnostics import Diagnostic, Span, error
+from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.model import (
     Action,
     Address,
@@ -29,7 +29,7 @@ from reconciler.kinds.base import (
     Watched,
     compare_fields,
 )
-from reconciler.kinds.manifest import Field
+from reconciler.kinds.manifest import Field, Locate
 from reconciler.kinds.restarts import (
     detached_reads,
     machine_reads,
@@ -68,6 +68,8 @@ def _fits(want: int | SizeRange, live: int) -> bool:
 
 
 class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, HasObjectives, FillsUp, Kind):
+    """Volumes: listed per app, recognised by name and region, and never shrunk or replaced."""
+
     name = "Volume"
     Spec = VolumeSpec
     in_app = True
@@ -117,7 +119,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         if spec.from_ is not None and spec.from_.volume is not None:
             yield Reference(Address("Volume", spec.from_.volume, address.app), ("spec", "from", "volume"))
 
-    def check(self, spec: VolumeSpec, span: Callable[..., Span | None]) -> Iterable[Diagnostic]:
+    def check(self, spec: VolumeSpec, span: Locate) -> Iterable[Diagnostic]:
         size = spec.size_gb
         if isinstance(size, SizeRange) and size.min > size.max:
             yield error(
@@ -205,6 +207,7 @@ class VolumeKind(Importable, MadeFromOthers, TakesTime, ComesBack, HasDetails, H
         return origins.renamed_origin(record, moved)
 
     def guards(self, subject: Subject, action: Action) -> tuple[str, ...]:
+        """Before a delete, size and attachment must not have moved; before a restart, the attachment."""
         if action is Action.DELETE:
             return ("id", "present", "size_gb", "attached_machine_id", "attached_alloc_id")
         if subject.resource is not None and restart_steps(subject):  # of the machine that was reviewed

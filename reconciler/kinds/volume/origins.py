@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field as Describe
 
-from reconciler.core.diagnostics import Diagnostic, Span, error, warning
+from reconciler.core.diagnostics import Diagnostic, error, warning
 from reconciler.core.model import Address, StateRecord
 from reconciler.kinds.base import Subject
-from reconciler.kinds.manifest import TEXT_PATTERN, Spec, point_at_patch
+from reconciler.kinds.manifest import TEXT_PATTERN, Locate, Spec, point_at_patch
 
 ORIGIN_FIELDS = frozenset({"snapshot_id", "source_volume_id", "from_"})  # of a manifest
 
@@ -34,7 +34,7 @@ def check_origin(
     origin: Origin | None,
     from_: Origin | None,
     written: Collection[str],
-    span: Callable[..., Span | None],
+    span: Locate,
 ) -> Iterable[Diagnostic]:
     """Yield the problems of the origin in a manifest.
 

@@ -19,6 +19,7 @@ SNAPSHOT_SERVES = timedelta(hours=1)  # a snapshot taken before a call serves fo
 
 
 def volume_path(address: Address, id: str | OutputRef, suffix: str = "") -> Any:
+    """Return the path of the volume `id`, which may be known only later, with `suffix`."""
     return path_of(f"/v1/apps/{address.app}/volumes/", segment(id) if isinstance(id, str) else id, suffix)
 
 
@@ -83,6 +84,7 @@ def lifetime(snapshot: Snapshot) -> str:
 
 
 def list_read(subject: Subject) -> Read:
+    """Return the list of the volume's snapshots."""
     return Read(volume_path(subject.address, subject.known_id(), "/snapshots"), many(Snapshot))
 
 
@@ -108,6 +110,7 @@ def take_before(subject: Subject) -> Step:
 
 
 def await_one(subject: Subject, id: str) -> Step:
+    """Return a step that waits until the snapshot `id` is usable."""
     return wait_only(subject, _usable(subject, id), "wait-snapshot")
 
 

@@ -1,6 +1,6 @@
-"""What manifests may hold: the JSON Schema for editors, and a page for each kind that is read from it.
+"""The JSON Schema of manifests for editors, and one page for every kind, read from the schema.
 
-A page has every field with its type, bounds, meaning and an example; what a change of it means is from
+A page has every field with its type, bounds, description and an example. The meaning of a change is from
 `Kind.fields`.
 """
 
@@ -20,7 +20,7 @@ from reconciler.policies import find_manifest_kinds
 
 
 class _Written(GenerateJsonSchema):
-    """None is what a model holds for a field that nobody wrote; manifests never hold null."""
+    """A model has None for a missing field, but manifests never hold null: the schema leaves it out."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -32,7 +32,7 @@ class _Written(GenerateJsonSchema):
 
 
 def json_schema(kinds: Mapping[str, ManifestKind] | None = None) -> dict[str, Any]:
-    """One draft-07 schema (what YAML language servers read best) that chooses by `kind`."""
+    """Return one draft-07 schema, which YAML language servers read best, that chooses by `kind`."""
     models = manifest_models(find_manifest_kinds() if kinds is None else kinds)
     references, generated = models_json_schema(
         [(model, "validation") for model in models.values()], by_alias=True, schema_generator=_Written
@@ -65,7 +65,7 @@ class _AsDeclared(_Written):
 
 
 def kind_schema(kind: ManifestKind) -> dict[str, Any]:
-    """The schema of manifests of one kind, with its named parts under `$defs`."""
+    """Return the schema of manifests of one kind, with its named parts under `$defs`."""
     return manifest_model(kind).model_json_schema(by_alias=True, schema_generator=_AsDeclared)
 
 
@@ -84,11 +84,11 @@ _SOURCES = {
 
 
 class FieldPage(Struct, frozen=True):
-    """One field. `path` leads from the manifest's root; `[]` in it stands for each item of a list.
+    """One field. `path` leads from the manifest's root; `[]` in it means any item of a list.
 
-    `type` and `limits` are words. `change` says what changing the field means, and after a colon what
-    to do about that: "" where nothing on the platform changes by it. `examples` are YAML, from the
-    manifest's root. `fields` are those below; `names`: the names below are free. `forms`: the JSON Schemas
+    `type` and `limits` are words. `change` describes the effect of a change, and after a colon what to do
+    about it: "" where nothing on the platform changes. `examples` are YAML, from the
+    manifest's root. `fields` are those inside; `names`: the names inside are free. `forms`: the JSON Schemas
     that the value may have, one of them.
     """
 
@@ -123,9 +123,9 @@ class KindPage(Struct, frozen=True):
 
 
 class CapabilityPage(Struct, frozen=True):
-    """What the settings may let the program use of a platform: a part that the API document does not show.
+    """An undocumented part of a platform's API, which settings may let the program use.
 
-    `kind`: whose objects it is used for.
+    `kind`: the kind of objects that it is used for.
     """
 
     name: str
@@ -134,7 +134,7 @@ class CapabilityPage(Struct, frozen=True):
 
 
 def capability_pages() -> dict[str, CapabilityPage]:
-    """Every capability by name, in alphabetical order."""
+    """Return every capability by name, in alphabetical order."""
     pages = [
         CapabilityPage(name, kind.name, description)
         for kind in find_kinds().values()
@@ -144,6 +144,7 @@ def capability_pages() -> dict[str, CapabilityPage]:
 
 
 def kind_page(kind: ManifestKind) -> KindPage:
+    """Return the page of one kind, with an example manifest."""
     schema = kind_schema(kind)
     example = example_manifest(kind)
     pages = _Reader(schema["$defs"], {**example, **_ignoring(kind)}, _changes(kind)).fields(schema, ())
@@ -152,12 +153,13 @@ def kind_page(kind: ManifestKind) -> KindPage:
 
 
 def example_manifest(kind: ManifestKind) -> dict[str, Any]:
+    """Return a whole manifest with the example spec of the kind, as data."""
     metadata = {"name": "example", "app": "shop"} if kind.in_app else {"name": "example"}
     return {"apiVersion": API_VERSION, "kind": kind.name, "metadata": metadata, "spec": dict(kind.example)}
 
 
 def _ignoring(kind: ManifestKind) -> dict[str, Any]:
-    """The part of a manifest that leaves a field alone: each kind has others."""
+    """Return the part of an example that ignores a field of the kind."""
     if "ignore" not in kind.lifecycle:
         return {}
     names = [field.name for field in kind.fields if field.effect is not Effect.REFUSED]
@@ -167,7 +169,7 @@ def _ignoring(kind: ManifestKind) -> dict[str, Any]:
 
 
 def _changes(kind: ManifestKind) -> dict[tuple[str, ...], str]:
-    """What changing a field of the spec means, by path."""
+    """Return the effect of a change for fields of the spec, by path."""
     meanings = {field.name: _change(field) for field in kind.fields} | dict(kind.remarks)
     fields = kind.Spec.model_fields
     paths = {name: name.split(".") for name in meanings}
@@ -189,7 +191,7 @@ class _Reader(Struct, frozen=True):
     changes: Mapping[tuple[str, ...], str]
 
     def fields(self, node: Mapping[str, Any], path: tuple[str, ...]) -> tuple[FieldPage, ...]:
-        """The fields that may be written at `path`, by any form that its value may take."""
+        """Return the fields that may be written at `path`, in any form that its value may take."""
         return tuple(
             self.page(inner, (*path, name), name in form.get("required", ()), form.get("examples", ()))
             for form in self.forms(node)
@@ -199,7 +201,7 @@ class _Reader(Struct, frozen=True):
     def page(
         self, node: Mapping[str, Any], path: tuple[str, ...], required: bool, around: Sequence[Any]
     ) -> FieldPage:
-        """`around`: examples of what holds the field, for one that means nothing alone."""
+        """Return the page of one field. `around`: examples of its parent, if it means nothing alone."""
         forms = self.forms(node)
         items = [form["items"] for form in forms if "items" in form]
         below = [page for item in items for page in self.fields(item, (*path[:-1], f"{path[-1]}[]"))]
@@ -220,17 +222,19 @@ class _Reader(Struct, frozen=True):
         )
 
     def defs_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the schema that `node` refers to, or `node` itself."""
         found: Mapping[str, Any] = self.defs[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
         return found
 
     def forms(self, node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The forms that a value may take. Of a text, choices say more than the spellings beside them."""
+        """Return the schemas that a value may have. Choices of a text replace patterns of their spelling."""
         node = self.defs_of(node)
         branches = node.get("oneOf") or node.get("anyOf") or ()
         choices = [branch for branch in branches if "enum" in branch]
         return choices or [form for branch in branches for form in self.forms(branch)] or [node]
 
     def type_of(self, form: Mapping[str, Any], *, with_limits: bool = False) -> str:
+        """Return the type of one form in words. `with_limits`: with its bounds, among several forms."""
         if "const" in form:
             return f"`{form['const']}`"
         if "enum" in form:
@@ -245,7 +249,7 @@ class _Reader(Struct, frozen=True):
         return f"{_TYPES[form['type']]}{limits}"
 
     def examples(self, node: Mapping[str, Any], path: tuple[str, ...]) -> list[Any]:
-        """The field's own, or what stands in the kind's, or else what its type tells."""
+        """Return the field's own examples, or that in the kind's example, or one that its type implies."""
         if node.get("examples"):
             return list(node["examples"])
         found: Any = self.example

@@ -46,6 +46,7 @@ class _Skeleton:
         self._active = self._needed(required)
 
     def text(self) -> str:
+        """Return the lines of the manifest."""
         lines = [f"apiVersion: {API_VERSION}", f"kind: {self._kind.name}"]
         for block in self._blocks:
             lines += self._field(block, 0)

@@ -1,9 +1,8 @@
-"""One document under merge patches (RFC 7386), with the position of each value wherever it was written.
+"""Applies merge patches (RFC 7386) to a document; every value keeps the position where it was written.
 
-An entry of an overlay says which kinds it is for, but a line may hold parts of several entries, and one
-entry may be for several kinds. So whether a line may hold a secret is decided here, for each line, and goes
-along with each position: whichever resource a problem is about, and whichever check finds it, such a line is
-not shown.
+An entry of an overlay names its kinds, but a line may hold parts of several entries, and one entry may be for
+several kinds. So `with_private_lines` decides for whole lines whether they may hold a secret, and marks all
+positions on them: no check that finds a problem there shows the line.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from reconciler.core.model import SHOWN, Path
 from reconciler.manifests.reading.compose import Document
 from reconciler.manifests.validation.envelope import LifecycleBlock
 
-# What is not secret in an entry for one. A mistake there, such as a value one level too high, may be.
+# Fields without secrets in an entry for a kind with secrets. Any other field may be a misplaced value.
 _PLAIN = {
     "metadata": frozenset({"app", "id", "labels", "name"}),
     "lifecycle": frozenset(LifecycleBlock.model_fields),
@@ -23,9 +22,9 @@ _PLAIN = {
 
 
 def with_private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> Document:
-    """`document` of patches by address: all its lines but those that may hold a secret are shown.
+    """Return a document of patches in which only lines that may hold a secret are private.
 
-    `holds_secrets`: whether an entry's target may hold one.
+    `holds_secrets`: whether the target of an entry may hold one.
     """
     private = frozenset(_private_lines(document, holds_secrets))
 
@@ -36,7 +35,7 @@ def with_private_lines(document: Document, holds_secrets: Callable[[str], bool])
 
 
 class _Section(NamedTuple):
-    """From the key at `position` to the next section. `alone`: no other section has a part on its line."""
+    """The text from the key at `position` to the next section. `alone`: its first line has no other one."""
 
     position: int
     private: bool
@@ -50,7 +49,7 @@ def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> 
     positions = (*document.spans.values(), *document.key_spans.values())
     lines = range(1, max(packed >> 40 for packed in positions) + 1)
     if any(_is_brought(document, (target,), document.value[target]) for target in secret):
-        yield from lines  # nobody knows where the anchor stands
+        yield from lines  # the place of the anchor is not known
         return
     sections = sorted(_sections(document, frozenset(secret)))
     for section, after in zip(sections, [*sections[1:], None], strict=True):
@@ -60,7 +59,7 @@ def _private_lines(document: Document, holds_secrets: Callable[[str], bool]) -> 
 
 
 def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
-    """Of the entries, of the fields in each, and of those in its `metadata` and `lifecycle`."""
+    """Yield the sections of entries, of their fields, and of those in `metadata` and `lifecycle`."""
 
     def below(path: Path, value: Mapping[str, Any]) -> Iterator[_Section]:
         keys = {name: document.key_spans[*path, name] for name in value}
@@ -77,7 +76,7 @@ def _sections(document: Document, secret: frozenset[str]) -> Iterator[_Section]:
 
 
 def _is_private(path: Path, value: Any) -> bool:
-    """Whether a secret may stand in the section of the field at `path` of an entry for one."""
+    """Whether the section of the field at `path`, in an entry for secrets, may hold one."""
     if len(path) > 1 and path[1] not in _PLAIN:
         return True
     if len(path) > 2:
@@ -86,7 +85,7 @@ def _is_private(path: Path, value: Any) -> bool:
 
 
 def _is_brought(document: Document, path: Path, value: Any) -> bool:
-    """Whether an alias brought `value`, or something in it: that has no position, or that of the alias."""
+    """Whether `value`, or a part of it, is from an alias: it has no position, or that of the alias."""
     key = document.key_spans.get(path)
     if path not in document.spans or (key is not None and key >= document.spans[path]):
         return True
@@ -108,13 +107,14 @@ class Merged:
         self._overlaid_keys = dict(original.overlaid_keys)
 
     def patch(self, change: Mapping[str, Any], source: Path, overlay: Document) -> list[Path]:
-        """Merge `change`, which stands at `source` of `overlay`; the paths (in `change`) that it removed."""
+        """Merge `change`, at the path `source` of `overlay`. Return the paths in `change` that it removed."""
         removed: list[Path] = []
         self._has_nulls |= overlay.has_nulls
         self._value = self._merge(self._value, change, (), source, overlay, removed)
         return removed
 
     def document(self) -> Document:
+        """Return the document after all patches."""
         return Document(
             self._file,
             self._value,
@@ -155,10 +155,7 @@ class Merged:
         return merged
 
     def _take(self, here: Path, there: Path, overlay: Document, *, inside: bool) -> None:
-        """The value of the overlay stands at `here` now, and whatever stood there does not.
-
-        `inside`: so do the items of a list.
-        """
+        """Let the value at `there` of the overlay replace the one at `here`. `inside`: with its items."""
         self._forget(here)
         size = len(there)
         items = (path for path in overlay.spans if len(path) > size and path[:size] == there)
@@ -171,7 +168,7 @@ class Merged:
                 self._surprises[to] = overlay.surprises[path]
 
     def _forget(self, path: Path) -> None:
-        """No position at or below `path` is true any more."""
+        """Drop all positions at and below `path`."""
         self._spans = _without(self._spans, path)
         self._key_spans = _without(self._key_spans, path)
         self._surprises = _without(self._surprises, path)
@@ -180,7 +177,7 @@ class Merged:
 
 
 def with_values(document: Document, values: Mapping[Path, Any]) -> Document:
-    """`document` with other values at some paths, which stay where they stand."""
+    """Return `document` with other values at some paths; positions stay the same."""
     value = document.value
     for path, new in values.items():
         value = _with(value, path, new)

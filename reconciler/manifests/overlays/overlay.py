@@ -38,20 +38,22 @@ class Patch(Struct, frozen=True):
 
     @property
     def change(self) -> Any:
+        """The merge patch itself; None removes the resource."""
         return self.written.value[self.target]
 
     def value(self, path: Path = ()) -> Span:
-        """Where the value at `path` of the patch stands, or the nearest one around it."""
+        """Return the position of the value at `path` of the patch, or of the nearest one around it."""
         return self.written.span((self.target, *path))
 
     def key(self, path: Path = ()) -> Span:
+        """Return the position of the key at `path` of the patch, or of the nearest one around it."""
         return self.written.key_span((self.target, *path))
 
 
 class Overlays:
     """The overlays of one environment, in the order of files, documents and entries; later ones win.
 
-    `manifests`: documents that exist only here, with their files. `problems`: what is wrong with entries.
+    `manifests`: documents that exist only in this environment. `problems`: those of entries.
     """
 
     def __init__(self, documents: Iterable[Document], kinds: Mapping[str, ManifestKind]) -> None:
@@ -62,10 +64,10 @@ class Overlays:
         self._globs: list[tuple[int, Patch]] = []
         self._patches: list[Patch] = []
         self._matched: set[int] = set()
-        self._effective: set[tuple[int, Path]] = set()  # of removals: those that removed something
+        self._effective: set[tuple[int, Path]] = set()  # the removals that removed something
         self._seen: set[Address] = set()
-        self._here: dict[Address, Address] = {}
-        self._bases: dict[Address, Address] = {}  # the same, the other way round; of those that are elsewhere
+        self._addresses: dict[Address, Address] = {}  # in this environment, by those of the manifests
+        self._bases: dict[Address, Address] = {}  # the other way round, where the two differ
         self._removed: dict[Address, Span] = {}
         for document in documents:
             self._read(document)
@@ -101,7 +103,7 @@ class Overlays:
                     self._globs.append((number, patch))
 
     def _wrong(self, patch: Patch) -> Iterator[Diagnostic]:
-        """What is wrong with an entry by itself."""
+        """Yield the problems of an entry by itself."""
         target, change = patch.target, patch.change
         if numbered := _ONE_OF_COUNT.fullmatch(target):
             yield error(
@@ -148,11 +150,11 @@ class Overlays:
             )
 
     def _refuse_doubles(self) -> None:
-        """One field that two exact patches give: nobody meant the order of the files to decide."""
+        """Refuse a field that two exact patches give: the order of files must not decide."""
         for patches in self._exact.values():
             given: dict[Path, Patch] = {}
             for _, patch in patches:
-                doubles: dict[Path, Path] = {}  # what is given again, by where the patch gives it
+                doubles: dict[Path, Path] = {}  # the fields given again, by their paths in the patch
                 for path in _leaves(patch.change):
                     first = next((other for other in given if _overlap(path, other)), None)
                     if first is None:
@@ -163,7 +165,7 @@ class Overlays:
                     self.problems.append(_double(given[first], first, patch, path))
 
     def _may_hold_secrets(self, target: str) -> bool:
-        """Whether the entry for `target` is for a kind that holds secrets, or perhaps for a misspelt one."""
+        """Whether the entry for `target` is for a kind that holds secrets, or for an unknown one."""
         pattern = _glob(target.partition("/")[0])
         kinds = [kind for name, kind in self._kinds.items() if pattern.fullmatch(name)]
         return not kinds or any(map(holds_secrets, kinds))
@@ -171,7 +173,7 @@ class Overlays:
     # --- patching ---
 
     def apply(self, document: Document) -> Document | None:
-        """`document` as it is in this environment; None when it is not there."""
+        """Return `document` as it is in this environment; None if it is removed."""
         address = self._address(document)
         if address is None:
             return document
@@ -195,7 +197,7 @@ class Overlays:
             self._removed[address] = gone.key()
             return None
         done = merged.document() if patches else document
-        here = self._here[address] = self._address(done) or address
+        here = self._addresses[address] = self._address(done) or address
         if here != address:
             self._bases[here] = address
         return done
@@ -214,10 +216,10 @@ class Overlays:
     # --- after all manifests ---
 
     def relocation(self) -> Relocation | None:
-        """Where the manifests' addresses are in this environment; None when none has moved."""
+        """Return the addresses of manifests in this environment; None if none has moved."""
         here = {
             base: found if found.app is None or _APP_NAME.fullmatch(found.app) else base
-            for base, found in self._here.items()
+            for base, found in self._addresses.items()
         }
         if all(base == found for base, found in here.items()):
             return None
@@ -228,20 +230,20 @@ class Overlays:
         return Relocation(here, {key: frozenset(found) for key, found in apps.items()})
 
     def base(self, address: Address) -> Address | None:
-        """The address in the manifests of what is at `address` here; None where it is the same."""
+        """Return the address in the manifests of this environment's `address`; None if it is the same."""
         return self._bases.get(address)
 
     def removes(self, address: Address) -> bool:
-        """Whether a manifest of this address is taken out. It is the one in the manifests."""
+        """Whether the manifest with this address, as it is without the overlay, is removed."""
         return address in self._removed
 
     def why_missing(self, address: Address) -> tuple[str, ...]:
-        """Notes for an address that is referred to and not there."""
+        """Return notes for a reference to an address that does not exist here."""
         span = self._removed.get(address)
         return (f"removed at {span.place}",) if span is not None else ()
 
     def unused(self) -> Iterator[Diagnostic]:
-        """Entries that matched no manifest, and removals that removed nothing."""
+        """Yield a problem for every entry that matched no manifest, or removed nothing."""
         known = sorted(map(str, self._seen))
         for number, patch in enumerate(self._patches):
             if number not in self._matched:
@@ -273,7 +275,7 @@ def _is_manifest(value: Mapping[str, Any]) -> bool:
 
 
 def _glob(text: str) -> re.Pattern[str]:
-    """`*` stands for any text within one part of an address, `?` for one character."""
+    """Return a pattern: `*` stands for any text within one part of an address, `?` for one character."""
     return re.compile(re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]"))
 
 
@@ -286,7 +288,7 @@ def _is_address(text: str) -> bool:
 
 
 def _leaves(change: Any, path: Path = ()) -> Iterator[Path]:
-    """The fields that a patch gives or removes."""
+    """Yield the fields that a patch gives or removes."""
     if not isinstance(change, dict):
         yield path
         return
@@ -306,7 +308,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _named(patch: Patch, path: Path) -> str:
-    """The field at `path` of `patch`; without its name where that may be a value, such as {hunter2}."""
+    """Return the field at `path` of `patch`, without its name if that may be a value, as in {hunter2}."""
     value = patch.value(path)
     may_be_a_value = value.private and _at(patch.change, path) is None and value.column == value.end_column
     return named((*path[:-1], "…") if may_be_a_value else path)

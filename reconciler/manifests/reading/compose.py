@@ -132,6 +132,7 @@ class Composed(Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
+        """Whether the file was read to its end without a problem."""
         return not self.diagnostics
 
     @property
@@ -265,6 +266,7 @@ class _Builder:
 
     @property
     def size(self) -> int:
+        """The events so far, aliases expanded."""
         return self._count + self._expanded
 
     def take(self, event: Any) -> bool:

@@ -1,10 +1,12 @@
-"""The values of files in block style, line by line: a tenth of the time that libyaml's events take.
+"""Reads the values of files in block style, line by line, in a tenth of the time that libyaml's events take.
 
-In a hundred thousand manifests most lines are the same few: each is read once, and its value is put where
-the indentation says. A line that is more than a key with a word, with a text in quotes, or with such pairs in
-braces is composed, as if it was a document.
-What goes over several lines, but for lists and mappings, and whatever is not certain, is left to `compose`:
-there is one judge of what YAML may hold.
+In a hundred thousand manifests most lines are the same few. A line is parsed once (`_line` is cached), and
+its value is put where the indentation says. A line with more than a key and a word, a quoted text or such
+pairs in braces is composed, as if it was a document.
+
+This module decides nothing about YAML. Values over several lines, except lists and mappings, and all that is
+not certain are left to `compose`, and so to PyYAML: there is one judge of what YAML may hold. The fuzzing
+(`python -m tests.reliability.fuzz`) compares both readers.
 """
 
 import re
@@ -32,14 +34,14 @@ _INSIDE = rf"[A-Za-z0-9_/.][A-Za-z0-9_/.+@=-]*|{_QUOTED}"  # of braces, where `,
 _PAIR = re.compile(rf"({_KEY}): +({_INSIDE})")
 _BRACES = rf"\{{ *{_KEY}: +(?:{_INSIDE})(?: *, *{_KEY}: +(?:{_INSIDE}))* *\}}"
 _SIMPLE = re.compile(rf"({_KEY}):(?: +(?:({_WORDS}|{_QUOTED})|({_BRACES})))? *(?: #.*)?")
-# What means something else at the begin of a document, or begins a text that the next lines hold.
+# Signs that mean something else at the start of a document, or begin a text in the following lines.
 _NOT_ALONE = re.compile(r"\t|[&*!]|<<|(?:^| )[|>]|^(?:[-?](?: |$)|---|\.\.\.|%)")
 
 
 def line_values(data: bytes) -> list[Any] | None:
-    """The values of the documents in `data`, exactly as `compose` reads them. Nobody may alter them.
+    """Return the values of the documents in `data`, exactly as `compose` reads them; None if it has to.
 
-    None where `compose` has to read them.
+    The values are shared between calls: nobody may alter them.
     """
     text = decode(data, "")
     if isinstance(text, Diagnostic) or "\r" in text:
@@ -51,10 +53,11 @@ def line_values(data: bytes) -> list[Any] | None:
 
 
 class _Unusual(Exception):
-    pass
+    """The text has to be read by `compose`."""
 
 
 def _documents(text: str) -> list[Any]:
+    """Return the values of all documents that are not empty. Raises _Unusual."""
     documents = text.removeprefix("---\n").split("\n---\n")
     if len(documents) > MOST_DOCUMENTS:
         raise _Unusual
@@ -63,7 +66,7 @@ def _documents(text: str) -> list[Any]:
     for document in documents:
         lines = document.split("\n")
         value, containers = _document(lines)
-        # Never less than libyaml's events: two for a line and for a list or mapping, up to six in brackets.
+        # Not less than libyaml's events: two for a line and for a list or mapping, up to six in brackets.
         flow = document.count(",") + document.count("[") + document.count("{")
         events = 2 * (len(lines) + containers) + 6 * flow
         events_left -= events
@@ -75,7 +78,7 @@ def _documents(text: str) -> list[Any]:
 
 
 def _document(lines: list[str]) -> tuple[Any, int]:
-    """The value of a document, and how many lists and mappings its lines open."""
+    """Return the value of a document, and how many lists and mappings its lines open. Raises _Unusual."""
     stack: list[tuple[int, Any, Any]] = []
     mapping: dict[str, Any] | None = None  # the innermost one, or
     sequence: list[Any] | None = None
@@ -140,10 +143,10 @@ def _document(lines: list[str]) -> tuple[Any, int]:
 
 @lru_cache(maxsize=1 << 14)
 def _line(line: str) -> tuple[int, str | None, Any] | None:
-    """Indentation, key and value; None for a comment or nothing.
+    """Return indentation, key and value of one line; None for a comment or an empty line.
 
-    Of an item the key is None, and its value (indentation, key, value) of what stands in it. Without a key
-    that is not a mapping.
+    For an item of a list the key is None, and the value is (indentation, key, value) of the item's own
+    content, whose key is None unless it is a mapping.
     """
     text = line.lstrip(" ")
     if not text or text.startswith("#"):
@@ -159,7 +162,7 @@ def _line(line: str) -> tuple[int, str | None, Any] | None:
 
 
 def _entry(text: str) -> tuple[str | None, Any]:
-    """Key and value; without a key: a word, or what stands in brackets."""
+    """Return key and value; for a word or a collection in brackets, the key is None."""
     simple = _SIMPLE.fullmatch(text)
     if simple is not None and is_text(simple[1]):
         key, scalar, braces = simple.groups()
@@ -175,13 +178,13 @@ def _entry(text: str) -> tuple[str | None, Any]:
     if text[0] in "[{" or not isinstance(value, dict):
         return None, value
     ((key, value),) = value.items()
-    if value is None:  # perhaps the next lines give it
+    if value is None:  # the next lines may give it
         raise _Unusual
     return key, value
 
 
 def _scalar(text: str) -> Any:
-    """The value of a word, or of what stands in quotes."""
+    """Return the value of a word or a quoted text."""
     if text[0] in "\"'":
         return text[1:-1]
     value, surprising = resolve(text)
@@ -191,6 +194,7 @@ def _scalar(text: str) -> Any:
 
 
 def _mapping(braces: str) -> dict[str, Any]:
+    """Return the value of `{key: word, …}`."""
     pairs = _PAIR.findall(braces)
     value = {key: _scalar(text) for key, text in pairs if is_text(key)}
     if len(value) < len(pairs):

@@ -1,6 +1,7 @@
-"""Good YAML that no manifest needs, and what is said of it.
+"""The limits of files, and diagnostics about good YAML that no manifest needs.
 
-Where a secret's value may stand, an unknown key may be that value: no report names it.
+An unknown key at a place of secret values may be such a value: no report names it. No manifest needs as much
+as the limits allow; a bomb needs more.
 """
 
 import re
@@ -22,9 +23,9 @@ MOST_BYTES = 4 << 20
 LONGEST_LINE = 1_000_000  # characters: a position has 20 bits for its column
 
 _HARMLESS = bytes([9, 10, 13, *range(0x20, 0x7F)])
-# Beside control characters: the other line breaks of Unicode, by which YAML counts lines and editors do not,
-# and what turns the direction of text, by which a reviewer sees another manifest than the one that is read.
-# A pattern, which takes 3 ms to compile: most manifests have nothing to try it on.
+# Control characters; line breaks of Unicode, by which YAML counts lines and editors do not; and characters
+# that turn the direction of text, with which a reviewer would see another manifest than the one that is read.
+# It is compiled when needed, which takes 3 ms: most manifests have only harmless bytes.
 _REFUSED = (
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
@@ -39,13 +40,13 @@ _KNOWN_AS = {
     0x2029: "paragraph separator",
     0xFEFF: "byte order mark",
 }
-_SAMPLE = 64  # bytes by which UTF-16 and UTF-32 are known
+_SAMPLE = 64  # bytes that show UTF-16 and UTF-32
 _TAG_DIRECTIVE = re.compile(r"^%TAG\b", re.MULTILINE)
 _SAVE_AS_UTF8 = "save it as UTF-8"
 
 
 def decode(data: bytes, file: str) -> str | Diagnostic:
-    """The text of `data`, without its byte order mark, or what is wrong with it."""
+    """Return the text of `data`, without its byte order mark, or the problem that prevents reading it."""
     if len(data) > MOST_BYTES:
         return error(
             "file-too-large",
@@ -84,7 +85,7 @@ def decode(data: bytes, file: str) -> str | Diagnostic:
 
 
 def span_at(text: str, offset: int, file: str, width: int = 1) -> Span:
-    """The span of `width` characters from `offset`."""
+    """Return the span of `width` characters from `offset` of `text`."""
     before = text[:offset]
     line = before.count("\n") + before.count("\r") - before.count("\r\n") + 1
     column = offset - max(before.rfind("\n"), before.rfind("\r"))
@@ -92,7 +93,7 @@ def span_at(text: str, offset: int, file: str, width: int = 1) -> Span:
 
 
 def _is_wide(data: bytes) -> bool:
-    """Whether this is UTF-16 or UTF-32: by its mark, or because of ASCII every other byte is NUL."""
+    """Whether this is UTF-16 or UTF-32: it has their mark, or every other byte is NUL, as in ASCII text."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return True
     sample = data[:_SAMPLE]
@@ -110,16 +111,16 @@ def _invalid_utf8(problem: UnicodeDecodeError, file: str) -> Diagnostic:
     )
 
 
-# Lower case, without `_`: what people call a value, here or in Kubernetes.
+# Names that people give to a value, here or in Kubernetes. Lower case, without `_`.
 VALUE_NAMES = frozenset(
     {"data", "literal", "password", "plain", "plaintext", "secret", "string", "stringdata", "text", "value"}
 )
 _SOURCE = "_from"
-_HOLDERS = ("_secret", "token")  # end what others call one: `webhook_secret`, `platform.token`
+_HOLDERS = ("_secret", "token")  # endings of other such names: `webhook_secret`, `platform.token`
 
 
 def may_be_a_value(path: Path) -> bool:
-    """Whether the key that `path` ends with stands where a value or its source belongs.
+    """Whether the last key of `path` stands where a secret value or its source belongs.
 
     As in `value_from: {hunter2: A}`, which should have been `value_from: {env: A}`.
     """
@@ -131,12 +132,12 @@ def _holds_a_value(field: str) -> bool:
 
 
 def stands_alone(key: Span, lines: Sequence[str]) -> bool:
-    """Whether no `:` follows the key: in braces that may be a value that lacks its own, as in `{hunter2}`."""
+    """Whether no `:` follows the key. In braces, it may be a value without a key, as in `{hunter2}`."""
     return not lines[key.line - 1][key.end_column - 1 :].lstrip().startswith(":")
 
 
 def named(path: Path) -> str:
-    """`path` with dots, and `…` for what may be a value."""
+    """Return `path` with dots, and `…` for parts that may be a secret value."""
     size = next((size for size in range(1, len(path)) if may_be_a_value(path[: size + 1])), len(path))
     return ".".join([*map(str, path[:size]), *["…"] * (size < len(path))])
 
@@ -145,7 +146,7 @@ _TAG = re.compile(r"!\S*")
 
 
 class Refusals:
-    """The diagnostics about `text`, which `file` names. Positions are packed (`model.pack_span`)."""
+    """Makes the diagnostics about `text` of `file`. Positions are packed (`model.pack_span`)."""
 
     def __init__(self, text: str, file: str) -> None:
         self._text = text
@@ -153,10 +154,11 @@ class Refusals:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Also the empty one after a final line break, where the text ends."""
+        """All lines, with the empty one after a final line break, where the text ends."""
         return re.split("\r\n|\r|\n", self._text)
 
     def tag(self, event: Any) -> Diagnostic:
+        """Refuse a tag, which would let a file choose Python types."""
         line, column = event.start_mark.line, event.start_mark.column
         found = _TAG.search(self.lines[line], column)  # an anchor may stand before the tag
         width = 1
@@ -170,6 +172,7 @@ class Refusals:
         )
 
     def duplicate_key(self, path: Path, position: int, first_position: int) -> Diagnostic:
+        """Refuse the second of two equal keys: PyYAML would silently keep the last one."""
         first, second = self._span(first_position), self._span(position)
         help = "remove one of the two"
         if path in (("apiVersion",), ("kind",), ("metadata",), ("spec",)):
@@ -184,7 +187,7 @@ class Refusals:
         )
 
     def key_that_is_no_text(self, path: Path, position: int, *, is_boolean: bool) -> Diagnostic:
-        """`path` ends with the text of the plain scalar."""
+        """Refuse a key that is a number, boolean or null. `path` ends with its text."""
         text = path[-1]
         span = self._span(position)
         if not text:
@@ -195,6 +198,7 @@ class Refusals:
         return error("non-string-key", f"the key `{text}` is {what}", span, help=f'quote it: "{text}"')
 
     def key_that_is_no_scalar(self, what: str, position: int) -> Diagnostic:
+        """Refuse a list, mapping or alias as a key; `{{` is a template that somebody forgot to render."""
         span = self._span(position)
         before = span.column - 2
         if before >= 0 and self.lines[span.line - 1].startswith("{{", before):
@@ -207,10 +211,14 @@ class Refusals:
         return error("non-string-key", f"{what} cannot be a key", span, help="a key is text")
 
     def merge(self, position: int) -> Diagnostic:
+        """Refuse `<<` with another value than mappings."""
         return error("bad-merge", "`<<` takes a mapping or a list of mappings", self._span(position))
 
     def alias(self, position: int, *, open: bool) -> Diagnostic:
-        """`open`: it stands inside of what it names. The name may be a value that begins with `*`."""
+        """Refuse an alias without an anchor. It may be a text that begins with `*`, so it is not named.
+
+        `open`: it stands inside the value of its own anchor.
+        """
         if open:
             message = "the alias is inside the value of its own anchor"
             return error("recursive-alias", message, self._span(position))
@@ -222,11 +230,12 @@ class Refusals:
         )
 
     def too_deep(self, position: int) -> Diagnostic:
+        """Refuse nesting that would exhaust the stack of a recursive reader."""
         message = f"lists and mappings are nested more than {MOST_DEPTH} deep"
         return error("too-deep", message, self._span(position))
 
     def too_much(self, position: int, budget: int, *, aliases: bool) -> Diagnostic:
-        """`budget`: the events that were left to the document. `aliases`: they stood for too many."""
+        """Refuse a document with more than `budget` events. `aliases`: their expansion has too many."""
         if budget < MOST_DOCUMENT_EVENTS:
             message = f"the file holds more than {MOST_FILE_EVENTS:,} keys and values"
             return error("too-large", message, self._span(position), help="split it into several files")
@@ -236,6 +245,7 @@ class Refusals:
         return error("too-large", message, self._span(position), help=help)
 
     def too_many_documents(self, event: Event) -> Diagnostic:
+        """Refuse the first document beyond the limit of a file."""
         message = f"the file holds more than {MOST_DOCUMENTS:,} documents"
         return error("too-large", message, self._span(beginning(event)), help="split it into several files")
 
@@ -244,6 +254,6 @@ class Refusals:
 
 
 def beginning(event: Any) -> int:
-    """The position of the first character of `event`."""
+    """Return the packed position of the first character of `event`."""
     mark = event.start_mark
     return pack_span(mark.line + 1, mark.column + 1, mark.column + 2)

@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means: PyYAML's reading (YAML 1.1), except that dates stay text."""
+"""The meaning of a plain YAML scalar: PyYAML's reading (YAML 1.1), except that dates stay text."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -24,14 +24,14 @@ FIRST_CHARACTERS = frozenset(
     for first, resolvers in Resolver.yaml_implicit_resolvers.items()
     if any(tag in _CONSTRUCT for tag, _ in resolvers)
 ).union(_TYPOGRAPHIC_QUOTES)
-"""A plain scalar whose `text[:1]` is not one of these is text, as its writer means it."""
+"""A plain scalar that begins with another character is text, as its writer means it."""
 
 _LONGEST_NUMBER = 100  # base-60 numbers cost quadratic time
 
 
 @lru_cache(maxsize=1 << 16)
 def resolve(text: str) -> tuple[Any, bool]:
-    """The value of the plain scalar `text`, and whether that is likely to surprise its writer.
+    """Return the value of the plain scalar `text`, and whether that is likely to surprise its writer.
 
     Surprising are the booleans yes, no, on and off, octal numbers (017), base-60 ones (1:30) and ones
     with `_` between digits (1_000), which are text to readers of YAML 1.2; and text between typographic
@@ -50,6 +50,7 @@ def resolve(text: str) -> tuple[Any, bool]:
 
 
 def _surprises(text: str, value: Any) -> bool:
+    """Whether readers of YAML 1.2 take `text` for something else than `value`."""
     if isinstance(value, bool):
         return text.lower() not in ("true", "false")
     if isinstance(value, int):
@@ -59,13 +60,13 @@ def _surprises(text: str, value: Any) -> bool:
 
 
 def _in_typographic_quotes(text: str) -> bool:
-    """Whether one pair of them is around all of `text`."""
+    """Whether one pair of typographic quotes encloses all of `text`."""
     around = len(text) > 1 and text[0] in _TYPOGRAPHIC_QUOTES and text[-1] in _TYPOGRAPHIC_QUOTES
     return around and not {text[0], text[-1]} & set(text[1:-1])
 
 
 def written(value: Any) -> str:
-    """How YAML writes the scalar `value`: true, 15, 1.5, null."""
+    """Return the scalar `value` as YAML writes it: true, 15, 1.5, null."""
     if value is None:
         return "null"
     if isinstance(value, float) and not isfinite(value):

@@ -1,11 +1,10 @@
-"""Positions of values and keys, kept lean: documents of one shape share their paths.
+"""Positions of values and keys, in little memory: documents of one shape share their paths.
 
-A document keeps one array of 64-bit numbers (`model.pack_span`); the mapping from
-path to index belongs to its shape, which a hundred thousand volumes have in common. What a merge key (`<<`)
-brings into a mapping is placed here, too.
+A document has one array of 64-bit numbers (`model.pack_span`). The mapping from path to index belongs to its
+shape, which a hundred thousand volumes have in common. `merge` places the values of merge keys (`<<`).
 
-Every position is private, so that no report prints its line, until the loader knows the document's
-kind and that it holds no secrets (`shown_spans`).
+Every position is private, so that no report prints its line, until the loader knows that the document's kind
+holds no secrets (`shown_spans`).
 """
 
 from abc import abstractmethod
@@ -31,7 +30,7 @@ class PathNode:
         self.children: dict[Any, PathNode] = {}
 
     def child(self, slot: Any, part: str | int, name: Any) -> "PathNode":
-        """The node below this one that `slot` stands for, made when there is none."""
+        """Return the node below this one at `slot`; make it if there is none."""
         node = self.children.get(slot)
         if node is None:
             node = self.children[slot] = PathNode((*self.path, part), name)
@@ -39,9 +38,9 @@ class PathNode:
 
 
 def key_child(node: PathNode, text: str) -> PathNode:
-    """The path below `node` for the key `text`.
+    """Return the path below `node` for the key `text`.
 
-    Only a key that needs no quotes is found by its text alone, so that finding it means that it is fine.
+    Only a key that needs no quotes is found by its text alone: a key that was found needs no further check.
     """
     ordinary = text != "<<" and is_text(text)
     return node.child(text if ordinary else (text,), text, text)
@@ -54,12 +53,12 @@ class Positions(Mapping[Path, int]):
 
     @abstractmethod
     def shown(self) -> "Positions":
-        """The same positions in a document that holds no secrets: its lines may be shown."""
+        """Return the same positions, in a document without secrets: its lines may be shown."""
         ...
 
 
 class Spans(Positions):
-    """Positions whose paths are shared with all documents of one shape. `mark`: added to each of them."""
+    """Positions whose paths are shared by all documents of one shape. `mark`: added to every position."""
 
     __slots__ = ("_index", "_mark", "_packed")
 
@@ -85,7 +84,7 @@ class Spans(Positions):
 
 
 def shown_spans(spans: Mapping[Path, int]) -> Mapping[Path, int]:
-    """`spans` of a document that holds no secrets."""
+    """Return `spans` as those of a document that holds no secrets."""
     if isinstance(spans, Positions):
         return spans.shown()
     return {path: packed | SHOWN for path, packed in spans.items()}
@@ -100,7 +99,7 @@ class SpanTable:
         self._nodes = 0
 
     def spans(self, nodes: list[PathNode], values: list[int], keys: list[int]) -> tuple[Spans, Spans]:
-        """The positions of values and of keys of one document. A key position of 0 means no key."""
+        """Return the positions of values and of keys of one document. A key position of 0 means no key."""
         shape = tuple(nodes)
         known = self._shapes.get(shape)
         if known is None:
@@ -112,7 +111,7 @@ class SpanTable:
         return Spans(known[0], array("Q", values)), Spans(known[1], array("Q", keys))
 
     def _remember(self, shape: tuple[PathNode, ...], known: tuple[dict[Path, int], dict[Path, int]]) -> None:
-        """Forget everything once too much has gathered: hostile input, or shapes that nothing shares."""
+        """Add a shape, or forget all once they are too many: input is hostile, or no shape is shared."""
         self._nodes += len(shape)
         if self._nodes > _MOST_NODES or len(self._shapes) >= _MOST_SHAPES:
             self.root = PathNode((), None)
@@ -126,7 +125,7 @@ MERGE = object()  # stands for a plain `<<` among the keys of a mapping being bu
 
 
 class Placed(NamedTuple):
-    """The values of a document in their order: path, packed position, and that of the key (0: none)."""
+    """The values of a document in order: paths, packed positions, and positions of their keys (0: none)."""
 
     nodes: list[PathNode]
     positions: list[int]
@@ -139,10 +138,10 @@ class Placed(NamedTuple):
 
 
 def merge(mapping: dict[Any, Any], node: PathNode, placed: Placed) -> int | None:
-    """Replace `<<` in `mapping`, at `node`, by what it brings: its own keys win, then the first listed.
+    """Replace `<<` in `mapping`, at `node`, by the merged keys. Its own keys win, then the first listed.
 
-    What stands in a mapping written right there keeps its positions; what comes by an alias has none but
-    the alias's. Gives the position of `<<` where something else than mappings was to be merged.
+    Keys of a mapping written in place have their own positions, those of an alias have the alias's.
+    Return the position of `<<` if something else than mappings was to be merged, or None.
     """
     sources = mapping.pop(MERGE)
     begins = placed.nodes.index(node.children[MERGE])
@@ -171,7 +170,7 @@ def merge(mapping: dict[Any, Any], node: PathNode, placed: Placed) -> int | None
 def _merge_inside(
     value: Any, origin: PathNode, node: PathNode, places: Mapping[PathNode, int], placed: Placed
 ) -> None:
-    """The positions of all that stands in `value` below `origin`, also below `node`."""
+    """Place all that `value` holds below `origin` a second time, below `node`."""
     names: Iterable[Any] = ()
     if origin.children:  # what an alias brought has none
         names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()

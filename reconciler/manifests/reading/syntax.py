@@ -1,4 +1,7 @@
-"""libyaml's complaints, in the words of somebody who writes manifests."""
+"""libyaml's complaints, in words for people who write manifests.
+
+Ten recognisers explain the mistakes that people make; a table has words for all other complaints.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -76,10 +79,12 @@ class Complaint(Struct, frozen=True):
 
     @property
     def character(self) -> str:
+        """The character at the complaint; "" at the end of a line."""
         return self.text[self.column : self.column + 1]
 
     @property
     def opening(self) -> str:
+        """The character where the unfinished thing began."""
         if self.context is None or self.context[0] >= len(self.lines):
             return ""
         line, column = self.context
@@ -91,6 +96,7 @@ class Complaint(Struct, frozen=True):
         return next((number for number in range(self.line - 1, -1, -1) if self.lines[number].strip()), -1)
 
     def span(self, at: tuple[int, int] | None = None, width: int = 1) -> Span:
+        """Return the span of `width` characters from `at`, or from the complaint."""
         line, column = at or (self.line, self.column)
         return Span(self.file, line + 1, column + 1, column + 1 + width)
 
@@ -130,7 +136,7 @@ _RENDER_FIRST = "templates are not rendered here: do that first"
 
 
 def explain(problem: yaml.MarkedYAMLError, file: str, lines: Sequence[str]) -> Diagnostic:
-    """The first syntax error of a file; what follows it cannot be read."""
+    """Return the first syntax error of a file; the rest of the file cannot be read."""
     mark = problem.problem_mark or problem.context_mark
     what = str(problem.problem or problem)
     if mark is None:
@@ -180,7 +186,7 @@ def _open_quote(it: Complaint) -> Diagnostic | None:
 
 
 def _open_bracket(it: Complaint) -> Diagnostic | None:
-    """The text ends inside of brackets, or something else stands where they should go on."""
+    """The text ends inside brackets, or something else stands where they should continue."""
     kind = _OPENED.get(it.opening, "")
     if not any(it.lines[it.line :]) and (kind or it.what == "did not find expected node content"):
         opened = it.context if kind else _innermost_open(it.lines)
@@ -205,7 +211,7 @@ def _open_bracket(it: Complaint) -> Diagnostic | None:
 
 
 def _innermost_open(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Where the last bracket that nothing closes stands."""
+    """Return the place of the last bracket that is not closed."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)("\n".join(lines))
     opened: list[tuple[int, int]] = []
     try:
@@ -285,7 +291,7 @@ def _too_deep(it: Complaint, column: int, above: int) -> Diagnostic:
 
 
 def _without_colon(it: Complaint, line: int, column: int) -> Diagnostic:
-    """The line that starts a key and never comes to a colon. It may hold a secret, so nothing repeats it."""
+    """A line starts a key and has no colon. It may hold a secret, so the message does not repeat it."""
     text = it.lines[line][column:].rstrip()
     width = len(text) or 1
     if re.fullmatch(r"--|----+", text):

@@ -1,7 +1,7 @@
-"""The `git` program, asked so that it only reads: no shell, hooks, filters, converters, pager or locks.
+"""Runs the `git` program so that it only reads: no shell, hooks, filters, converters, pager or locks.
 
-What it says about repositories and names is turned into advice here. The ids of bytes are computed without
-it: no filter of git's runs, and no line ends are converted.
+This is the only place that runs it. Its messages about repositories and names become advice. The ids of bytes
+are computed without it, so that no filter runs and no line ends are converted.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from reconciler.core.errors import ReconcilerError
 from reconciler.core.words import did_you_mean
 
 TIMEOUT_S = 120
-# What git needs to read a clone. It gets no credential of ours and no secret value.
+# Variables that git needs to read a clone. It gets no credential of ours and no secret value.
 _NEEDED = frozenset(
     ("HOME", "LD_LIBRARY_PATH", "PATH", "SUDO_UID", "TMPDIR", "XDG_CONFIG_HOME")  # SUDO_UID: who root is
 )
-# Whoever calls us (a hook, another tool) may have pointed git at another repository, index or work tree.
-_KEPT = (
+# Others of git's variables may name another repository, index or work tree, set by a hook or a tool.
+_PASSED_ON = (
     "GIT_CONFIG",
     "GIT_CEILING_DIRECTORIES",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM",
@@ -46,11 +46,11 @@ _ALWAYS = (
     "core.hooksPath=/dev/null",
     "-c",
     "core.fsmonitor=false",
-    # Files that a commit holds can look like a repository, whose branches are then whatever they say.
+    # Files of a commit can look like a repository, with any branches that their author wants.
     "-c",
     "safe.bareRepository=explicit",  # git 2.38 and newer; for older ones, see `_refuse_planted`
 )
-# They compare and fetch nothing, look at no attributes (filters, converters), and no alias takes their place.
+# They compare and fetch nothing, and use no attributes (filters, converters); no alias replaces them.
 _READING = frozenset({"cat-file", "config", "for-each-ref", "ls-files", "ls-tree", "merge-base", "rev-parse"})
 _NAME = re.compile(r"[\w./+-]+")  # of a branch, a tag or a commit, without what git computes from it
 _PARTIAL = ("promisor remote", "lazy fetching disabled", "fatal: transport ")
@@ -67,9 +67,10 @@ class Git(Struct, frozen=True):
     def run(
         self, *arguments: str, stdin: bytes = b"", allowed: Collection[int] = (0,)
     ) -> subprocess.CompletedProcess[bytes]:
-        """The ended process; its code is one of `allowed`. Raises ReconcilerError for any other.
+        """Return the ended process, whose exit code is one of `allowed`.
 
-        And, whatever is allowed, where it needs what a partial clone does not have.
+        Raises ReconcilerError for another code, and for any code if git needs an object that a partial
+        clone does not have.
         """
         if arguments[0] not in _READING:
             raise ValueError(f"git {arguments[0]} may run programs that a repository names")
@@ -101,11 +102,11 @@ class Git(Struct, frozen=True):
         return done
 
     def text(self, *arguments: str) -> str:
-        """What it prints, without the final line break."""
+        """Return git's output without the final line break."""
         return os.fsdecode(self.run(*arguments).stdout).removesuffix("\n")
 
     def commit_of(self, ref: str) -> str:
-        """The id of the commit that `ref` names. Raises ReconcilerError when it names none."""
+        """Return the id of the commit that `ref` names. Raises ReconcilerError if there is none."""
         if not ref or ref.startswith("-") or not ref.isprintable():
             raise ReconcilerError(
                 f"`{ref if ref.isprintable() else '?'}` is not a valid name of a git revision",
@@ -118,7 +119,7 @@ class Git(Struct, frozen=True):
         raise ReconcilerError(f"git has no commit `{ref}` here", help=self._instead_of(ref))
 
     def merge_base(self, ref: str, commit: str, other: str) -> str:
-        """The newest commit that both have in their history. `ref`: how a person called `commit`."""
+        """Return the newest common ancestor of two commits. `ref`: the name that a person gave `commit`."""
         done = self.run("merge-base", commit, other, allowed=(0, 1))
         if done.returncode == 0:
             return os.fsdecode(done.stdout).split()[0]
@@ -131,6 +132,7 @@ class Git(Struct, frozen=True):
         raise ReconcilerError(f"`{ref}` and what is checked out have no commit in common", help=help)
 
     def is_shallow(self) -> bool:
+        """Whether the clone has only a part of the history."""
         return self.text("rev-parse", "--is-shallow-repository") == "true"
 
     def _instead_of(self, ref: str) -> str:
@@ -149,7 +151,7 @@ class Git(Struct, frozen=True):
 
 
 def incomplete() -> ReconcilerError:
-    """What to say where an object of the history is not in this clone."""
+    """Return the error for an object of the history that is not in this clone."""
     return ReconcilerError(
         "this clone does not have all files of that revision, and they are not fetched automatically",
         help="fetch them first: git fetch --refetch --no-filter (or clone without `--filter`)",
@@ -157,15 +159,15 @@ def incomplete() -> ReconcilerError:
 
 
 def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
-    """Raises ReconcilerError, with the way out, where git finds or accepts none with a working tree."""
-    kept = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_KEPT)}
+    """Return the repository around `folder`. Raises ReconcilerError, with advice, if git accepts none."""
+    kept = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_PASSED_ON)}
     git = Git(folder, {**kept, **_SET}, timeout_s)
     _refuse_planted(Path(git.text("rev-parse", "--absolute-git-dir")).resolve(), folder.resolve())
     return replace(git, prefix=git.text("rev-parse", "--show-prefix"))
 
 
 def _refuse_planted(git_dir: Path, folder: Path) -> None:
-    """Raises ReconcilerError for a repository that a commit could have brought: no `.git` leads to it."""
+    """Raises ReconcilerError for a repository that files of a commit may pretend to be: it has no `.git`."""
     own = git_dir.name == ".git" and folder.is_relative_to(git_dir.parent)
     if not own and (git_dir.is_relative_to(folder) or folder.is_relative_to(git_dir)):
         raise _bare(str(git_dir))
@@ -203,19 +205,19 @@ _CHUNK = 1 << 20
 
 
 def blob_id(data: bytes, commit: str) -> str:
-    """The id of `data`, in the same kind of id as `commit`'s."""
+    """Return git's id of `data`, in the hash that the id `commit` has."""
     digest = _begun(len(data), commit)
     digest.update(data)
     return digest.hexdigest()
 
 
 def blobs(contents: Iterable[bytes], commit: str) -> dict[str, bytes]:
-    """`contents` by their ids."""
+    """Return `contents` by their ids."""
     return {blob_id(data, commit): data for data in contents}
 
 
 def file_id(path: Path, commit: str) -> str | None:
-    """The id of a file's bytes; None where there is none that can be read."""
+    """Return the id of a file's bytes; None if no regular file can be read there."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             status = os.fstat(file.fileno())
@@ -235,5 +237,5 @@ def _begun(size: int, commit: str) -> "hashlib._Hash":
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Nobody may ever write to a pipe."""
+    """Open without waiting: a pipe may have no writer."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)

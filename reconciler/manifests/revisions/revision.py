@@ -1,6 +1,6 @@
-"""Manifests as they are at a git revision, and how those of the working tree differ from a commit.
+"""Manifests at a git revision, and the difference between the working tree's and a commit's.
 
-A revision is read from the repository's objects: no file is checked out.
+A revision is read from the repository's objects; no file is checked out.
 """
 
 import os
@@ -30,10 +30,10 @@ class _Entry(NamedTuple):
 
 @dataclass
 class Revision:
-    """One commit. `ref`: how messages call it. `texts`: what was read so far, by name as in diagnostics.
+    """One commit. `ref`: its name in messages. `texts`: the files read so far, by name as in diagnostics.
 
-    `confined`: no manifest is read that lies outside of the folder which `git` is about, the project's root.
-    `at_hand`: contents by their id that git need not be asked for.
+    `confined`: no manifest outside of the project's root is read. `git` is about that folder.
+    `at_hand`: known contents by their id, for which git need not be asked.
     """
 
     git: Git
@@ -46,7 +46,7 @@ class Revision:
 
     @property
     def tree(self) -> dict[str, _Entry]:
-        """All files of the commit, by their path in the repository."""
+        """Return all files of the commit, by their path in the repository."""
         if self._tree is None:
             listing = self.git.run("ls-tree", "-r", "-z", "--full-tree", self.commit).stdout
             self._tree = dict(map(_entry, filter(None, listing.split(b"\0"))))
@@ -58,13 +58,13 @@ class Revision:
         return path is not None and (path in self.tree or self._is_folder(path))
 
     def id_of(self, path: str) -> str | None:
-        """The id of the bytes of the file at `path` in the repository; None where there is none."""
+        """Return the id of the file at `path` in the repository; None if there is none."""
         real = self._follow(path)
         entry = self.tree.get(real) if real is not None else None
         return entry.id if entry is not None and entry.mode != _SUBMODULE else None
 
     def ids(self, paths: Sequence[str], root: Path, apart: str = "") -> dict[str, str]:
-        """The ids of the files that `read_files` would read, by name."""
+        """Return the ids of the files that `read_files` would read, by name."""
         found: dict[str, str] = {}
         for given in paths:
             for path, name in self._named(given, root, [], apart) if given != "-" else ():
@@ -72,12 +72,12 @@ class Revision:
         return found
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of the file `name`, relative to the project's root; None where there is none."""
+        """Return the bytes of the file `name`, relative to the project's root; None if there is none."""
         id = self.id_of(posixpath.normpath(self.git.prefix + name))
         return self._contents([id])[0] if id is not None else None
 
     def folders(self, name: str) -> list[str]:
-        """The names of the directories in the directory `name`, relative to the project's root."""
+        """Return the names of directories in the directory `name`, relative to the project's root."""
         real = self._follow(posixpath.normpath(self.git.prefix + name))
         if real is None:
             return []
@@ -94,7 +94,7 @@ class Revision:
         problems: list[Diagnostic],
         apart: str = "",
     ) -> Iterator[tuple[str, bytes]]:
-        """As `files.read_files`, from the commit instead of the working tree."""
+        """Read as `files.read_files` does, from the commit instead of the working tree."""
         wanted: dict[str, str] = {}  # path in the repository → name
         for given in dict.fromkeys(paths):
             if given == "-":
@@ -116,7 +116,7 @@ class Revision:
     def _named(
         self, given: str, root: Path, problems: list[Diagnostic], apart: str
     ) -> Iterator[tuple[str, str]]:
-        """Path and name of each manifest that `given` means."""
+        """Yield path and name of every manifest that `given` names."""
         name = name_of(given, root)
         path = self._path_of(given, root)
         real = self._follow(path)
@@ -137,7 +137,7 @@ class Revision:
             yield from found
 
     def _path_of(self, given: str, root: Path) -> str:
-        """The path of a file in the repository. Raises ReconcilerError for one outside of it."""
+        """Return the path of a file in the repository. Raises ReconcilerError for a file outside of it."""
         relative = os.path.relpath(os.path.abspath(given), os.path.abspath(root))  # noqa: PTH100
         path = posixpath.normpath(self.git.prefix + relative)
         if path == ".." or path.startswith("../"):
@@ -192,7 +192,7 @@ class Revision:
         return real is not None and self._is_folder(real)
 
     def _follow(self, path: str) -> str | None:
-        """`path` without symbolic links in it, or at its end; None where one leads out of the repository."""
+        """Return `path` with all symbolic links followed; None if one leads out of the repository."""
         for _ in range(_MOST_LINKS):
             link = next(filter(self._is_link, _from_the_root(path)), None)
             if link is None:
@@ -208,7 +208,7 @@ class Revision:
         return path in self.tree and self.tree[path].mode == _LINK
 
     def _leave_out_large(self, wanted: dict[str, str], problems: list[Diagnostic]) -> None:
-        """Take files out of `wanted` that are too large to be manifests: all others are read at once."""
+        """Remove files from `wanted` that are too large to be manifests: the others are read together."""
         unseen = [item for item in wanted.items() if self.tree[item[0]].id not in self.at_hand]
         ids = "".join(f"{self.tree[path].id}\n" for path, _ in unseen).encode()
         sizes = self.git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids).stdout.split(b"\n")
@@ -219,7 +219,7 @@ class Revision:
                 problems.append(error("file-too-large", message, help="split it into several files"))
 
     def _contents(self, ids: Sequence[str]) -> list[bytes]:
-        """The bytes of objects, as they are stored: without filters or line-end conversion."""
+        """Return the bytes of objects as they are stored, without filters or line-end conversion."""
         unseen = [id for id in dict.fromkeys(ids) if id not in self.at_hand]
         read = dict(zip(unseen, self._read(unseen), strict=True))
         return [self.at_hand[id] if id in self.at_hand else read[id] for id in ids]
@@ -241,11 +241,12 @@ class Revision:
 
 
 def revision(git: Git, ref: str, *, confined: bool = False) -> Revision:
+    """Return the commit `ref`. Raises ReconcilerError if there is none."""
     return Revision(git, ref, git.commit_of(ref), confined=confined)
 
 
 def fork_point(git: Git, ref: str, head: str = "HEAD") -> Revision:
-    """The commit where `head` left `ref`: what came to `ref` since is not compared with."""
+    """Return the commit where `head` left `ref`: later commits of `ref` are not compared with."""
     commit = git.merge_base(ref, git.commit_of(ref), git.commit_of(head))
     return Revision(git, f"{commit[:12]}, where this left {ref}", commit)
 
@@ -257,7 +258,7 @@ def _entry(line: bytes) -> tuple[str, _Entry]:
 
 
 def _from_the_root(path: str) -> Iterator[str]:
-    """`a`, `a/b` and `a/b/c` for `a/b/c`."""
+    """Yield `a`, `a/b` and `a/b/c` for `a/b/c`."""
     parts = path.split("/")
     yield from ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
 
@@ -275,10 +276,10 @@ def _unreadable(name: str, why: str) -> Diagnostic:
 
 
 def trusted_revision(start: Path, env: Mapping[str, str], ref: str) -> Revision:
-    """The commit `ref`, confined to the project that it holds around `start`.
+    """Return the commit `ref`, confined to the project that it holds around `start`.
 
-    The project's root is the folder `Revision.git` is about: the nearest one from `start` upwards that holds
-    `reconcile.yaml` at `ref`; `start` where none does. Raises ReconcilerError where git has no answer.
+    `Revision.git` is about the project's root: the nearest folder from `start` upwards that holds
+    `reconcile.yaml` at `ref`, or else `start`. Raises ReconcilerError if git has no answer.
     """
     git = find_repository(start, env)
     at = revision(git, ref)
@@ -290,14 +291,14 @@ def trusted_revision(start: Path, env: Mapping[str, str], ref: str) -> Revision:
     return replace(at, git=find_repository(top / folder, env), confined=True)
 
 
-_PATIENCE_S = 10  # for git; a run goes on without its answer
+_PATIENCE_S = 10  # for git; without its answer, the run continues
 
 
 class WorkingTree:
     """Reads manifests as `read_files` does, and keeps the ids that git would give their bytes.
 
-    What a run loaded is compared with what the commit holds: nothing is read twice, and git lists only.
-    Without git, or without a commit, nothing is known; no run fails for that.
+    The files that a run loaded are compared with the commit's list: nothing is read twice. Without git, or
+    without a commit, the origin is unknown; no run fails for that.
     """
 
     def __init__(self, root: Path, variables: Mapping[str, str], within: Path | None = None) -> None:
@@ -323,7 +324,7 @@ class WorkingTree:
             yield name, data
 
     def origin(self, paths: Sequence[str], overlay: str | None, apart: str) -> Origin:
-        """Of what was read: `paths`, with the folder `overlay` of the environment."""
+        """Return the origin of the manifests read: of `paths`, and of the environment's folder `overlay`."""
         if self._head is None:
             return UNKNOWN_ORIGIN
         try:
@@ -333,11 +334,11 @@ class WorkingTree:
             same = self._read.items() <= held.items() and settings_as_at(self._head, self._root)
         except ReconcilerError:  # such as a path outside of the repository
             return Origin(self._head.commit, dirty=True)
-        # A file with two names is read by one of them: only what is gone counts.
+        # A file with two names is read under one of them: only missing files count.
         gone = any(not (self._root / name).exists() for name in held.keys() - self._read.keys())
         return Origin(self._head.commit, dirty=gone or not same)
 
 
 def settings_as_at(at: Revision, root: Path) -> bool:
-    """Whether the project's settings are those of the commit."""
+    """Whether the project's settings are the same as in the commit."""
     return file_id(root / SETTINGS_FILE, at.commit) == at.id_of(at.git.prefix + SETTINGS_FILE)

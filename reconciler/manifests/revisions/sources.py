@@ -1,7 +1,7 @@
-"""The files that secret values come from, at a revision and in the working tree: told apart, never shown.
+"""The files that hold secret values, at a revision and in the working tree: compared, never shown.
 
-Two files are the same when git would give their bytes the same id. A file that git does not hold on both
-sides has no id, and is known by its path only.
+Two files are the same if git would give their bytes the same id. A file that git does not hold on both sides
+has no id, and is compared by its path only.
 """
 
 import os
@@ -25,9 +25,9 @@ _SCALARS = frozenset({bool, float, int, str})
 
 
 def source_files(resource: Resource) -> list[str]:
-    """Paths of the files that the resource's secret values come from, relative to the project's root.
+    """Return the files of the resource's secret values, relative to the project's root.
 
-    Of a program, all arguments: any of them may be a file that it reads.
+    All arguments of a program are among them: any of them may be a file that it reads.
     """
     found: list[str] = []
     for place, source in value_sources(resource.spec):
@@ -40,7 +40,7 @@ def source_files(resource: Resource) -> list[str]:
 
 
 def value_sources(value: Any, place: Place = ("spec",)) -> Iterator[tuple[Place, ValueSource]]:
-    """Where secret values come from in a spec, and the place in the manifest that says so."""
+    """Yield the sources of secret values in a spec, with their paths in the manifest."""
     if isinstance(value, ValueSource):
         yield place, value
     elif isinstance(value, BaseModel):
@@ -57,9 +57,10 @@ def value_sources(value: Any, place: Place = ("spec",)) -> Iterator[tuple[Place,
 
 
 class SourceFiles:
-    """Whether two manifests of one resource name files with other bytes, before and now.
+    """Tells whether the files that two manifests of one resource name have different bytes.
 
-    Now is the working tree, which secrets are read from; and the revision `at`, if manifests come from it.
+    The files of `base` are compared with the working tree, where secrets are read, and with the revision
+    `at` of the manifests, if there is one.
     """
 
     def __init__(self, git: Git, root: Path, base: Revision, at: Revision | None) -> None:
@@ -73,6 +74,7 @@ class SourceFiles:
         self._known: dict[str, str | None] = {}
 
     def differ(self, old: Resource, new: Resource) -> bool:
+        """Whether files of `old` and `new` have different bytes, in the working tree or at `at`."""
         before = source_files(old)
         after = source_files(new) if before or new.spec is not old.spec else before
         if not before and not after:
@@ -81,12 +83,12 @@ class SourceFiles:
         return any([(id_of(path) or path) for path in after] != was for id_of in self._now)
 
     def _in_repository(self, path: str) -> str:
-        """`path` as in git's trees; begins with `../` outside of the repository, where trees hold nothing."""
+        """Return `path` as in git's trees; outside of the repository, it begins with `../`."""
         relative = os.path.relpath(self._root / path, self._root)
         return posixpath.normpath(self._git.prefix + relative)
 
     def _id_here(self, path: str) -> str | None:
-        """The id of the working tree's file; None for what git holds neither here nor at the base."""
+        """Return the id of the working tree's file; None if git holds it neither here nor at the base."""
         if path not in self._known:
             ours = self._base.id_of(self._in_repository(path)) is not None or self._listed(path)
             ours = ours and lies_in(self._root / path, self._top)
@@ -103,7 +105,7 @@ class SourceFiles:
 
     @cached_property
     def _listing(self) -> frozenset[bytes]:
-        """All files that git holds or would hold: without those that it ignores."""
+        """All files that git holds or would hold; ignored ones are left out."""
         everywhere = replace(self._git, folder=self._top)
         shown = everywhere.run("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         return frozenset(shown.split(b"\0"))

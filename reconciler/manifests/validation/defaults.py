@@ -1,4 +1,4 @@
-"""Values that policies (`GivesValues`) give to the resources they match."""
+"""Gives resources the values of the policies (`GivesValues`) that select them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from reconciler.policies.giving import Giving
 
 
 class Defaults:
-    """The policies of one load, what they gave, and where two of them disagreed."""
+    """The policies of one load: the values that they gave, and the conflicts between two of them."""
 
     def __init__(self, policies: Sequence[Resource], kinds: Mapping[str, ManifestKind]) -> None:
         self._policies = [
@@ -26,10 +26,10 @@ class Defaults:
         self._conflicts: dict[tuple[int, int, str], Diagnostic] = {}
 
     def apply(self, resource: Resource) -> Resource:
-        """`resource` with the values that its own manifest does not give.
+        """Return `resource` with the values that its own manifest does not give.
 
-        Names of fields of its spec are set there, as if written, with an inherited position; other
-        names become objectives.
+        Values for fields of its spec are set there, as if written, with an inherited position; others become
+        objectives.
         """
         if resource.address.app is not None:
             self._apps.add(resource.address.app)
@@ -65,11 +65,11 @@ class Defaults:
         )
 
     def conflicts(self) -> Iterator[Diagnostic]:
-        """One error per pair of policies and field."""
+        """Yield one error for every pair of policies and field."""
         yield from self._conflicts.values()
 
     def unused(self) -> Iterator[Diagnostic]:
-        """One warning per policy that matched nothing."""
+        """Yield one warning for every policy that matched nothing."""
         for policy, used in zip(self._policies, self._used, strict=True):
             if not used:
                 app: Any = getattr(getattr(policy.spec, "selector", None), "app", None)

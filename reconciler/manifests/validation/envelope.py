@@ -1,6 +1,6 @@
-"""What surrounds every `spec`: the model of one whole manifest, per kind, built once.
+"""The model of a whole manifest: `spec` with metadata and lifecycle, built once for every kind.
 
-`lifecycle.ignore` names fields whose differences a manifest leaves alone, why, and until when.
+`lifecycle.ignore` names fields whose differences are left alone, with a reason and an end.
 """
 
 import re
@@ -19,7 +19,10 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def context(kind: ManifestKind) -> Mapping[str, Any]:
-    """What validation has to know of the manifest's kind: one model for each kind would cost 10 ms apiece."""
+    """Return the validation context of a kind: the fields that it can ignore.
+
+    With them in the model, every kind would need one of its own for `lifecycle`, which costs 10 ms.
+    """
     return {"fields": [field.name for field in kind.fields]}
 
 
@@ -36,7 +39,7 @@ def _known(name: str, info: ValidationInfo) -> str:
 
 
 def _day(value: Any) -> Any:
-    """Also of 20261231 it is said what a day looks like, not that numbers become text in quotes."""
+    """Refuse what is not a day. 20261231, a number, gets the same message as other text."""
     try:
         if isinstance(value, str | int):
             date.fromisoformat(str(value) if _DATE.fullmatch(str(value)) else "")
@@ -46,7 +49,7 @@ def _day(value: Any) -> Any:
 
 
 class IgnoredField(Spec):
-    """A field whose difference is neither drift nor put back."""
+    """A field whose difference is neither drift nor corrected."""
 
     field: Annotated[str, AfterValidator(_known)] = Field(description="Name of the field in `spec`.")
     reason: str = Field(min_length=1, description="Why; shown with the difference.")
@@ -67,7 +70,7 @@ Ignored = Annotated[list[IgnoredField], AfterValidator(_each_once)]
 
 
 def ignores_of(items: Sequence[IgnoredField]) -> tuple[Ignore, ...]:
-    """What the validated list says."""
+    """Return the validated list as core data, with the paths of its items."""
     return tuple(
         Ignore(
             item.field,
@@ -84,7 +87,7 @@ API_VERSION = "reconciler/v1"
 
 class _Block(Spec):
     def lifecycle(self) -> Lifecycle:
-        """What is written, and the defaults of all that is not, or does not count for the kind."""
+        """Return the lifecycle: written fields, and defaults for others and those that the kind lacks."""
         given: dict[str, Any] = {
             name: getattr(self, name) for name in type(self).model_fields if name != "ignore"
         }
@@ -96,7 +99,7 @@ class _Block(Spec):
 
 
 class LifecycleBlock(_Block):
-    """How the object may be treated: all that counts for any kind."""
+    """How the object may be treated: the fields of all kinds."""
 
     deletion: Literal["retain", "delete"] = Field(
         "retain", description="What happens to the object when its manifest is gone. Recorded in the state."
@@ -116,7 +119,7 @@ class LifecycleBlock(_Block):
 
 
 def manifest_model(kind: ManifestKind) -> type[BaseModel]:
-    """The model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
+    """Return the model of a whole manifest of `kind`: apiVersion, kind, metadata, spec, lifecycle."""
     name = Annotated[
         str, Field(pattern=f"^{kind.name_pattern}$", description="Name of the resource, as in its address.")
     ]
@@ -169,4 +172,5 @@ def manifest_model(kind: ManifestKind) -> type[BaseModel]:
 
 
 def manifest_models(kinds: Mapping[str, ManifestKind]) -> dict[str, type[BaseModel]]:
+    """Return the models of manifests by the names of their kinds."""
     return {name: manifest_model(kind) for name, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""Documents to resources, one after the other, and what can be said only once all of them were read."""
+"""Turns documents into resources, one after the other, and checks them together once all were read."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -42,11 +42,11 @@ from reconciler.policies.moved import KIND as MOVED
 
 _MOST_SPECS = 10_000  # to look for equal ones among
 _DEFAULT_LIFECYCLE = Lifecycle()
-_NOTHING: Mapping[Any, Any] = {}  # of most resources: three mappings of 64 bytes each count
+_NOTHING: Mapping[Any, Any] = {}  # shared by most resources: three mappings of 64 bytes matter
 
 
 class Effective(Struct, frozen=True):
-    """A valid manifest as it is in the environment: `value` as YAML would hold it, and where that stands."""
+    """A valid manifest as it is in the environment: `value` as YAML would hold it, and its `files`."""
 
     address: Address
     value: Mapping[str, Any]
@@ -59,13 +59,13 @@ def _models(kinds: tuple[ManifestKind, ...]) -> dict[str, type[BaseModel]]:
 
 
 def _id_of(kind: ManifestKind) -> Callable[[Any], str | None] | None:
-    """What tells the existing object that a manifest of `kind` names; None for a kind whose cannot."""
+    """Return a function for the existing object's id in a manifest; None for kinds without one."""
     named = kind.adoptable or kind.id_path != ManifestKind.id_path
     return attrgetter(".".join(map(str, kind.id_path))) if named else None
 
 
 class Loader:
-    """One load: what was read so far."""
+    """One load: the documents read so far, as resources and problems."""
 
     def __init__(self, kinds: Mapping[str, ManifestKind], known: Known, *, keep: bool = False) -> None:
         self.kinds = kinds
@@ -82,21 +82,21 @@ class Loader:
         self.problems: list[Diagnostic] = []
         self.resources: dict[Address, Resource] = {}
         self.adopted: dict[tuple[str, str], Resource] = {}
-        self.claimed: set[Address] = set()  # what invalid documents would have declared
-        self.invalid: list[Resource] = []  # what is known of them
+        self.claimed: set[Address] = set()  # of invalid documents
+        self.invalid: list[Resource] = []  # the valid parts of these
         self.complete = True  # no file hides documents from us
 
     def compose(self, file: str, data: bytes, signs: Sequence[bytes] = ()) -> list[Document]:
-        """The documents of a file but those of sops, with the problems of the others noted.
+        """Return the documents of a file, except those of sops, and note the file's problems.
 
-        `signs`: more of what tells that a file of an overlay may hold a secret.
+        `signs`: further bytes that mean that the file, of an overlay, may hold a secret.
         """
         documents = self.known.documents(file, data, self.table) if not signs else None
         composed = Composed(documents, []) if documents is not None else compose(data, file, self.table)
         if not composed.complete:
             self.complete = False
-            # Nobody knows the kind of a file that cannot be read; a misspelt secret has a value all the same,
-            # or a source, and in an overlay a pattern may stand for its kind.
+            # The kinds in an unreadable file are not known. A misspelt secret still has a value or a source,
+            # and in an overlay a pattern may stand for its kind.
             signs = (*map(str.encode, self.secrets), b"value", b"_from", *signs)
             private = any(sign in data for sign in signs)
             self.problems += composed.diagnostics if private else composed.shown()
@@ -108,9 +108,11 @@ class Loader:
         return [document for document in composed.documents if not self.is_passed_over(document.value)]
 
     def is_passed_over(self, value: Any) -> bool:
+        """Whether a document is a file of sops, and not an overlay that somebody encrypted."""
         return is_of_sops(value) and not holds_patches(value, self.kinds)
 
     def read(self, file: str, data: bytes) -> None:
+        """Add all documents of a file, up to too many errors."""
         errors = 0
         for document in self.compose(file, data):
             if errors > MOST_PROBLEMS:
@@ -122,6 +124,7 @@ class Loader:
                 errors += sum(problem.severity is Severity.ERROR for problem in self.problems[known:])
 
     def document(self, document: Document) -> None:
+        """Validate a document, and add its resources or its problems."""
         kind = self.kind_of(document)
         if kind is None:
             self.complete = False
@@ -157,7 +160,7 @@ class Loader:
             self.problems += islice(found, MOST_PROBLEMS + 1)
 
     def validated(self, value: Any, kind: ManifestKind, *, share: bool) -> Any:
-        """The manifest; manifests with the same spec `share` one. Raises ValidationError."""
+        """Return the manifest. Raises ValidationError. `share`: equal specs may be one object."""
         model, context = self.models[kind.name], self.contexts[kind.name]
         if not share:
             return model.model_validate(value, context=context)
@@ -174,6 +177,7 @@ class Loader:
         return manifest
 
     def invalid_part(self, value: Any, kind: ManifestKind) -> ValidationError | None:
+        """Return the errors of a manifest; None if it is valid now."""
         try:
             self.models[kind.name].model_validate(value, context=self.contexts[kind.name])
         except ValidationError as failure:
@@ -181,7 +185,7 @@ class Loader:
         return None
 
     def kind_of(self, document: Document) -> ManifestKind | None:
-        """The kind that the document names; None, with a problem noted, when it names none of ours."""
+        """Return the kind that the document names; None, with a problem noted, if there is no such kind."""
         value = document.value
         problem: Diagnostic | None = None
         if not isinstance(value, dict):
@@ -216,7 +220,7 @@ class Loader:
                 help=did_you_mean(name, list(self.kinds)) or f"kinds are {', '.join(self.kinds)}",
             )
         lines = [shown.span((key,)).line for key in value]
-        shares_its_line = len(set(lines)) < len(lines)  # perhaps with a value of a misspelt secret
+        shares_its_line = len(set(lines)) < len(lines)  # with a value that may be a secret
         # A part of a manifest, cut off by `---`, may begin with the value of a secret.
         cut_off = "kind" not in value and next(iter(value), "") not in ("apiVersion", "metadata")
         private = shares_its_line or cut_off or _may_follow_a_text(document, problem)
@@ -231,7 +235,7 @@ class Loader:
         document: Document,
         problems: list[Diagnostic],
     ) -> tuple[Any, Document]:
-        """The manifest with the names that resources have in this environment."""
+        """Return the manifest, and its document, with names as they are in this environment."""
         assert self.relocation is not None
         values: dict[tuple[str | int, ...], Any] = {}
         for path, value in names.follow(manifest.spec, self.relocation):
@@ -252,7 +256,7 @@ class Loader:
         return self.models[kind.name].model_validate(value, context=self.contexts[kind.name]), document
 
     def add(self, manifest: Any, kind: ManifestKind, document: Document) -> Iterator[Diagnostic]:
-        """Keep the resources of a valid manifest; yield what its kind or its neighbours object to."""
+        """Add the resources of a valid manifest. Yield problems of its kind, and duplicates."""
         metadata, spec = manifest.metadata, manifest.spec
         id_of = self.ids[kind.name]
         adopt_id = id_of(manifest) if id_of is not None else None
@@ -295,6 +299,7 @@ class Loader:
             self.resources[numbered] = replace(resource, address=numbered)
 
     def adopt(self, resource: Resource, kind: ManifestKind, count: int) -> Iterator[Diagnostic]:
+        """Yield the problems of a manifest that names an existing object."""
         assert resource.adopt_id is not None
         path = kind.id_path
         if count > 1:
@@ -315,9 +320,9 @@ class Loader:
             )
 
     def claim(self, document: Document, spec: Any, kind: ManifestKind) -> None:
-        """Remember what an invalid document would have declared, so that references to it are not errors.
+        """Remember the address of an invalid document, so that references to it are not errors.
 
-        Its own references are checked as far as `spec` tells them (None: not at all).
+        Its own references are checked as far as `spec`, its valid part, holds them (None: not at all).
         """
         written = document.value.get("metadata")
         metadata: Mapping[str, Any] = written if isinstance(written, dict) else {}
@@ -341,9 +346,9 @@ class Loader:
             )
 
     def finish(self, *, check_overlays: bool) -> tuple[list[Resource], list[Resource]]:
-        """Resources and policies, with defaults given and references checked.
+        """Return resources and policies, after giving defaults and checking references.
 
-        `check_overlays`: all manifests were read, so that a patch which matches none is a mistake.
+        `check_overlays`: all manifests were read, so that a patch without a match is a mistake.
         """
         if self.overlays is not None:
             self.problems += self.overlays.problems
@@ -374,7 +379,7 @@ class Loader:
         return resources, policies
 
     def _leave_out_moves(self, overlays: Overlays) -> None:
-        """Moved entries to what this environment takes out are not there, either."""
+        """Remove Moved entries whose targets this environment removes."""
 
         def taken_out(address: Address) -> bool:
             whole = self.resources.get(address._replace(ordinal=0))
@@ -395,7 +400,7 @@ class Loader:
 
 
 def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
-    """Whether the last line of a quoted text may stand before what `problem` is about: only within braces."""
+    """Whether the last line of a quoted text may stand before the place of `problem`: only in braces."""
     assert problem.span is not None
     first = min(document.key_spans.values(), default=0)
     if first >> 20 == document.spans[()] >> 20:
@@ -405,7 +410,7 @@ def _may_follow_a_text(document: Document, problem: Diagnostic) -> bool:
 
 
 def _moved_by(second: Resource, first: Resource) -> Iterator[str]:
-    """Notes that name the overlays which brought two resources to one address."""
+    """Yield notes that name the overlays which brought two resources to one address."""
     whose: dict[str, list[str]] = {}
     for resource, name in ((second, "this one"), (first, "the first")):
         span = resource.span("metadata", "app")

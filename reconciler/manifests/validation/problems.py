@@ -1,4 +1,4 @@
-"""pydantic's errors as diagnostics, at the key or value that they are about.
+"""Turns pydantic's errors into diagnostics at the key or value that they are about.
 
 Values of kinds that hold secrets are described ("text") and never repeated.
 """
@@ -39,11 +39,11 @@ _BOUNDS = {
 }
 _LENGTHS = frozenset({"string_too_short", "string_too_long", "too_short", "too_long"})
 _BLOCKS = ("metadata", "spec", "lifecycle")
-MOST_PROBLEMS = 100  # shown of one file, of each severity: more of them help nobody
+MOST_PROBLEMS = 100  # shown of one file and severity: more would not help
 
 
 def explain(failure: ValidationError, model: type[BaseModel], document: Document) -> list[Diagnostic]:
-    """The problems of one document, one for each place; no more of them than tell that they are too many."""
+    """Return the problems of one document, one for a place, and at most one more than MOST_PROBLEMS."""
     problems: dict[tuple[Path, bool], list[tuple[Mapping[str, Any], bool]]] = {}
     for item in failure.errors(include_url=False):
         path, in_branch = locate(item, document.value)
@@ -62,7 +62,7 @@ def explain(failure: ValidationError, model: type[BaseModel], document: Document
 
 
 def unknown_fields(failure: ValidationError, model: type[BaseModel], document: Any) -> list[Path]:
-    """The fields that the kind has nowhere, and that have a value: what it is for, nobody knows."""
+    """Return the written fields, with a value, that the kind has nowhere: the value may be anything."""
     paths = (locate(item, document)[0] for item in failure.errors() if item["type"] == "extra_forbidden")
     return [path for path in paths if _at(document, path) is not None and not _homes(str(path[-1]), model)]
 
@@ -70,9 +70,9 @@ def unknown_fields(failure: ValidationError, model: type[BaseModel], document: A
 def without_values(
     problems: Sequence[Diagnostic], unknown: Sequence[Path], document: Document
 ) -> Iterator[Diagnostic]:
-    """`problems`, none of which shows the value of an unknown field: its name may be a misspelt secret's.
+    """Yield `problems` so that none shows the value of an unknown field, which may be a misspelt secret's.
 
-    Where such a value stands, its line is shown up to it; not at all if the problem is about what follows.
+    The line of such a value is shown up to it, and not at all for a problem behind it.
     """
     shown_to: dict[tuple[str, int], int] = {}  # characters, by file and line
     for path in unknown:
@@ -92,7 +92,7 @@ def without_values(
 
 
 def no_kind(document: Document, kinds: Sequence[str]) -> Diagnostic:
-    """The problem of a mapping without `kind`: perhaps there is one under another name."""
+    """Return the problem of a mapping without `kind`: a key may be a misspelt one."""
     for key in document.value:
         looks = "; ".join(filter(None, (lookalike(key), did_you_mean(key, ["kind"]))))
         if looks.endswith("?"):
@@ -109,7 +109,7 @@ def surprises(
 ) -> Iterator[Diagnostic]:
     """Warn of scalars that YAML reads as something else, except where an error already says so.
 
-    `unknown`: fields below which nothing is said.
+    `unknown`: fields inside which there are no warnings.
     """
     spans = {problem.span for problem in explained}
     for path, text in document.surprises.items():
@@ -141,7 +141,7 @@ def surprises(
 
 
 def describe(value: Any, *, secret: bool = False) -> str:
-    """What was found: the text "10", the number 10, a list, null."""
+    """Return the found value for a message: the text "10", the number 10, a list, null."""
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -155,7 +155,7 @@ def describe(value: Any, *, secret: bool = False) -> str:
 
 
 def wrong_type(expected: str, path: Path, document: Document) -> Diagnostic:
-    """`expected` completes "expected an integer"."""
+    """Return the problem of a value of the wrong type. `expected`: the right one, such as "an integer"."""
     value = _at(document.value, path)
     text = document.surprises.get(path)
     help = ""
@@ -174,7 +174,7 @@ def wrong_type(expected: str, path: Path, document: Document) -> Diagnostic:
 
 
 def _surprise(path: Path, document: Document) -> tuple[str, ...]:
-    """A note where YAML 1.1 reads the value as something else than it looks."""
+    """Return a note where YAML 1.1 reads the value as something else than it looks."""
     text = document.surprises.get(path)
     value = _at(document.value, path)
     if text is None or document.private or isinstance(value, str):
@@ -299,7 +299,7 @@ def _not_allowed(path: Path, context: Mapping[str, Any], document: Document) -> 
 
 
 def field_names(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """The fields that manifests may write at `path`, in the model's order.
+    """Return the fields that manifests may write at `path`, in the model's order.
 
     List indices and the names that pydantic gives to the branches of a union are passed over.
     """
@@ -324,7 +324,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def locate(item: Mapping[str, Any], value: Any) -> tuple[Path, bool]:
-    """Where in the document `item` is about, and whether that is inside a branch of a union.
+    """Return the path in the document of pydantic's error `item`, and whether it is inside a union.
 
     Parts of pydantic's location that are neither a key nor an index of the value name such branches.
     """

@@ -1,4 +1,4 @@
-"""References between resources: each must lead somewhere, and none round in a circle."""
+"""Checks references between resources: their targets exist, and they form no loop."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -10,7 +10,7 @@ from reconciler.core.words import nearest
 
 _MOST_CYCLES = 10
 _MOST_CANDIDATES = 1_000
-_MOST_SUGGESTIONS = 20  # a search for the nearest among all candidates, each
+_MOST_SUGGESTIONS = 20  # every one is a search among all candidates
 
 
 def unknown_references(
@@ -19,10 +19,10 @@ def unknown_references(
     known: Callable[[Address], bool],
     notes: Callable[[Address], tuple[str, ...]],
 ) -> Iterator[Diagnostic]:
-    """One error per reference to an address that is neither in `resources` nor `known`, with who refers.
+    """Yield one error for every reference to an address that is neither in `resources` nor `known`.
 
-    What is needed once is left to `roles.unknown_origin` and to the plan, which knows what was made already.
-    `notes`: what else there is to say of such an address.
+    References that are needed only to create an object are left to `roles.unknown_origin` and to the plan,
+    which knows the existing objects. `notes`: further notes about such an address.
     """
     suggestions = 0
     for resource in referring:
@@ -47,7 +47,7 @@ def unknown_references(
 
 
 def reference_cycles(resources: Mapping[Address, Resource]) -> Iterator[Diagnostic]:
-    """One error per loop, at the reference that the loop's first address makes."""
+    """Yield one error for every loop, at the reference of the loop's first address."""
     graph = {
         address: {reference.address for reference in resource.references}
         for address, resource in resources.items()
@@ -78,7 +78,7 @@ def _cycle(resource: Resource, second: Address, loop: Sequence[Address]) -> Diag
 
 
 def nearest_address(wanted: Address, known: Collection[Address]) -> str:
-    """A help text naming the one of `known` that `wanted` misspells in one of its parts, or ""."""
+    """Return a help text with the address in `known` that differs from `wanted` by a misspelt part, or ""."""
     if len(known) > _MOST_CANDIDATES:
         return ""
     for part in ("name", "app", "kind"):
@@ -92,7 +92,7 @@ def nearest_address(wanted: Address, known: Collection[Address]) -> str:
 
 
 def _help(wanted: Address, referring: Address, resources: Collection[Address]) -> str:
-    """What may be meant: a name alone means one of the same app."""
+    """Return help with the address that may be meant: a name alone means one of the same app."""
     known = [
         address
         for address in resources
@@ -101,11 +101,13 @@ def _help(wanted: Address, referring: Address, resources: Collection[Address]) -
     near = nearest_address(wanted, known)
     if near:
         return near
-    elsewhere = [
+    in_other_apps = [
         address
         for address in resources
         if (address.kind, address.name) == (wanted.kind, wanted.name) and not address.ordinal
     ]
-    if len(elsewhere) == 1:
-        return f"there is {elsewhere[0]}, in another app; correct the name, or write a manifest for {wanted}"
+    if len(in_other_apps) == 1:
+        return (
+            f"there is {in_other_apps[0]}, in another app; correct the name, or write a manifest for {wanted}"
+        )
     return "correct the name, or write a manifest for it"

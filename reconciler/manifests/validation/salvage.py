@@ -1,7 +1,7 @@
-"""A manifest without what is wrong in it, so that all the rest can still be checked.
+"""Removes the invalid parts of a manifest, so that the rest can still be checked.
 
-Literal secrets are refused with the recipe to encrypt them. Nulls that somebody wrote, as in `region:` or
-`region: ~`, are values of no type and not fields left out.
+Literal secrets are refused with the recipe to encrypt them. Written nulls, as in `region:` or `region: ~`,
+are values of a wrong type, not missing fields.
 """
 
 import re
@@ -23,9 +23,9 @@ from reconciler.manifests.validation.problems import locate
 
 
 def valid_part(value: Any, model: type[Spec]) -> Spec | None:
-    """`value` as a spec without its invalid and unknown fields; None when it cannot do without one.
+    """Return `value` as a spec without its invalid and unknown fields; None if one of them is required.
 
-    `model_fields_set` names what was left out as well: it was written, so no rule may call it missing.
+    `model_fields_set` names the removed fields, too: they were written, so no rule may call them missing.
     """
     left_out: list[Path] = []
     while True:
@@ -44,7 +44,7 @@ def valid_part(value: Any, model: type[Spec]) -> Spec | None:
 
 
 def _culprit(item: Any, value: Any) -> Path:
-    """The field to leave out; as a whole when a field is missing in it, or an item of it is bad."""
+    """Return the field to remove: a whole mapping if a field is missing in it, a whole list for one item."""
     path, _ = locate(item, value)
     if item["type"] == "missing":
         path = path[:-1]
@@ -77,7 +77,7 @@ def _field_name(holder: BaseModel, part: str | int) -> str:
 
 _FROM = "_from"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
-_ANY_SOURCE = {"env": "NAME"}  # stands for a literal, so that nothing else is said of its place
+_ANY_SOURCE = {"env": "NAME"}  # replaces a literal, so that no other problem is reported there
 
 _HELP = """\
 encrypt it, and keep only the encrypted text in git:
@@ -87,7 +87,7 @@ a value that was pushed is no longer secret: set a new one"""
 
 
 def take_out_literals(value: Any, kind: ManifestKind, document: Document) -> tuple[Any, list[Diagnostic]]:
-    """`value`, a manifest of a kind that holds secrets, without literal values; and a problem for each."""
+    """Return a manifest of a kind with secrets without its literal values, and a problem for every one."""
     spec = value.get("spec")
     fields = [name for name in kind.Spec.model_fields if name.endswith(_FROM)]
     problems: list[Diagnostic] = []
@@ -95,8 +95,8 @@ def take_out_literals(value: Any, kind: ManifestKind, document: Document) -> tup
     def refuse(path: Path, at_key: bool, field: str) -> None:
         file = _file_name(value, field.removeprefix("spec."))
         span = document.key_span(path) if at_key else document.span(path)
-        beside = PurePosixPath(span.file).parent  # of an overlay, where the literal stands there
-        encrypt = command("secret", "encrypt", "--to", "RECIPIENT", "--out", beside / file)
+        folder = PurePosixPath(span.file).parent  # an overlay's, if the literal is in one
+        encrypt = command("secret", "encrypt", "--to", "RECIPIENT", "--out", folder / file)
         found = error(
             "secret-literal",
             "the manifest contains a secret's value",
@@ -137,14 +137,14 @@ def take_out_literals(value: Any, kind: ManifestKind, document: Document) -> tup
 
 
 def _is_value(name: Any, fields: Sequence[str]) -> bool:
-    """Whether a field of this name is meant to hold the value itself."""
+    """Whether a field of this name is meant for the value itself."""
     if not isinstance(name, str):
         return False
     return name.lower().replace("_", "") in VALUE_NAMES or f"{name}{_FROM}" in fields
 
 
 def _file_name(value: Mapping[str, Any], field: str) -> str:
-    """A name for the encrypted file: the resource's own, where that is harmless."""
+    """Return a name for the encrypted file: the resource's own, if that is a safe file name."""
     metadata = value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     stem = name if isinstance(name, str) and _NAME.fullmatch(name) else "value"
@@ -153,14 +153,14 @@ def _file_name(value: Mapping[str, Any], field: str) -> str:
 
 
 class _Null:
-    """Fits no type, so that pydantic says at its place what was expected there."""
+    """Has no valid type, so that pydantic reports the expected one at its place."""
 
 
 _NULL = _Null()
 
 
 def mark_nulls(value: Any) -> Any:
-    """`value` with every null replaced by something that no field accepts; never altered in place."""
+    """Return a copy of `value` in which every null is an object that no field accepts."""
     if isinstance(value, dict):
         return {name: mark_nulls(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,7 @@
-"""Files that get a new content whole or not at all, several of them together; also ones that are new.
+"""Replaces or creates several files, all of them or none.
 
-New manifests go into files of their own, or behind what a file holds already: every byte of an existing file
-stays, and all it declared is read as before. One that cannot be replaced as people expect (`replaceable`) is
-left alone.
+New manifests go into new files, or behind the content of an existing one: all its bytes stay, and are read as
+before. A file that cannot be replaced as people expect (`replaceable`) is left alone.
 """
 
 import os
@@ -22,9 +21,9 @@ _AGAIN = "run the command again"
 
 
 class Replacement(Struct, frozen=True):
-    """`data` for the file at `path`, which must still hold `before` (None: whatever).
+    """`data` for the file at `path`, which must still hold `before` (None: anything).
 
-    `new`: nothing may be at `path`. `added`: the text in `data` that is new, of an import.
+    `new`: nothing may exist at `path`. `added`: the new text in `data`, of an import.
     """
 
     path: Path
@@ -35,18 +34,18 @@ class Replacement(Struct, frozen=True):
 
     @property
     def place(self) -> Path:
-        """Where `data` goes. A link is followed only to what was read there before."""
+        """The file that gets `data`. A link is followed only if the file was read through it."""
         return self.path.resolve() if self.before is not None else self.path.parent.resolve() / self.path.name
 
     def moved_on(self) -> bool:
-        """Whether somebody changed or made it meanwhile."""
+        """Whether somebody changed or created the file meanwhile."""
         if self.new:
             return os.path.lexists(self.path)
         return self.before is not None and self.path.read_bytes() != self.before
 
 
 def replaceable(path: Path) -> str:
-    """Why the file at `path` cannot be replaced as people expect it; "" when it can.
+    """Return why the file at `path` cannot be replaced as people expect it; "" if it can.
 
     A symbolic link is followed: its target is what would be replaced.
     """
@@ -64,9 +63,9 @@ def replaceable(path: Path) -> str:
 
 
 def replace_files(replacements: Sequence[Replacement], *, mode: int | None = None) -> None:
-    """Put each `data` in its place, durably. `mode`: None keeps each file's own, or gives it a new one's.
+    """Put all `data` in place, durably. `mode`: of the files; None keeps it, or takes the mode of new files.
 
-    Everything is written aside first. Raises ReconcilerError when a file cannot be written or no longer
+    Temporary files are written first. Raises ReconcilerError if a file cannot be written or no longer
     holds `before`; then, as after an interrupt, all files are as they were.
     """
     with ExitStack() as aside:
@@ -87,7 +86,7 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
                 if not change.new:
                     new.replace(target)
                 elif not _named(new, target):
-                    done.pop()  # what is there is somebody else's
+                    done.pop()  # the file there is somebody else's
                     raise _changed_meanwhile(change)
                 _sync_folder(target.parent)
         except OSError as failure:
@@ -104,7 +103,7 @@ def _changed_meanwhile(change: Replacement) -> ReconcilerError:
 
 
 def _named(complete: Path, target: Path) -> bool:
-    """Give the complete file its name; False where the name is taken, which a rename would not tell."""
+    """Give the complete file its name; False if it is taken, which a rename would overwrite."""
     try:
         os.link(complete, target)
     except FileExistsError:
@@ -123,7 +122,7 @@ def _named(complete: Path, target: Path) -> bool:
 
 
 def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> None:
-    """Unless somebody has written to it since."""
+    """Restore files, unless somebody has written to them since."""
     for target, change in done:
         with suppress(OSError):
             if target.read_bytes() != change.data:
@@ -135,7 +134,7 @@ def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> No
 
 
 def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
-    """A complete file beside `target`, hidden, so that nobody takes it for a manifest."""
+    """Return a complete hidden file in the folder of `target`: hidden files are no manifests."""
     import tempfile  # most commands write no file
 
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -157,7 +156,7 @@ def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
 
 
 def mode_of_new() -> int:
-    """The mode that a new file gets."""
+    """Return the mode of new files, by the umask."""
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
@@ -171,23 +170,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_MOST_FILES = 1000  # of one stem: beyond, something else is wrong
+_MOST_FILES = 1000  # of one stem
 _GO_ON = "files that were written before it are complete; when this is put right, run it again"
 
 
 def prepare(
     folder: Path, stem: str, compose_text: Callable[[bytes | None], str], reserved: set[str]
 ) -> Replacement:
-    """The file `STEM.yaml` in `folder` with new documents, or STEM-2.yaml, … where that one cannot have them.
+    """Return the change of `STEM.yaml` in `folder` that adds documents, or of STEM-2.yaml, … if it cannot.
 
-    `compose_text` gives them from what the file holds (None: a new file). `reserved`: names that are used
-    already, in lower case; the one that is chosen is added.
+    `compose_text` makes their text from the content of the file (None: a new file). `reserved`: names that
+    are in use, in lower case; the chosen one is added.
     """
     present = {path.name.casefold(): path.name for path in folder.iterdir()} if folder.is_dir() else {}
     for number in range(1, _MOST_FILES):
         name = f"{stem}-{number}.yaml" if number > 1 else f"{stem}.yaml"
-        folded = name.casefold()
-        if name == SETTINGS_FILE or folded in reserved or present.get(folded, name) != name:
+        lower = name.casefold()
+        if name == SETTINGS_FILE or lower in reserved or present.get(lower, name) != name:
             continue  # on many disks, two names that differ in case only are one file
         path = folder / name
         before = path.read_bytes() if path.is_file() else None
@@ -196,13 +195,13 @@ def prepare(
         added = compose_text(before)
         after = added.encode() if before is None else _appended(before, added)
         if _reads_as_before(before, after, added):
-            reserved.add(folded)
+            reserved.add(lower)
             return Replacement(path, after, before, before is None, added)
     raise ReconcilerError(f"no file name for `{stem}` is free in {folder}", help="pass another --out DIR")
 
 
 def _appended(before: bytes, added: str) -> bytes:
-    """`before` with `added` behind it, in its own kind of line breaks."""
+    """Return `before` with `added` behind it, with the line breaks of `before`."""
     newline = "\r\n" if b"\r\n" in before else "\n"
     gap = "" if not before or before.endswith((b"\n", b"\xef\xbb\xbf")) else newline
     return before + (gap + added.replace("\n", newline)).encode()

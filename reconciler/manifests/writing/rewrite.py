@@ -1,11 +1,10 @@
-"""One manifest file with other values in it: written at their places, and read again to prove it.
+"""Changes values in the text of a manifest file, and reads the new text to prove that nothing else changed.
 
     tokens = find_tokens(text, {(7, 12)})
     text = splice(text, [(tokens[7, 12], 20)])
 
-A place is a line and a column, both from 1, columns in characters, as in `Span`. Every other character of
-the text stays as somebody wrote it, and nothing here touches the disk. A problem names the place that a
-person has to edit.
+A `LineColumn` is a line and a column, both from 1, columns in characters, as in `Span`. All other characters
+of the text stay, and nothing here touches the disk. A problem names the place that a person has to edit.
 """
 
 import copy
@@ -28,7 +27,7 @@ from reconciler.manifests.reading.scalars import written
 from reconciler.manifests.validation.problems import describe
 from reconciler.manifests.writing.write import quoted, scalar
 
-Place = tuple[int, int]
+LineColumn = tuple[int, int]
 Scalar = str | int | float | bool
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -39,27 +38,27 @@ _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
 class Token(Struct, frozen=True):
-    """What stands at a place. `start` and `end`: offsets of a scalar, in characters, without its anchor.
+    """The value at a place. `start` and `end`: offsets of a scalar, in characters, without its anchor.
 
-    `style`: "" for a plain scalar, else its quotes. `obstacle`: why nothing may be put in its place
-    ("" when something may), which completes "the value …"; `see`: the place that it is about.
+    `style`: "" for a plain scalar, else its quotes. `obstacle`: why it cannot be replaced, as an end of "the
+    value …"; "" if it can. `see`: the place of the obstacle.
     """
 
     start: int
     end: int
     style: str
     obstacle: str = ""
-    see: Place | None = None
+    see: LineColumn | None = None
 
 
-def find_tokens(text: str, places: Collection[Place]) -> Mapping[Place, Token]:
-    """The values that begin at `places`, of a text that `compose` has read without a complaint."""
+def find_tokens(text: str, places: Collection[LineColumn]) -> Mapping[LineColumn, Token]:
+    """Return the values that begin at `places`, in a text that `compose` reads without a problem."""
     starts = [0, *(found.end() for found in _LINE_BREAK.finditer(text))]
-    found: dict[Place, Token] = {}
+    found: dict[LineColumn, Token] = {}
     inside: list[str | None] = []  # the anchors of the open lists and mappings
-    reach: dict[Place, list[str]] = {}  # the anchors by which a token can be read elsewhere
-    anchored: dict[str, Place] = {}
-    uses: dict[str, Place] = {}
+    reach: dict[LineColumn, list[str]] = {}  # the anchors by which a token can be read elsewhere
+    anchored: dict[str, LineColumn] = {}
+    uses: dict[str, LineColumn] = {}
     event: Any
     for event in yaml.parse(text, Loader=_LOADER):
         kind = type(event)
@@ -83,7 +82,7 @@ def find_tokens(text: str, places: Collection[Place]) -> Mapping[Place, Token]:
     return found
 
 
-def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, Place]) -> Token:
+def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, LineColumn]) -> Token:
     start = starts[event.start_mark.line] + event.start_mark.column
     end = starts[event.end_mark.line] + event.end_mark.column
     kind = type(event)
@@ -99,9 +98,11 @@ def _token(event: Any, text: str, starts: Sequence[int], anchored: Mapping[str, 
 
 
 def _shared(
-    found: Mapping[Place, Token], reach: Mapping[Place, Sequence[str]], uses: Mapping[str, Place]
-) -> dict[Place, Token]:
-    """The tokens of one document that an alias repeats somewhere else."""
+    found: Mapping[LineColumn, Token],
+    reach: Mapping[LineColumn, Sequence[str]],
+    uses: Mapping[str, LineColumn],
+) -> dict[LineColumn, Token]:
+    """Return the tokens of one document that an alias repeats at another place."""
     shared = {}
     for place, names in reach.items():
         name = next((anchor for anchor in names if anchor in uses), None)
@@ -113,7 +114,7 @@ def _shared(
 
 
 def splice(text: str, changes: Sequence[tuple[Token, Scalar]]) -> str:
-    """`text` with each value in the place of its token, quoted as that one was.
+    """Return `text` with new values in place of tokens, quoted as before.
 
     Raises ValueError for a lone surrogate.
     """
@@ -135,7 +136,7 @@ _NAMES: Sequence[Path] = (("kind",), ("metadata", "name"), ("metadata", "app"))
 
 
 class Edit(Struct, frozen=True):
-    """`value` is to stand at `path` of the manifest of `resource`."""
+    """The order to write `value` at `path` of the manifest of `resource`."""
 
     resource: Resource
     path: Path
@@ -143,6 +144,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The path of the field inside the manifest, without `spec`, for messages."""
         return ".".join(map(str, self.path[1:]))
 
     @property
@@ -153,9 +155,9 @@ class Edit(Struct, frozen=True):
 
 
 class Rewritten(Struct, frozen=True):
-    """The file's new bytes, and for each edit where it stands and what stood there before.
+    """The file's new bytes; positions and earlier values (`before`) of the edits, in their order.
 
-    `problems`: why an edit cannot be made, by its index; then `data` is what the file held.
+    `problems`: why edits cannot be made, by their index; then `data` is the old content.
     """
 
     data: bytes
@@ -165,11 +167,12 @@ class Rewritten(Struct, frozen=True):
 
 
 def cannot_accept(message: str, span: Span | None, help: str, advice: tuple[Command, ...] = ()) -> Diagnostic:
+    """Return the problem of an edit that cannot be made."""
     return error("cannot-accept", message, span, help=help, advice=advice)
 
 
 def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
-    """`data`, which `file` holds now, with all of `edits`, or the problems of those that cannot be made."""
+    """Return `data`, the content of `file`, with all `edits`, or the problems that prevent them."""
     problems: dict[int, Diagnostic] = {}
     text = decode(data, file)
     composed = compose(data, file)
@@ -205,10 +208,10 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
     new = (_BYTE_ORDER_MARK if data.startswith(_BYTE_ORDER_MARK) else b"") + new_text.encode()
     again = compose(new, file)
-    # Types too: `True == 1`. Whatever a value's text does to its neighbours, it is found here.
+    # `repr` compares types, too: `True == 1`. Any effect of a value's text on others is found here.
     if not again.complete or repr([document.value for document in again.documents]) != repr(wanted):
         return Rewritten(data, (), (), {index: _unsound(edit) for index, edit in enumerate(edits)})
-    # The value stands elsewhere now, among the same lines: what could be shown of it still can.
+    # The value has another position in the same lines: it is as private as before.
     spans = [
         unpack_span(file, again.documents[number].spans[path])._replace(private=edit.private)
         for (number, path), edit in zip(places, edits, strict=True)
@@ -217,7 +220,7 @@ def rewrite(data: bytes, file: str, edits: Sequence[Edit]) -> Rewritten:
 
 
 def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
-    """The edit's resource as the edited manifest declares it, or why such a manifest would not be valid."""
+    """Return the edit's resource as the edited manifest declares it, or why that would not be valid."""
     resource = edit.resource
     field = str(edit.path[-1])
     given = resource.spec.model_dump(by_alias=True, exclude_unset=True)
@@ -242,8 +245,8 @@ def with_value(edit: Edit, kind: Kind) -> Resource | Diagnostic:
     return replace(resource, spec=spec)
 
 
-def _place(edit: Edit) -> Place:
-    """Of the value, or of the nearest that holds it and has a position: then it came by an alias."""
+def _place(edit: Edit) -> LineColumn:
+    """Return the place of the value, or of the alias that brought it."""
     path = edit.path
     while path and path not in edit.resource.spans:
         path = path[:-1]
@@ -256,7 +259,7 @@ def _position(spans: Mapping[Path, int], path: Path) -> int | None:
 
 
 def _as_loaded(edit: Edit, document: Document) -> bool:
-    """Whether `document` is still the edit's manifest, with the same value at the same place."""
+    """Whether `document` is still the manifest of the edit, with the same value at the same place."""
     address = edit.resource.in_file
     return (
         _position(document.spans, edit.path) == _position(edit.resource.spans, edit.path)
@@ -272,7 +275,7 @@ def _inside(value: Any, path: Path) -> Any:
 
 
 def _read_as_loaded(edit: Edit, value: Any) -> bool:
-    """Whether `value` means what the resource holds: other words may mean the same, such as `running`."""
+    """Whether `value` means the resource's value: other words may mean the same, such as `running`."""
     spec, field = edit.resource.spec, str(edit.path[-1])
     given = spec.model_dump(by_alias=True, exclude_unset=True)
     loaded = given.pop(field, None)

@@ -1,6 +1,6 @@
-"""Values to YAML text: block style, text quoted only where it would be read as something else.
+"""Writes values as YAML: block style, and quotes only where text would be read as something else.
 
-What is written here, `compose` reads back as it was (a property test holds it to that).
+`compose` reads the written text back to the same values (a property test checks that).
 """
 
 import math
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 INDENT = "  "
 _LONGEST_KEY = 1000  # characters, also of its escapes: longer ones need a mark of their own
 
-# Text that no reader takes for anything else, whichever version of YAML it reads.
+# Text that readers of any version of YAML take for text.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
-# What `refusals.decode` refuses, the byte order mark, and line breaks: all of it stands as escapes.
+# Characters written as escapes: those that `refusals.decode` refuses, byte order marks and line breaks.
 _ESCAPED = re.compile(
     "[^\t\x20-\x7e\xa0-\u2027\u202a-\u202d\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
     "\U00010000-\U0010ffff]"
@@ -30,10 +30,10 @@ _ESCAPED = re.compile(
 
 
 class Commented(NamedTuple):
-    """One document. `comments`: lines that stand above the value at a path, () for the document's beginning.
+    """One document. `comments`: lines above the value at a path, () for the document's beginning.
 
-    Those of a path that is not there stand at the end of the mapping that it would be in.
-    `disabled`: the whole document is written as a comment, with the `---` that it needs once it is none.
+    Those of a missing path are written at the end of the mapping that would hold it.
+    `disabled`: the whole document is a comment, with the `---` that it needs once the signs are removed.
     """
 
     value: Mapping[str, Any]
@@ -42,10 +42,10 @@ class Commented(NamedTuple):
 
 
 def write(documents: Sequence[Commented], *, head: Sequence[str] = (), follows: bool = False) -> str:
-    """All `documents`, with `head` as comments before the first.
+    """Return the text of all `documents`, with `head` as comments before the first.
 
     `follows`: the text is put behind other documents. Disabled documents have to be the last ones.
-    Raises ValueError for a lone surrogate, and for what JSON has no value for.
+    Raises ValueError for a lone surrogate, and for values that JSON does not have.
     """
     lines: list[str] = []
     for number, document in enumerate(documents):
@@ -61,17 +61,17 @@ def write(documents: Sequence[Commented], *, head: Sequence[str] = (), follows: 
 
 
 def comment(text: str) -> str:
-    """`text` as one line of comment, whatever it holds."""
+    """Return `text` as one line of comment."""
     return f"# {in_comment(text)}".rstrip()
 
 
 def in_comment(text: str) -> str:
-    """`text` as a comment shows it: what no manifest may hold stands as escapes."""
+    """Return `text` with escapes for characters that no manifest may hold."""
     return _ESCAPED.sub(_escape, text)
 
 
 def scalar(value: Any) -> str:
-    """The scalar `value` on one line."""
+    """Return the scalar `value` on one line. Raises ValueError for other values."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float):
@@ -91,7 +91,7 @@ def _text(value: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """`value` between double quotes. Raises ValueError for a lone surrogate."""
+    """Return `value` in double quotes. Raises ValueError for a lone surrogate."""
     value.encode()  # refuses a lone surrogate, which no escape of YAML stands for
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
     return f'"{_ESCAPED.sub(_escape, escaped)}"'
@@ -116,7 +116,7 @@ def _mapping(value: Mapping[str, Any], path: Path, comments: Mapping[Path, Seque
 
 
 def _entry(lead: str, item: Any, path: Path, comments: Mapping[Path, Sequence[str]]) -> Iterator[str]:
-    """`item` behind `lead`, which is a key or the dash of a list."""
+    """Yield the lines of `item` behind `lead`, which is a key or the dash of a list."""
     if isinstance(item, Mapping):
         inside = list(_mapping(item, path, comments))
         lead = lead if item else f"{lead} {{}}"
@@ -142,10 +142,10 @@ SCHEMA_FILE = "reconcile.schema.json"  # beside reconcile.yaml, and committed wi
 
 
 def modeline(folder: FilePath, root: FilePath) -> str:
-    """The comment for a file of `folder`, without its `#`; `root` is the project's root.
+    """Return the comment for a file of `folder`, without its `#`; `root` is the project's root.
 
-    The schema is named relative to the folder, which is where language servers look for it. It need not
-    be there yet: `reconcile schema --out reconcile.schema.json` writes it.
+    The path of the schema is relative to the folder, as language servers expect. The schema need not
+    exist yet: `reconcile schema --out reconcile.schema.json` writes it.
     """
     # Not resolved: the editor does not resolve it either.
     relative = os.path.relpath(root.absolute() / SCHEMA_FILE, folder.absolute())
@@ -153,9 +153,9 @@ def modeline(folder: FilePath, root: FilePath) -> str:
 
 
 def build(manifests: Sequence["Effective"]) -> str:
-    """One document each, in their order, below a comment that names the files it comes from.
+    """Return the manifests' documents, in order, below comments that name their files.
 
-    What an alias brought is written out at each place.
+    Values that an alias repeats are written out at all places.
     """
     documents = []
     for manifest in manifests:

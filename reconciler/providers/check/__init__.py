@@ -1,1 +1,1 @@
-"""Whether a provider does what the API document demands of it: a conformance run against its address."""
+"""The conformance run: calls a provider at its address, and checks the demands of the API document."""

@@ -33,11 +33,11 @@ OpenTransport = Callable[[str], Transport]
 
 
 class Unmet(Exception):
-    """The provider did not do what is demanded."""
+    """Raised by a check: the provider does not meet the demand."""
 
 
 class NotChecked(Exception):
-    """It cannot be said: something that the check needs is not there."""
+    """Raised by a check that cannot decide, because something that it needs is missing."""
 
 
 class SignInSubject(Struct, frozen=True):
@@ -49,9 +49,9 @@ class SignInSubject(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`base_url`: {provider_base_url} as the provider knows it. Seconds are those of the clock that is given.
+    """The provider to check. `base_url`: {provider_base_url} as it knows it. Seconds are those of the clock.
 
-    Without `webhook_secret`, `costs_path` or `sign_in` what needs them is reported as not checked.
+    Checks that need a missing `webhook_secret`, `costs_path` or `sign_in` are reported as not checked.
     `regions`: two codes that the provider knows, for the read replicas before and after a PATCH.
     """
 
@@ -79,6 +79,7 @@ class Subject:
             )
 
     def url(self, path: str) -> str:
+        """The address of one of the provider's paths."""
         return self.base_url.rstrip("/") + path
 
 
@@ -93,6 +94,7 @@ class Made:
 
     @property
     def settled(self) -> bool:
+        """Whether the last status that was seen is a final good one."""
         return bool(self.statuses) and self.statuses[-1] in SETTLED_STATUSES
 
 
@@ -127,11 +129,12 @@ class Bench:
         self.trail: list[Exchange] = []
 
     def new_id(self) -> str:
+        """An id that no other run and no other resource of this run has."""
         self.shared.count += 1
         return f"check-{self.shared.random.getrandbits(48):012x}-{self.shared.count}"
 
     def order(self) -> dict[str, Any]:
-        """The parameters of a new resource, per 2.7, marked as ours."""
+        """The parameters of a new resource, marked as ours. Source: platform API, 2.7."""
         id = self.new_id()
         return {
             "name": id,
@@ -151,6 +154,7 @@ class Bench:
         return self.subject.costs_path
 
     def draft(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Draft:
+        """A good request to a path of the provider, not signed yet."""
         return Draft(
             method,
             self.subject.url(path),
@@ -164,7 +168,7 @@ class Bench:
         )
 
     async def call(self, method: str, path: str, fields: Mapping[str, Any] | None = None) -> Answer:
-        """A good call."""
+        """Send a good call, and note a POST as pending: its resource is deleted at the end."""
         request = self.draft(method, path, fields).request()
         if method != "POST" or not fields:
             return await self.send(request)
@@ -180,7 +184,7 @@ class Bench:
         return await self.wait_out(lambda: self.attempt(request))
 
     async def wait_out(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer of `attempt`, which is made again, when the answer says, while that is a 429."""
+        """The answer of `attempt`, which is repeated while that is a 429, after the time that it names."""
         for _ in range(_PATIENCE):
             answer = await attempt()
             if answer.status != 429:
@@ -209,7 +213,7 @@ class Bench:
         )
 
     async def suspect_order(self) -> dict[str, Any]:
-        """An order that must not be carried out; what it makes all the same is deleted at the end.
+        """An order that must not be carried out; whatever it makes is deleted at the end.
 
         Raises NotChecked where good calls are refused, too: there a refusal says nothing.
         """
@@ -235,7 +239,7 @@ class Bench:
         return benches
 
     async def target(self) -> Made:
-        """A resource that is there, shared by the checks. Raises NotChecked when none can be made."""
+        """A resource that the checks share. Raises NotChecked when none can be made."""
         if self.shared.target is None:
             self.shared.target = await self._made_quietly()
         return self.shared.target
@@ -247,7 +251,7 @@ class Bench:
             raise NotChecked(f"no resource can be provisioned: {problem}") from None
 
     async def make(self, order: Mapping[str, Any]) -> Made:
-        """Provision and wait until it is ready, or can be seen to become it never. Raises Unmet."""
+        """Provision a resource, and wait until it is ready or has failed. Raises Unmet."""
         answer = await self.call("POST", "/extensions", order)
         body = object_of(answer)
         succeeded(answer, "provisioning")
@@ -278,7 +282,7 @@ class Bench:
             await clock.sleep(POLL_S)
 
     async def shown(self, id: str) -> dict[str, Any] | None:
-        """What the provider shows of a resource and does not change by itself; None when it is gone."""
+        """The shown fields that only a call changes; None when the resource is gone."""
         answer = await self.call("GET", path_of(id))
         if answer.status in GONE:
             return None
@@ -288,15 +292,17 @@ class Bench:
         return {name: body[name] for name in _SHOWN if name in body}
 
     def forget_target(self) -> None:
-        """The next check makes another: this one was changed by what should have been refused."""
+        """Let the next check make another target: a call that should have been refused changed this one."""
         self.shared.target = None
 
 
 def path_of(id: str) -> str:
+    """The path of a resource, with its id percent-encoded."""
     return f"/extensions/{quote(id, safe='')}"
 
 
 def is_success(answer: Answer) -> bool:
+    """Whether the status is 2xx."""
     return 200 <= answer.status < 300
 
 
@@ -316,6 +322,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
 
 
 def same(before: Any, after: Any) -> bool:
+    """Whether both values are the same JSON, in any order of keys."""
     return json.dumps(before, sort_keys=True) == json.dumps(after, sort_keys=True)
 
 

@@ -1,4 +1,7 @@
-"""Too much, too slow, too deep: refused without an error of the server and without effect."""
+"""Too much, too slow, too deep: refused without an error of the server and without effect.
+
+The requests are signed: a provider must bound what it reads before it knows who sent it.
+"""
 
 import json
 from collections.abc import Mapping

@@ -237,7 +237,7 @@ async def _again(bench: Bench, first: Exchange, order: object) -> None:
 
 
 async def _complete(bench: Bench) -> tuple[dict[str, object], Exchange, str]:
-    """A ready resource: its order, the answer that holds its whole configuration, and its id."""
+    """A ready resource: its order, the answer with its whole configuration, and its id."""
     made = await bench.make(bench.order())
     first = made.answer
     if made.answer.answer is not None and made.answer.answer.status == 202:  # its `config` came later

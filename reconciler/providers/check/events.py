@@ -1,4 +1,7 @@
-"""Machine events: CloudEvents in binary mode, signed over the body."""
+"""Machine events: CloudEvents in binary mode, signed over the body.
+
+A provider may have no events: then nothing of this group is checked.
+"""
 
 import json
 from collections.abc import Callable

@@ -72,7 +72,7 @@ def masked(value: Any, *, inside: bool = False) -> Any:
 
 
 def values_of(answer: Answer) -> set[str]:
-    """The values of `config`, long enough to be told apart from other text."""
+    """The values of `config` that are long enough to be distinct from other text."""
     body = parsed(answer)
     config = body.get("config") if isinstance(body, dict) else None
     values = config.values() if isinstance(config, dict) else ()

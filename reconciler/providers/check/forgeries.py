@@ -1,6 +1,7 @@
 """The table of forgeries: the ways to spoil a good request. Each must be refused.
 
-Clocks of two machines differ, so times are a little further away than the rule's 300 s.
+An entry has a name, the rule that it breaks, the methods that it fits, and a function from the good draft to
+the spoilt request. Clocks of two machines differ, so times are a little further away than the rule's 300 s.
 """
 
 import base64

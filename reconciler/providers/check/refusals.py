@@ -1,4 +1,8 @@
-"""Requests that are not surely the platform's: refused, each time with the same 401, and without effect."""
+"""Requests that are not surely the platform's: refused, each time with the same 401, and without effect.
+
+A forgery is tried on POST, PATCH, GET and DELETE as far as it makes sense. After it, a GET shows whether it
+had an effect all the same. The words of a refusal must not say what was wrong.
+"""
 
 from reconciler.providers.check.bench import (
     AT_ONCE,
@@ -36,10 +40,10 @@ async def expect_refusal(bench: Bench, request: Request) -> None:
 
 
 async def _usual_refusal(bench: Bench) -> Words | None:
-    """How a GET without a signature is refused.
+    """The words of the refusal of a GET without a signature.
 
-    None when two such refusals are not alike, so that words cannot be compared, or when it is not refused at
-    all, which a check of its own finds.
+    None when two such refusals differ, so that words cannot be compared, or when it is not refused at all:
+    another check finds that.
     """
     if bench.shared.refusals is None:
         own = Bench(bench.shared)

@@ -1,4 +1,4 @@
-"""A run's results as text, JSON and JUnit."""
+"""A run's results as text, JSON and JUnit. Secrets and signatures are masked in all of them."""
 
 from io import BytesIO
 from textwrap import indent
@@ -32,6 +32,7 @@ def line(result: Result) -> str:
 
 
 def summary(report: Report) -> str:
+    """How many checks passed, failed and were not checked, and which resources are left."""
     parts = [f"{report.count('passed')} passed", f"{report.count('failed')} failed"]
     skipped = report.count("not checked")
     if skipped:
@@ -43,6 +44,7 @@ def summary(report: Report) -> str:
 
 
 def document(report: Report) -> dict[str, Any]:
+    """The run as one JSON document."""
     return {
         "format_version": "1",
         "url": report.url,

@@ -73,6 +73,7 @@ class Draft:
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in fields.items()).encode()
 
     def sign(self, message: bytes, secret: bytes | None = None) -> str:
+        """The signature of `message`, under the right secret unless another one is given."""
         return signature(self.secret if secret is None else secret, message, self.encoding)
 
     def digest(self, make: Callable[[bytes], bytes], message: bytes) -> str:
@@ -81,9 +82,11 @@ class Draft:
         return made.hex() if self.encoding == "hex" else b64encode(made).decode("ascii")
 
     def other_hmac(self, name: str, message: bytes) -> str:
+        """An HMAC of `message` with another hash."""
         return self.digest(lambda text: hmac.digest(self.secret, text, name), message)
 
     def bare_hash(self, message: bytes) -> str:
+        """SHA-256 of the secret and `message`, which is no HMAC."""
         return self.digest(lambda text: hashlib.sha256(self.secret + text).digest(), message)
 
     def request(

@@ -1,4 +1,8 @@
-"""One conformance run: the checks in their order; in the end, its resources are deleted."""
+"""One conformance run: the checks in their order; in the end, its resources are deleted.
+
+A failed check does not end the run. Resources are deleted when the run is cut off, too; the report names
+those that could not be deleted.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +77,7 @@ class Report:
     left: list[str] = field(default_factory=list)
 
     def count(self, outcome: Outcome) -> int:
+        """How many results have this outcome."""
         return sum(result.outcome == outcome for result in self.results)
 
     @property

@@ -33,7 +33,7 @@ sign_in = Group("sign-in")
 
 @dataclass(slots=True)
 class Browser:
-    """`url`: where it is. Cookies are kept for the host that set them."""
+    """A browser as far as sign-in needs one. `url`: its page. Cookies go to the host that set them."""
 
     bench: Bench
     url: str = ""
@@ -133,7 +133,7 @@ async def _on_the_way_back(bench: Bench) -> tuple[Browser, str, str]:
 
 
 async def _followed(browser: Browser, url: str) -> Answer:
-    """What comes in the end; a redirect that leads to the platform is not followed."""
+    """The answer at the end of the redirects; one that leads to the platform is not followed."""
     platform = _settings(browser.bench).auth_url.rstrip("/") + _AUTHORIZE
     answer = await browser.open(url)
     for _ in range(_MOST_STEPS):
@@ -144,7 +144,7 @@ async def _followed(browser: Browser, url: str) -> Answer:
 
 
 async def _page(bench: Bench) -> tuple[str, Answer]:
-    """Where the sign-in of a member of the organization ends, and what is shown there."""
+    """The address at which the sign-in of a member ends, and the page there."""
     browser, back, _ = await _on_the_way_back(bench)
     page = await _followed(browser, back)
     if page.status not in _SUCCESS:
@@ -153,7 +153,7 @@ async def _page(bench: Bench) -> tuple[str, Answer]:
 
 
 async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
-    """Raises Unmet when `answer` shows the resource as `page` does, NotChecked when that cannot be said."""
+    """Raises Unmet when `answer` shows the resource as `page` does, NotChecked when that is not certain."""
     if answer.status >= 500:
         raise Unmet(f"it was answered {answer.status}")
     if not is_success(answer):
@@ -165,7 +165,7 @@ async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
 
 
 async def _stranger(bench: Bench) -> str:
-    """A user of another organization, registered in a sandbox: the id. Elsewhere raises NotChecked."""
+    """The id of a user of another organization, registered in a sandbox; other services: NotChecked."""
     missing = NotChecked(
         "the sign-in service is not a sandbox, so no user of another organization can be registered"
     )

@@ -1,7 +1,7 @@
-"""The provider as an ASGI application: what the platform calls, and what a person's browser opens.
+"""The provider as an ASGI application: the calls of the platform, and the pages for people.
 
-Everything below `/extensions` but the sign-in is verified before anything else is looked at, the path
-included: a caller who cannot sign learns nothing, not even which paths there are.
+The signature of every call below `/extensions`, except the sign-in, is verified before its path is read: a
+caller who cannot sign does not even learn which paths there are.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -41,7 +41,7 @@ OpenTransport = Callable[[str], Transport]
 
 @dataclass(slots=True)
 class Kit:
-    """One worker of a provider. `running` is its lifespan: without it, nothing is made."""
+    """One worker of a provider. `running` is its lifespan: calls need it."""
 
     settings: ProviderSettings
     store: Store
@@ -55,7 +55,7 @@ class Kit:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Go on with what was begun, send what is owed, and let calls begin; ends it all at the end."""
+        """Continue unfinished work, send webhooks, and let calls start, for the block."""
         try:
             async with anyio.create_task_group() as tasks:
                 self.resources.begin_in(tasks)
@@ -146,7 +146,7 @@ def create_app(
 async def _answered(
     kit: Kit, respond: Callable[[Kit, Request], Awaitable[Response]], request: Request
 ) -> Response:
-    """The answer, with every failure as `{error}` and no failure's own text unless it is meant for others."""
+    """The answer; a failure as `{error}`, with its own text only where that is meant for the caller."""
     try:
         return await respond(kit, request)
     except NotAuthentic as refused:
@@ -191,7 +191,7 @@ async def _costs(kit: Kit, request: Request) -> Response:
 
 
 def _own_path(request: Request) -> str:
-    """The path as it was sent, without where the application is mounted."""
+    """The path as it was sent, without the prefix that the application is mounted at."""
     path: str = request.scope.get("raw_path", b"").decode("latin-1")
     return path.removeprefix(request.scope.get("root_path", ""))
 
@@ -211,6 +211,6 @@ def _order(fields: Any) -> Order:
 
 
 def _host_of(url: str) -> str:
-    """The service that `url` belongs to: its path and query may hold a secret and stay out of messages."""
+    """The origin of `url`. Its path and query may hold a secret, and stay out of messages."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"

@@ -1,7 +1,7 @@
-"""What a provider's author writes: five functions, and the values that they take and give.
+"""The five functions that the author of a provider writes, and the values that they take and give.
 
-All five may be called again with what they were called with before: after a crash, a lost answer or a
-restart that is how the kit finds out. `Resource.secret` helps: it gives the same text every time.
+All five may be called again with the same arguments: after a crash, a lost answer or a restart, the kit
+learns the outcome in this way. `Resource.secret` helps: it gives the same text every time.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _ID = r"^[A-Za-z0-9][A-Za-z0-9._~-]*$"  # an id stands in paths: nothing in it n
 
 
 class Order(BaseModel):
-    """What the platform asks for. Source: platform API, 2.7."""
+    """An order of the platform for a resource. Source: platform API, 2.7."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -48,7 +48,7 @@ class Resource:
     def secret(self, purpose: str) -> str:
         """A secret text of this resource: 43 letters, digits, `-` and `_`, the same at every call.
 
-        Derived from the key file beside the store, so that nobody has to keep it.
+        Derived from the key file next to the store, so that nobody has to store it.
         """
         from base64 import urlsafe_b64encode
 
@@ -73,7 +73,7 @@ class Provisioned:
 
 
 class Report(Struct, frozen=True):
-    """How a resource is. `details`: further fields of the platform's GET and rows of the detail page."""
+    """The present state of a resource. `details`: further fields of the GET, and rows of the page."""
 
     status: str
     plan: str | None = None
@@ -81,7 +81,7 @@ class Report(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """What one resource costs. `amount`: decimal digits, as text; `per`: "month", "day" or "hour"."""
+    """The costs of one resource. `amount`: decimal digits, as text; `per`: "month", "day" or "hour"."""
 
     resource_id: str
     amount: str
@@ -91,7 +91,7 @@ class Cost(Struct, frozen=True):
 
 
 class Visitor(Struct, frozen=True):
-    """A person who signed in, as the platform introduced them at that time."""
+    """A person who signed in, as the platform described them at that time."""
 
     user_id: str
     name: str
@@ -101,7 +101,7 @@ class Visitor(Struct, frozen=True):
 
 
 class MachineEvent(Struct, frozen=True):
-    """A machine of the provider changed. `type` and `id` are not signed: read the machine again."""
+    """A change of a machine. `type` and `id` are not signed: read the machine again."""
 
     machine_id: str
     status: str | None
@@ -111,31 +111,31 @@ class MachineEvent(Struct, frozen=True):
 
 
 class Declined(Exception):
-    """A function will not do what it was asked. The platform is shown the text (422), so no secret in it."""
+    """Raised by a function that refuses an order. The platform is shown the text (422): no secret in it."""
 
 
 class Functions(Protocol):
     """The five functions. Anything but `Declined` that they raise is answered 500, without its text."""
 
     async def provision(self, resource: Resource) -> Provisioned:
-        """Make what is missing of the resource, leave what is there, and return the same every time.
+        """Make the missing parts of the resource, leave the others, and return the same every time.
 
         Called again for a resource that is all there, it must answer within seconds.
         """
         ...
 
     async def update(self, resource: Resource) -> None:
-        """Make the resource as its `order` now says. Absolute: doing it twice changes nothing more."""
+        """Make the resource as its `order` now says. A second call with the same order changes nothing."""
         ...
 
     async def get(self, resource: Resource, visitor: Visitor | None) -> Report:
-        """How the resource is. `visitor`: who reads the detail page; None: the platform asks."""
+        """The present state. `visitor`: the reader of the detail page; None for the platform itself."""
         ...
 
     async def deprovision(self, resource: Resource) -> None:
-        """Take away all of the resource. What is gone already is done."""
+        """Remove all parts of the resource. A part that is gone already is no failure."""
         ...
 
     async def costs(self, resources: Sequence[Resource]) -> Sequence[Cost]:
-        """What the resources cost now, in any order."""
+        """The present costs of the resources, in any order."""
         ...

@@ -44,21 +44,25 @@ class Refusal(Exception):
 
 
 def unauthorized() -> Response:
-    """The same bytes whatever was wrong; the rest of an unread body ends with the connection."""
+    """The refusal of all calls that are not authentic: the same bytes for every reason.
+
+    The connection closes, and with it ends the rest of an unread body.
+    """
     return JSONResponse({"error": "unauthorized"}, 401, {"connection": "close"})
 
 
 def too_many() -> Refusal:
+    """The refusal (429) of a caller that has used up its allowance."""
     return Refusal(429, "too many requests", {"retry-after": "1", "connection": "close"})
 
 
 def address_of(request: Request) -> str:
-    """Of the caller, or of the last proxy that is not one of ours: see `ProviderSettings.proxies`."""
+    """The address of the caller, or of the last proxy that is not one of ours (`--proxy`)."""
     return request.client.host if request.client else ""
 
 
 class Allowance:
-    """Requests per second and address, as buckets that fill with time. The oldest addresses are forgotten."""
+    """Requests per second and address, as buckets that fill with time. The oldest addresses drop out."""
 
     def __init__(self, rate: float, clock: Clock) -> None:
         self._rate, self._clock = rate, clock
@@ -69,6 +73,7 @@ class Allowance:
         return not self._rate or self._filled(address) >= 1
 
     def spend(self, address: str) -> bool:
+        """Spend one request of the address; False when its allowance is used up."""
         if not self._rate:
             return True
         left, now = self._filled(address), self._clock.monotonic()
@@ -88,8 +93,8 @@ class Allowance:
 class Intake:
     """Reads and verifies requests of the platform. Raises NotAuthentic, or Refusal (429).
 
-    Requests that are not authentic spend the allowance of their address, and the platform's own one of
-    theirs: behind a proxy all have one address, and a stranger must not use up what the platform needs.
+    Requests that are not authentic spend the allowance of their address; authentic ones share another. Behind
+    a proxy, all callers have one address, and a stranger must not use up the platform's allowance.
     """
 
     settings: ProviderSettings
@@ -125,7 +130,7 @@ class Intake:
     async def _authentic(
         self, request: Request, verified: Callable[[bytes], Mapping[str, Any]]
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """Body and signed fields. Small signed ones pass although their address has used up its allowance."""
+        """Body and signed fields. A small signed request passes even if its address has no allowance left."""
         address = address_of(request)
         if _is_large(request) and not self.allowance.left(address):
             raise too_many()
@@ -157,7 +162,7 @@ class Intake:
         return b"".join(pieces)
 
     def _url(self, request: Request) -> str:
-        """The address that the request was sent to. The Host header is anybody's to write: not used."""
+        """The address that the request was sent to. The Host header is not used: anybody can write it."""
         path = request.scope.get("raw_path", b"").decode("latin-1")
         query = request.scope["query_string"].decode("latin-1")
         return f"{self.settings.origin}{path}{'?' if query else ''}{query}"
@@ -165,7 +170,7 @@ class Intake:
     def _claim(self, digest: str) -> bool:
         self._claims += 1
         if self._claims % _PRUNE_EVERY == 1:
-            # A minute more than the rule asks for: the nonce's own timestamp may lie in the future.
+            # A minute longer than the rule says: the timestamp of a nonce may lie in the future.
             self.store.forget_before("nonces", self._now() - signing.KEEP_S - 60)
         return self.store.claim("nonces", digest, self._now())
 
@@ -206,7 +211,7 @@ class Events:
             try:
                 if self._handler is not None:
                     await self._handler(event)
-                # Remembered only now: an event whose handler failed, or died, comes again.
+                # Recorded only now: an event whose handler failed, or died, comes again.
                 now = self._clock.now().timestamp()
                 self._store.claim("events", digest, now)
                 self._store.forget_before("events", now - KEEP_EVENTS_S)

@@ -1,7 +1,7 @@
 """The platform's sign-in service as an OAuth client sees it: authorize, token, introspection.
 
-Authlib writes the requests and reads the token; they travel through our own transport, under its rules (one
-deadline, no redirect, bounded answers) instead of through a client that Authlib would open.
+Authlib writes the requests and reads the token; they go through our own transport, under its rules (one
+deadline, no redirect, bounded answers), instead of a client of Authlib.
 """
 
 import json
@@ -22,10 +22,12 @@ _DEADLINE_S = 10.0
 
 
 class SignInFailed(Exception):
-    """The platform gave no usable answer. The text holds nothing secret."""
+    """The platform gave no usable answer. The text is shown to the person, and holds nothing secret."""
 
 
 class OAuth:
+    """The client side of one sign-in service. `redirect_uri`: where the platform sends browsers back to."""
+
     def __init__(self, settings: SignInSettings, redirect_uri: str, transport: Transport) -> None:
         self._settings, self._transport = settings, transport
         self._base = settings.auth_url.rstrip("/")
@@ -41,6 +43,7 @@ class OAuth:
         self._client._fetch_token = self._send_form
 
     def authorize_url(self, state: str, verifier: str, organization_id: str) -> str:
+        """The address of the sign-in page, with PKCE and for one organization."""
         url, _ = self._client.create_authorization_url(
             f"{self._base}/oauth/authorize",
             state=state,
@@ -51,7 +54,7 @@ class OAuth:
         return found
 
     async def introduce(self, code: str, verifier: str) -> tuple[TokenInfo, int]:
-        """Who the code stands for, and for how many seconds. Raises SignInFailed.
+        """The person that the code stands for, and for how many seconds. Raises SignInFailed.
 
         The token is used once and forgotten: nothing here acts in the person's name later.
         """
@@ -79,7 +82,7 @@ class OAuth:
             raise SignInFailed("the platform's answer does not match the API document") from None
         if info.application is not None and info.application.uid not in (None, self._settings.client_id):
             raise SignInFailed("the token was made for another application")
-        lifetimes = [each for each in (lifetime, info.expires_in) if isinstance(each, int)]
+        lifetimes = [seconds for seconds in (lifetime, info.expires_in) if isinstance(seconds, int)]
         return info, max(0, min(lifetimes, default=0))
 
     async def _send_form(

@@ -1,8 +1,8 @@
 """A real provider: each resource is a database of its own, with its own role, in one PostgreSQL server.
 
-Nothing is touched that this provider did not make. The role is made together with a comment that names the
-provider and the resource, in one transaction; the database belongs to that role. So a half-made resource is
-recognised and completed, and a stranger's database of the same name is left alone.
+The provider touches only roles and databases that it made. The role is made together with a comment that
+names the provider and the resource, in one transaction; the database belongs to that role. So a half-made
+resource is recognised and completed, and a stranger's database of the same name is left alone.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class PostgresProvider:
     name: str
 
     async def check(self) -> Sequence[str]:
-        """The databases that every role may connect to, where tenants would see each other's names.
+        """The databases that every role may connect to; there, tenants would see each other's names.
 
         Raises ReconcilerError when the server cannot be reached or the role may not do what it must.
         """
@@ -70,6 +70,7 @@ class PostgresProvider:
         return [str(name) for (name,) in open_to_all]
 
     async def provision(self, resource: Resource) -> Provisioned:
+        """Make the missing of role and database. The password is derived from the key, not stored."""
         name = _name_of(resource)
         password = resource.secret("database password")
         async with self._connected() as connection:
@@ -93,7 +94,7 @@ class PostgresProvider:
         return Provisioned({"DATABASE_URL": address}, plan=PLAN)
 
     async def update(self, resource: Resource) -> None:
-        """Every region may hold connections of its own; the databases themselves stay where they are."""
+        """Set the connection limit: every region may hold connections of its own. No database moves."""
         async with self._connected() as connection:
             if not await self._owns_role(connection, resource):
                 raise RuntimeError("the role is gone")
@@ -125,7 +126,7 @@ class PostgresProvider:
         return Report("ready" if may_log_in else "sleeping", PLAN, details)
 
     async def deprovision(self, resource: Resource) -> None:
-        """Database first, role last: as long as the role is there, what is left is known to be ours."""
+        """Drop the database first and the role last: the role is the mark that the rest is ours."""
         name = sql.Identifier(_name_of(resource))
         async with self._connected() as connection:
             if not await self._owns_role(connection, resource):
@@ -141,7 +142,7 @@ class PostgresProvider:
             rows = await (
                 await connection.execute(
                     "SELECT datname, pg_database_size(datname) FROM pg_database d WHERE datname = ANY(%s)",
-                    ([_name_of(each) for each in resources],),
+                    ([_name_of(resource) for resource in resources],),
                 )
             ).fetchall()
         sizes = dict(rows)
@@ -219,7 +220,7 @@ class PostgresProvider:
         return None if found is None else str(found[0])
 
     def _mark(self, resource: Resource) -> str:
-        """Says that the role is ours, and of which resource. Every role can read it: no id stands in it."""
+        """The comment by which a role is recognised as ours. Every role can read it, so it holds no id."""
         return f"{self._maker()}: {resource.secret('mark of the role')}"
 
     def _maker(self) -> str:
@@ -232,7 +233,7 @@ def _name_of(resource: Resource) -> str:
 
 
 async def _connections(connection: psycopg.AsyncConnection[Any], resource: Resource) -> int:
-    """For each region, but never so many that one resource could take most of what the server has."""
+    """How many connections the resource may hold: some for each region, at most a share of the server's."""
     wanted = CONNECTIONS_PER_REGION * (1 + len(set(resource.order.read_regions or [])))
     (most,) = await _one(connection, "SELECT current_setting('max_connections')::int")
     return int(min(wanted, max(1, most // LARGEST_SHARE)))

@@ -1,8 +1,12 @@
-"""A resource's life: ordered, made, changed, taken away; each once, however often it is asked for.
+"""The life of a resource: ordered, made, changed, removed; each once, however often it is asked for.
 
-Only one worker at a time works on a resource: it holds the lease of that name. What was begun (`making`,
-`removing`) is written down first, so that another worker or the next start goes on with it. A function is
-called again rather than its answer kept: see `functions`.
+Only one worker at a time works on a resource: it holds the lease of that name. The start of a work (`making`,
+`removing`) is written down first, so that another worker or the next start continues it. Answers of functions
+are not stored; a function is called again instead: see `functions`.
+
+Phases: `making` until the first success, then `made`; `failed` when the first attempt failed, and the order
+may change; `removing` until nothing is left. A call is answered 202 when it takes longer than `answer_s`; its
+work continues, and later calls find the result.
 """
 
 import hmac
@@ -46,6 +50,8 @@ _log = structlog.get_logger("reconciler.provider")
 
 
 class Resources:
+    """The resources of one worker. `answer_s` of the settings bounds how long a call is waited for."""
+
     def __init__(
         self, settings: ProviderSettings, functions: Functions, store: Store, outbox: Outbox, clock: Clock
     ) -> None:
@@ -54,12 +60,12 @@ class Resources:
         self._tasks: TaskGroup | None = None
 
     def begin_in(self, tasks: TaskGroup) -> None:
-        """From now on calls may begin; their work is done in `tasks`."""
+        """Let calls start from now on; their work is done in `tasks`."""
         self._tasks = tasks
         tasks.start_soon(self._resume_until_cancelled, tasks)
 
     async def _resume_until_cancelled(self, tasks: TaskGroup) -> None:
-        """Go on with what a worker that is gone had begun: at the start, and every few seconds."""
+        """Continue the work of workers that are gone: at the start, and every few seconds."""
         while True:
             for row in self._store.rows(
                 "SELECT id, phase FROM resources WHERE phase IN (?, ?)", _MAKING, _REMOVING
@@ -79,7 +85,7 @@ class Resources:
             return await self._make(key)
 
         answer = await self._answered(lambda: self._holding(order.id, begin, busy=later), later)
-        self._refuse_another(order)  # somebody else's order may have come first meanwhile
+        self._refuse_another(order)  # another order may have come first meanwhile
         return answer
 
     async def update(self, id: str, changes: Mapping[str, Any], read: Callable[[Any], Order]) -> Answer:
@@ -113,6 +119,7 @@ class Resources:
         return await self._answered(lambda: self._holding(key, change), None)
 
     async def get(self, id: str, visitor: Visitor | None = None) -> Answer:
+        """200 with the resource as it is now; an unfinished one as it was last recorded."""
         row = self._known(id)
         if row["phase"] != _MADE:
             problem = {"error": row["problem"]} if row["problem"] else {}
@@ -138,6 +145,7 @@ class Resources:
         )
 
     async def costs(self) -> Answer:
+        """200 with what each finished resource costs."""
         rows = self._store.rows("SELECT * FROM resources WHERE phase = ? ORDER BY id", _MADE)
         costs: Sequence[Cost] = await self._functions.costs([self._resource(row) for row in rows])
         return 200, {
@@ -159,11 +167,12 @@ class Resources:
         return found
 
     def shown(self, id: str) -> Mapping[str, Any]:
+        """The resource as it was last recorded, without asking its function."""
         row = self._known(id)
         return _shown(row, Report(row["status"], row["plan"]))
 
     async def watch(self) -> None:
-        """Ask every resource how it is, and report what changed by itself."""
+        """Ask for the state of every resource, and report changes that no call made."""
         for row in self._store.rows("SELECT id FROM resources WHERE phase = ?", _MADE):
             try:
                 await self.get(row["id"])
@@ -180,8 +189,8 @@ class Resources:
         if row["phase"] == _REMOVING:
             raise Refusal(409, "the resource is being deleted")
         written = _written(order)
-        # What failed was never handed out: then the order may be another now.
-        # What is wanted now is the same resource too: a PATCH is how it became another.
+        # A failed resource was never handed out, so its order may change.
+        # The present order, changed by a PATCH, is the same resource, too.
         if row["phase"] != _FAILED and not (
             row["fingerprint"] == _fingerprint(written) or row["wanted"] == written
         ):
@@ -189,7 +198,7 @@ class Resources:
         return row
 
     def _begin(self, order: Order) -> None:
-        """Write the order down, under the lease. An order that failed before is begun again."""
+        """Write the order down, under the lease. An order that failed before starts again."""
         written, now = _written(order), self._now()
         with self._store.transaction():
             row = self._refuse_another(order)
@@ -269,7 +278,7 @@ class Resources:
         return 200, {"id": row["resource_id"], "status": DELETED}
 
     def _note(self, row: Row, report: Report) -> None:
-        """Keep and report a state that changed by itself; the first who sees it does."""
+        """Record and report a change that no call made; only the first worker that sees it does."""
         with self._store.transaction():
             before = {"id": row["id"], "phase": _MADE, "status": row["status"], "plan": row["plan"]}
             if self._store.update("resources", before, status=report.status, plan=report.plan):
@@ -278,9 +287,9 @@ class Resources:
     async def _holding(
         self, key: str, work: Callable[[str], Awaitable[Answer]], busy: Answer | None = None
     ) -> Answer:
-        """The work's answer, done while this worker alone is at the resource.
+        """The answer of `work`, done under the lease of the resource.
 
-        When somebody else stays at it: `busy`, or Refusal (409).
+        While another worker holds the lease for too long: `busy`, or Refusal (409).
         """
         until = self._clock.monotonic() + self._settings.answer_s
         while not self._store.take(_lease(key)):
@@ -303,7 +312,7 @@ class Resources:
             self._store.release(_lease(key))
 
     async def _answered(self, work: Callable[[], Awaitable[Answer]], later: Answer | None) -> Answer:
-        """What `work` answers, or `later` when that takes too long; the work still continues.
+        """The answer of `work`, or `later` when that takes too long; the work still continues.
 
         It runs in the kit's own task group: neither a client that leaves nor the end of a request stops it.
         """
@@ -395,7 +404,7 @@ def _check(made: Provisioned) -> None:
 
 
 def _shown(row: Row, report: Report) -> dict[str, Any]:
-    """The resource as the platform's GET shows it and webhooks carry it."""
+    """The resource as the platform's GET and the webhooks show it."""
     order = Order.model_validate_json(row["wanted"])
     fields = {
         "id": row["resource_id"],

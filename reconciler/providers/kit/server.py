@@ -1,7 +1,7 @@
 """A provider as processes: one socket, and workers that share it and the store.
 
-The parent binds, makes the store and starts the workers; one that dies is replaced. A worker that loses its
-parent ends: it holds the reading end of a pipe that only the parent can keep open.
+The parent binds the socket, makes the store and starts the workers; a worker that dies is replaced. A worker
+ends when its parent does: it reads from a pipe that only the parent holds open.
 """
 
 import asyncio
@@ -54,9 +54,9 @@ def serve(
     ready: Callable[[], None],
     proxies: Sequence[str] = (),
 ) -> int:
-    """Serve until SIGTERM or SIGINT: which of them came. `prefix`: the path under which it is reached.
+    """Serve until SIGTERM or SIGINT: the number of the signal. `prefix`: the path of the public address.
 
-    `proxies`: addresses or networks whose word is taken for who called (X-Forwarded-For).
+    `proxies`: addresses or networks whose X-Forwarded-For is believed.
 
     `ready` is called when calls are accepted. Must be called from the main thread, before other threads run.
     """
@@ -72,7 +72,7 @@ def serve(
                 for code in _gone(children):
                     if code > 0:
                         raise ReconcilerError("a worker ended unexpectedly, see above")
-                    if not ends:  # killed: another takes its place, and goes on with what it had begun
+                    if not ends:  # killed: another takes its place, and continues its work
                         children.add(_fork(listener, make_app, prefix, proxies, (reading, writing)))
         finally:
             os.close(writing)
@@ -94,7 +94,7 @@ def _ending() -> list[signal.Signals]:
 
 @contextmanager
 def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
-    """The ending signals that came, and what waits until any signal or the death of a child does."""
+    """The ending signals so far, and a function that waits for a signal or the end of a child."""
     ends: list[int] = []
     awake, wake = socket.socketpair()
     with awake, wake:
@@ -180,7 +180,7 @@ def _work(
 
 
 class _Connection(H11Protocol):
-    """Ends a connection that brings no whole head of a request in time: each costs a file descriptor."""
+    """Ends a connection without a whole head of a request in time: connections cost file descriptors."""
 
     _due: asyncio.TimerHandle | None = None
 
@@ -209,7 +209,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(Server):
-    """Tells when it accepts, and ends at the first signal; uvicorn would raise it again at the end."""
+    """Calls `ready` when it accepts, and ends at the first signal, which uvicorn would raise again."""
 
     def __init__(self, config: Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

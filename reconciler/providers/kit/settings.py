@@ -1,4 +1,4 @@
-"""What one provider is set up with: its addresses and the secrets that it shares with the platform."""
+"""The settings of one provider: its addresses and the secrets that it shares with the platform."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class ProviderSettings:
     Without `webhook_url` nothing is reported; without `sign_in` nobody can sign in.
     `answer_s`: how long a call may take before it is answered "provisioning" or "deleting".
     `rate`: requests per second that are not authentic from one address, and of the platform's own in all
-    (bursts of twice that); 0 for no limit. Secrets are bytes. Raises ReconcilerError for what cannot be used.
+    (bursts of twice that); 0 for no limit. Secrets are bytes. Raises ReconcilerError for unusable ones.
     """
 
     public_url: str
@@ -51,7 +51,7 @@ class ProviderSettings:
             raise ReconcilerError("the store of a provider is a pathlib.Path")
         given = (*self.signing_secrets, *([] if self.webhook_secret is None else [self.webhook_secret]))
         if isinstance(self.signing_secrets, str | bytes) or not all(
-            isinstance(each, bytes) for each in given
+            isinstance(value, bytes) for value in given
         ):
             raise ReconcilerError("the secrets of a provider are bytes: `signing_secrets` is a list of them")
         parts = urlsplit(self.public_url)
@@ -95,4 +95,5 @@ class ProviderSettings:
         return not is_loopback(self.public_url)
 
     def address(self, path: str) -> str:
+        """The public address of one of the provider's paths."""
         return f"{self.public_url.rstrip('/')}{path}"

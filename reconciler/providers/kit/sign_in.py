@@ -1,8 +1,12 @@
 """Signing in with the platform's account, and the page of a resource that it opens.
 
-`state` is used once, ends after ten minutes, and belongs to the browser that began (a cookie of its own for
-each attempt, so that two tabs do not disturb each other). A session is made new at every sign-in, is for the
-one organization that was checked then, and ends when the platform's token does. Cookies and states are kept
+`start` sends the browser to the platform, which sends it back to `finish` with a code. The kit exchanges the
+code, checks that the person belongs to the organization of the resource, and opens a session; `page` shows
+the resource to that session, and `end` closes it.
+
+A `state` is used once, ends after ten minutes, and belongs to the browser that started (a cookie of its own
+for each attempt, so that two tabs do not disturb each other). A session is made new at every sign-in, is for
+the one organization that was checked then, and ends with the platform's token. Cookies and states are stored
 as digests. Source: platform API, 4.5 and 5.3; platform notes, "Extension providers".
 """
 
@@ -94,9 +98,9 @@ class SignIn:
         self._mark = "__Host-" if settings.secure else ""
 
     async def start(self, request: Request) -> Response:
-        """To the resource's page for who is signed in for its organization; else to the platform.
+        """Redirect to the resource's page if signed in for its organization, else to the platform.
 
-        A stranger learns from the answer neither whether there is such a resource nor how many there are.
+        A stranger does not learn from the answer whether there is such a resource.
         """
         if not self._allowance.spend(address_of(request)):
             refusal = _problem(429, "Too many sign-ins", "Try again in a moment.")
@@ -112,7 +116,7 @@ class SignIn:
         return self._to_platform(self._oauth, id, organization_id or self._decoy(id))
 
     async def finish(self, request: Request) -> Response:
-        """Where the platform sends the browser back to."""
+        """Take the browser back from the platform: check `state`, code, person and organization."""
         state, code = request.query_params.get("state", ""), request.query_params.get("code", "")
         begun = self._use(state, request)
         if self._oauth is None or begun is None:
@@ -132,7 +136,7 @@ class SignIn:
         except SignInFailed as failure:
             _log.warning("sign_in.failed", reason=str(failure))
             return _problem(502, "The sign-in could not be completed", str(failure))
-        roles = {each.id: each.role for each in info.organizations}
+        roles = {organization.id: organization.role for organization in info.organizations}
         role = roles.get(organization_id) if organization_id else None
         if (
             organization_id is None
@@ -157,7 +161,7 @@ class SignIn:
         return self._welcome(request, begun["resource_id"], visitor, min(lifetime_s, LONGEST_SESSION_S))
 
     async def page(self, request: Request) -> Response:
-        """The resource, for who is signed in for its organization; anybody else is asked to sign in."""
+        """The resource's page, if signed in for its organization; else a redirect to the sign-in."""
         id = request.path_params["id"]
         session = self._session(request)
         if session is None:
@@ -182,7 +186,7 @@ class SignIn:
         return _resource_page(self._settings.name, shown, visitor, self._outbox.unsent(shown["id"]), end)
 
     async def end(self, request: Request) -> Response:
-        """Sign out. The session is gone from the store too, so a kept cookie opens nothing."""
+        """Sign out. The session leaves the store, too, so an old cookie opens nothing."""
         token = request.cookies.get(self._cookie("session"))
         if token:
             self._store.change("DELETE FROM sessions WHERE token = ?", _digest(token))
@@ -191,14 +195,14 @@ class SignIn:
         return response
 
     def _organization_of(self, id: str) -> str | None:
-        """Of the resource; None when there is none."""
+        """The organization of the resource; None when there is no such resource."""
         try:
             return self._resources.organization_of(id)
         except Refusal:
             return None
 
     def _decoy(self, id: str) -> str:
-        """An organization that nobody is in, the same one each time that `id` is asked for."""
+        """An organization without members, always the same one for this `id`."""
         return hmac.digest(self._settings.signing_secrets[0], f"decoy\0{id}".encode(), "sha256").hex()[:16]
 
     def _to_platform(self, oauth: OAuth, id: str, organization_id: str) -> Response:
@@ -219,14 +223,14 @@ class SignIn:
         return response
 
     def _use(self, state: str, request: Request) -> Row | None:
-        """The attempt that `state` belongs to, used up by this; None unless this browser began it in time."""
+        """The attempt of this `state`, used up now; None unless this browser started it in time."""
         if not state:
             return None
         with self._store.transaction():
             found = self._store.row("SELECT * FROM sign_ins WHERE state = ?", _digest(state))
             browser = request.cookies.get(self._cookie(_attempt(state)), "")
             if found is None or not hmac.compare_digest(found["browser"], _digest(browser)):
-                return None  # not used up: somebody else's browser must not end it
+                return None  # not used up: another browser must not end it
             self._store.change("DELETE FROM sign_ins WHERE state = ?", found["state"])
         return found if found["ends_at"] >= self._now() else None
 

@@ -22,7 +22,10 @@ _APPLICATION_ID = 0x52637076  # "Rcpv"
 _BUSY_TIMEOUT_MS = 10_000
 _KEY_BYTES = 32
 
-# Entry n takes a database from version n to n + 1; entries are only ever added.
+# Entry n takes a database from version n to n + 1; entries are only ever added. Times are UNIX seconds.
+# `nonces` and `events`: digests that were seen. `resources`: orders and their phase. `leases`: which worker
+# does what. `sign_ins`: attempts that are under way. `sessions`: signed-in browsers. `people`: everybody who
+# ordered or signed in. `outbox`: webhooks that are sent, waiting or given up.
 _MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -68,7 +71,10 @@ VERSION = len(_MIGRATIONS)
 
 
 class Store:
-    """One worker's connection. Raises StoreError when the file is not a provider's, or a newer program's."""
+    """One worker's connection. Raises StoreError when the file is not a provider's, or a newer program's.
+
+    Queries are synchronous: they take microseconds, and a transaction must not be cut by another task.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,14 +102,17 @@ class Store:
             raise
 
     def close(self) -> None:
+        """Close the database, and give the worker's leases back."""
         self._disconnect()
         (self._workers / self.worker).unlink(missing_ok=True)
         os.close(self._own)
 
     def rows(self, query: str, *values: Any) -> Sequence[sqlite3.Row]:
+        """All rows of a query."""
         return self._open.execute(query, values).fetchall()
 
     def row(self, query: str, *values: Any) -> sqlite3.Row | None:
+        """The first row of a query; None when there is none."""
         found: sqlite3.Row | None = self._open.execute(query, values).fetchone()
         return found
 
@@ -136,10 +145,11 @@ class Store:
             raise
 
     def claim(self, table: str, digest: str, now: float) -> bool:
-        """Remember `digest` in `table` (nonces or events); False: it was there. One INSERT, so one winner."""
+        """Record `digest` in `table` (nonces, events); False when it was there. One INSERT: one winner."""
         return self.change(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", digest, now) == 1  # noqa: S608
 
     def forget_before(self, table: str, moment: float) -> None:
+        """Delete the digests of `table` that were seen before `moment`."""
         self.change(f"DELETE FROM {table} WHERE seen_at < ?", moment)  # noqa: S608 - our own names
 
     def take(self, name: str) -> bool:
@@ -152,6 +162,7 @@ class Store:
         return True
 
     def release(self, name: str) -> None:
+        """Give the lease `name` back, if this worker has it."""
         self.change("DELETE FROM leases WHERE name = ? AND holder = ?", name, self.worker)
 
     @property
@@ -164,6 +175,7 @@ class Store:
             self._connection.close()
 
     def _lives(self, holder: str) -> bool:
+        """Whether the worker runs: it holds a lock on its own file, which the kernel frees when it dies."""
         file = self._workers / holder
         try:
             descriptor = os.open(file, os.O_RDWR)
@@ -180,6 +192,7 @@ class Store:
             os.close(descriptor)
 
     def _migrate(self) -> None:
+        """Bring the file to `VERSION`. Raises StoreError for a foreign file, or a newer program's."""
         execute = self._open.execute
         execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
         (application,) = execute("PRAGMA application_id").fetchone()
@@ -202,7 +215,7 @@ class Store:
             execute(f"PRAGMA user_version = {VERSION}")
 
     def _read_key(self) -> bytes:
-        """The key beside the store; made with the store, and never again: configurations depend on it."""
+        """The key next to the store; made with the store, and never again: configurations depend on it."""
         file = self._path.with_name(f"{self._path.name}.key")
         known = self.row("SELECT value FROM meta WHERE name = 'key'")
         if known is None and not file.exists():
@@ -228,7 +241,7 @@ class Store:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the project's own `.reconcile`; raises StoreError for another one, which is more likely a slip."""
+    """Make the project's own `.reconcile`. Raises StoreError for another folder, which is probably a typo."""
     needed = folder.parent if folder.name == ".reconcile" else folder
     if not needed.is_dir():
         raise StoreError(f"the directory {needed} does not exist", help="create it, or name another file")

@@ -32,7 +32,11 @@ _log = structlog.get_logger("reconciler.provider")
 
 
 class Outbox:
-    """`transport`: to the webhook's host; None when the provider sends no webhooks."""
+    """The lines to send, and their sending. `transport`: to the webhook's host; None without webhooks.
+
+    A line that the platform refuses is sent again after 5 s, then after twice as long, up to 15 minutes, with
+    jitter; after `give_up_s` it is given up, and the page of its resource says so.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,7 @@ class Outbox:
         self._transport, self._random = transport, random
 
     def add(self, action: str, resource: Mapping[str, Any], now: float) -> None:
-        """Inside the transaction of the change itself."""
+        """Add a line to the outbox, inside the transaction of the change itself."""
         if self._settings.webhook_url is None:
             return
         body = json.dumps(resource, sort_keys=True, separators=(",", ":"))
@@ -79,7 +83,7 @@ class Outbox:
         )
 
     def unsent(self, resource_id: str) -> int:
-        """How many lines about the resource the platform has not taken: still waiting, or given up."""
+        """How many lines about the resource the platform has not taken yet, or never will."""
         found = self._store.row(
             "SELECT count(*) AS n FROM outbox WHERE resource_id = ? AND outcome != 'sent'", resource_id
         )
@@ -130,7 +134,7 @@ class Outbox:
         )
 
     async def _post(self, body: bytes) -> str | None:
-        """None when the platform took it; otherwise why not, without anything secret."""
+        """None when the platform took it; otherwise the reason, without secrets."""
         url, secret = self._settings.webhook_url, self._settings.webhook_secret
         assert self._transport is not None
         assert url is not None

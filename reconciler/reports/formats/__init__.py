@@ -11,6 +11,7 @@ from reconciler.reports.report import Failure, Report
 
 
 def backslashed(character: str) -> str:
+    """An escape as in Python, such as `\\u202e`."""
     return character.encode("ascii", "backslashreplace").decode()
 
 
@@ -18,12 +19,13 @@ RUNS = frozenset({"plan", "drift", "apply", "validate"})  # the reports that mos
 
 
 class Format(Struct, frozen=True):
-    """`shows`: the kinds of reports that `write` takes; a Failure is one that every format takes.
+    """How reports are written.
 
-    `write` returns all of a report, ending with a newline. `escape` spells a character that standard output
-    cannot show, so that the report stays one of this format. `in_parts`: for people who watch, so the plan is
-    printed before it is approved, and diagnostics go to stderr. `step_summary`: what else the runner of a job
-    shows as the summary of its step; None for nothing.
+    `shows`: the kinds of reports that `write` takes; each format takes a Failure. `write` returns the whole
+    report, which ends with a line break. `escape` spells a character that standard output cannot show, in a
+    way that readers of the format understand. `in_parts`: for people who watch: the plan is printed before it
+    is approved, and diagnostics go to stderr. `step_summary` returns the summary of a step, for the runner of
+    a job; None: the format has none.
     """
 
     name: str
@@ -34,19 +36,23 @@ class Format(Struct, frozen=True):
     step_summary: Callable[[Report], str] | None = None
 
     def render(self, report: Report) -> str:
+        """Return the whole report. Raises TypeError for a kind that the format does not show."""
         if not self.can_show(report.kind):
             raise TypeError(f"{self.name} shows no {report.kind}")
         return self.write(report)
 
     def printable(self, text: str, encoding: str) -> str:
-        """`text` with what `encoding` does not have escaped."""
+        """Return `text` with an escape for each character that `encoding` does not have."""
         try:
             text.encode(encoding)
         except UnicodeEncodeError:
-            return "".join(each if _has(encoding, each) else self.escape(each) for each in text)
+            return "".join(
+                character if _has(encoding, character) else self.escape(character) for character in text
+            )
         return text
 
     def can_show(self, kind: str) -> bool:
+        """Whether `render` takes reports of this kind."""
         return kind in self.shows or kind == Failure.kind
 
 
@@ -60,7 +66,7 @@ def _has(encoding: str, character: str) -> bool:
 
 @cache
 def find_format(name: str) -> Format | None:
-    """The format of the module `name`. The others are not imported: a command needs one or two of them."""
+    """Return the format of the module `name`. Others are not imported: a command needs one or two."""
     if name not in {info.name for info in pkgutil.iter_modules(__path__)}:
         return None
     found = getattr(importlib.import_module(f"{__name__}.{name}"), "FORMAT", None)
@@ -69,11 +75,13 @@ def find_format(name: str) -> Format | None:
 
 @cache
 def find_formats() -> Mapping[str, Format]:
-    """Every format by name: text, then the others in order of name."""
-    found = [each for info in pkgutil.iter_modules(__path__) if (each := find_format(info.name)) is not None]
-    return {each.name: each for each in sorted(found, key=lambda each: (not each.in_parts, each.name))}
+    """Return every format by name: text, then the others in order of name."""
+    found = [find_format(info.name) for info in pkgutil.iter_modules(__path__)]
+    formats = [format for format in found if format is not None]
+    in_order = sorted(formats, key=lambda known: (not known.in_parts, known.name))
+    return {format.name: format for format in in_order}
 
 
 def formats_for(kind: str) -> list[str]:
     """The names of the formats that can show reports of this kind."""
-    return [name for name, each in find_formats().items() if each.can_show(kind)]
+    return [name for name, format in find_formats().items() if format.can_show(kind)]

@@ -18,7 +18,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 
 def render(report: Report) -> str:
-    """What it is about and the verdict as lines of the log, then a command for each finding."""
+    """Return the context and the verdict as lines of the log, then a command for each finding."""
     first = ""
     if report.about is not None:
         about = (text if isinstance(text, str) else text[0] for text in verdict.about(report.about))
@@ -27,20 +27,18 @@ def render(report: Report) -> str:
     rehearsed = verdict.of_rehearsal(report.rehearsal) if report.rehearsal is not None else ""
     ahead = verdict.of_forecast(report.forecast) if report.forecast is not None else ""
     lines = [visible(line) for line in (first, summary, rehearsed, ahead) if line]
-    lines += (_command(report, each) for each in findings_of(report))
+    lines += map(_command, findings_of(report))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _command(report: Report, finding: Finding) -> str:
+def _command(finding: Finding) -> str:
     properties: dict[str, object] = {}
-    if finding.span is not None and (path := report.links.path(finding.span.file)):
-        span = finding.span
-        properties |= {"file": path, "line": span.line, "col": span.column}
+    if finding.path and (span := finding.span) is not None:
+        properties |= {"file": finding.path, "line": span.line, "col": span.column}
         properties |= {"endColumn": span.column + span.width - 1}  # the last one that is marked
     properties["title"] = finding.code
     said = ",".join(f"{name}={_property(visible(str(value)))}" for name, value in properties.items())
-    text = "\n".join(filter(None, (finding.message, finding.help)))
-    return f"::{_COMMANDS[finding.severity]} {said}::{_data(text)}"
+    return f"::{_COMMANDS[finding.severity]} {said}::{_data(finding.text)}"
 
 
 def _data(text: str) -> str:
@@ -51,9 +49,4 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-FORMAT = Format(
-    "github",
-    RUNS,
-    render,
-    step_summary=partial(render_within, most=_LONGEST_SUMMARY),
-)
+FORMAT = Format("github", RUNS, render, step_summary=partial(render_within, most=_LONGEST_SUMMARY))

@@ -13,25 +13,29 @@ _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO
 
 
 def render(report: Report) -> str:
-    findings = list(findings_of(report))
-    # GitLab wants a file and a line for each; what is in none stands at the settings, or at a manifest.
-    spans = (*(each.span for each in findings), *report.declared.values())
-    paths = [report.links.settings, *(report.links.path(span.file) for span in spans if span is not None)]
-    no_place = {"path": next(filter(None, paths), "."), "lines": {"begin": 1}}
-    found = []
-    for each, fingerprint in zip(findings, fingerprints(report, findings), strict=True):
-        path = report.links.path(each.span.file) if each.span is not None else ""
-        place = {"path": path, "lines": {"begin": each.span.line}} if each.span is not None and path else None
-        found.append(
+    """Return a JSON list of findings.
+
+    GitLab wants a file and a line for each. A finding without one is shown at the settings or at a manifest.
+    """
+    findings = findings_of(report)
+    declared = (report.links.path(span.file) for span in report.declared.values())
+    paths = (report.links.settings, *(finding.path for finding in findings), *declared)
+    elsewhere = next(filter(None, paths), ".")
+    return json_text(
+        [
             {
-                "description": f"{each.message} ({each.help})" if each.help else each.message,
-                "check_name": each.code,
+                "description": f"{finding.message} ({finding.help})" if finding.help else finding.message,
+                "check_name": finding.code,
                 "fingerprint": fingerprint,
-                "severity": _SEVERITIES[each.severity],
-                "location": place or no_place,
+                "severity": _SEVERITIES[finding.severity],
+                "location": {
+                    "path": finding.path or elsewhere,
+                    "lines": {"begin": finding.span.line if finding.span and finding.path else 1},
+                },
             }
-        )
-    return json_text(found)
+            for finding, fingerprint in zip(findings, fingerprints(report, findings), strict=True)
+        ]
+    )
 
 
 FORMAT = Format("gitlab", RUNS, render, escape=spelled)

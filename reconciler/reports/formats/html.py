@@ -5,18 +5,18 @@ sheets by their digests, and nothing else.
 """
 
 from base64 import b64encode
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.core.model import Address, Change, Effect, Impact
 from reconciler.core.steps import PLATFORM, Step
 from reconciler.planning.graph import plan_graph
-from reconciler.rehearsal.matrix import CALL_FAULTS
+from reconciler.rehearsal.results import CALL_FAULTS
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt
-from reconciler.reports.escape import in_json, numbered, visible
+from reconciler.reports.escape import in_json, numbered, template
 from reconciler.reports.formats import RUNS, Format, svg
 from reconciler.reports.grouping import NO_APP, is_gone, sections_of, touches
 from reconciler.reports.report import (
@@ -27,9 +27,6 @@ from reconciler.reports.report import (
     Report,
 )
 from reconciler.reports.style import END_TONES, IMPACT_TONES, OUTCOME_TONES, TONES
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 MOST_DRAWN = 150  # steps: a larger drawing is read by nobody, and takes long to make
 # The class of an action, impact, outcome, end or severity by its word. A word in two of these has one tone.
@@ -44,8 +41,8 @@ def render(report: Report) -> str:
     """Return the whole page."""
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     # An inline style sheet is known by the digest of its text.
-    allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (style, svg.STYLE))
-    return f"{_template().render(style=style, allowed=allowed, **_values(report))}\n"
+    allowed = " ".join(f"'sha256-{_digest(text)}'" for text in (style, svg.style()))
+    return f"{template('report.html').render(style=style, allowed=allowed, **_values(report))}\n"
 
 
 def _digest(text: str) -> str:
@@ -99,26 +96,6 @@ def _tone(report: Report, change: Change) -> str:
     if touches(change) and change.impact is not Impact.ONLINE:
         return _TONES[change.impact]
     return _TONES.get(change.action, "")
-
-
-@cache
-def _template() -> "Template":
-    from jinja2 import Environment, StrictUndefined  # late: only this format needs it
-
-    environment = Environment(
-        autoescape=True,
-        finalize=_seen,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    source = resources.files(__package__).joinpath("report.html").read_text(encoding="utf-8")
-    return environment.from_string(source)
-
-
-def _seen(value: Any) -> Any:
-    """Escape a value of the template. Only markup that this module made stays as it is."""
-    return value if hasattr(value, "__html__") else visible(str(value))
 
 
 FORMAT = Format("html", RUNS, render, escape=numbered)

@@ -1,4 +1,4 @@
-"""Reports as JUnit's XML, which CI systems show as tests: a file, a change, an object or a call is one."""
+"""Reports as JUnit's XML, which CI systems show as tests: a case is a file, a change, an object or a call."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,11 +11,11 @@ from reconciler.core.diagnostics import Diagnostic, Severity
 from reconciler.core.model import Action, Change
 from reconciler.core.steps import Result
 from reconciler.core.words import in_words
-from reconciler.rehearsal.matrix import Rehearsal
+from reconciler.rehearsal.results import Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.diagnostics import render as excerpt
 from reconciler.reports.escape import numbered, visible
-from reconciler.reports.findings import DRIFT, OWED, Finding, findings_of
+from reconciler.reports.findings import DRIFT, OWED, findings_of
 from reconciler.reports.formats import RUNS, Format
 from reconciler.reports.report import (
     ApplyReport,
@@ -31,7 +31,7 @@ _ENDS = {"failed": "failure", "unknown": "error", "pending": "skipped", "skipped
 
 
 class _Case(Struct, frozen=True):
-    """`ended`: `failure`, `error`, `skipped`, or "" for passed. `text`: more about that; `out`: remarks."""
+    """`ended`: `failure`, `error`, `skipped`, or "" for passed, with `message` and `text`. `out`: remarks."""
 
     group: str
     name: str
@@ -42,35 +42,36 @@ class _Case(Struct, frozen=True):
 
 
 def render(report: Report) -> str:
-    cases = _apart(_cases(report))
-    counts = {name: str(sum(each.ended == ended for each in cases)) for name, ended in _COUNTED}
+    """Return one suite with all cases."""
+    cases = _with_own_names(_cases(report))
+    ends = Counter(case.ended for case in cases)
+    counts = {name: str(ends[ended]) for name, ended in _COUNTED}
     counts = {"tests": str(len(cases)), **counts, "time": "0"}
     suites = Element("testsuites", counts)
     environment = f" {visible(report.about.environment)}" if report.about is not None else ""
     suite = SubElement(suites, "testsuite", {"name": f"reconcile {report.kind}{environment}", **counts})
     if report.about is not None:
         suite.set("timestamp", report.about.at.strftime("%Y-%m-%dT%H:%M:%S"))
-    for each in cases:
-        _add(suite, each)
+    for case in cases:
+        _add(suite, case)
     indent(suites)
     return f"{tostring(suites, encoding='unicode')}\n"
 
 
-def _apart(cases: Iterable[_Case]) -> list[_Case]:
-    """`cases` with a number in each name that another case of its group has: readers keep one of a name."""
+def _with_own_names(cases: Iterable[_Case]) -> list[_Case]:
+    """Number the cases of one group that have one name, since readers keep only one of a name."""
     seen: Counter[tuple[str, str]] = Counter()
     found = []
-    for each in cases:
-        seen[each.group, each.name] += 1
-        number = seen[each.group, each.name]
-        found.append(replace(each, name=f"{each.name} ({number})") if number > 1 else each)
+    for case in cases:
+        seen[case.group, case.name] += 1
+        number = seen[case.group, case.name]
+        found.append(replace(case, name=f"{case.name} ({number})") if number > 1 else case)
     return found
 
 
 def _add(suite: Element, case: _Case) -> None:
-    element = SubElement(
-        suite, "testcase", {"classname": visible(case.group), "name": visible(case.name), "time": "0"}
-    )
+    names = {"classname": visible(case.group), "name": visible(case.name), "time": "0"}
+    element = SubElement(suite, "testcase", names)
     if case.ended:
         ended = SubElement(element, case.ended, {"message": visible(case.message)})
         ended.text = case.text or None
@@ -99,13 +100,13 @@ def _cases(report: Report) -> Iterator[_Case]:
         for item in report.forecast.items:
             out = f"when: {verdict.moment(item.when)}"
             yield _Case("forecast", f"{item.address}: {item.what}", out=out)
-    for each in findings_of(report):
-        if each.code == OWED:
-            yield _Case("owed", each.about[0], out="\n".join(filter(None, (each.message, each.help))))
+    for finding in findings_of(report):
+        if finding.code == OWED:
+            yield _Case("owed", finding.about[0], out=finding.text)
 
 
 def _files(report: ValidationReport) -> Iterator[_Case]:
-    """A case a file, and one for each problem that is in none of them."""
+    """One case for each file, and one for each problem outside of them."""
     by_file: dict[str, list[Diagnostic]] = {name: [] for name in report.files}
     others: list[Diagnostic] = []
     for item in report.diagnostics:
@@ -131,17 +132,17 @@ def _problems(report: Report, problems: Iterable[Diagnostic]) -> Iterator[_Case]
 
 
 def _planned(report: Report, changes: Iterable[Change]) -> Iterator[_Case]:
-    """A change that is refused fails, with the errors about it; other problems are cases of their own."""
+    """One case for each change. A refused one fails, with its errors; other problems are cases, too."""
     changes = list(changes)
-    why: dict[str, list[Diagnostic]] = {
-        str(each.address): [] for each in changes if each.action is Action.REFUSED
-    }
+    refused = [change for change in changes if change.action is Action.REFUSED]
+    why: dict[str, list[Diagnostic]] = {str(change.address): [] for change in refused}
     others = []
     for item in report.problems:
-        refused = [each for each in item.addresses if each in why and item.severity is Severity.ERROR]
-        for each in refused:
-            why[each].append(item)
-        if not refused:
+        about = [address for address in item.addresses if address in why]
+        if about and item.severity is Severity.ERROR:
+            for address in about:
+                why[address].append(item)
+        else:
             others.append(item)
     for change in changes:
         name = f"{change.address}: {' and '.join(map(verdict.word, change.actions))}"
@@ -153,10 +154,10 @@ def _planned(report: Report, changes: Iterable[Change]) -> Iterator[_Case]:
 
 
 def _rehearsed(found: Rehearsal) -> Iterator[_Case]:
-    """A case for each call and fault. One that asks a person, or is not finished yet, is skipped.
+    """One case for each call and fault. A run that asks a person, or is not finished yet, is skipped.
 
-    Nobody can prevent that: a lost answer is a question wherever no call can show what became of it. A run
-    that fails is a failure, and so is a clean one that does not converge or not do as the plan says.
+    Nobody can prevent questions: where no call can show the effect of a lost answer, a person must decide. A
+    run that fails is a failure. So is a clean run that does not converge or differs from the plan.
     """
     differences = found.differences
     ended = "failure" if differences else ""
@@ -176,12 +177,14 @@ def _rehearsed(found: Rehearsal) -> Iterator[_Case]:
 
 
 def _drifted(report: DriftReport) -> Iterator[_Case]:
-    """Each object that drifted fails; a single case stands for all others."""
-    found: Sequence[Finding] = [each for each in findings_of(report) if each.code == DRIFT]
-    for each in found:
-        ended = "failure" if each.severity is Severity.WARNING else ""
-        group = each.about[0].partition("/")[0]
-        yield _Case(group, each.about[0], ended, each.message, out="" if ended else each.message)
+    """One case for each object that drifted, which fails; one passed case stands for all others."""
+    for finding in findings_of(report):
+        if finding.code == DRIFT:
+            address, failed = finding.about[0], finding.severity is Severity.WARNING
+            out = "" if failed else finding.message
+            yield _Case(
+                address.partition("/")[0], address, "failure" if failed else "", finding.message, out=out
+            )
     if report.plan.unchanged:
         yield _Case("all", f"{report.plan.unchanged} without drift")
 
@@ -192,7 +195,7 @@ def _done(result: Result) -> _Case:
 
 
 def _text(report: Report, items: Sequence[Diagnostic]) -> str:
-    """As people read them; already visible."""
+    """The excerpts of the text format; they are visible already."""
     return excerpt(items, report.read_line)
 
 

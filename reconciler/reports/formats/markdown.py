@@ -1,8 +1,8 @@
 """Reports as Markdown, for a pull request's comment or a job's summary.
 
-Nothing that a manifest, the platform or a provider says can leave its place. All of it stands in `<code>`,
-and characters that mean something to Markdown or to its host are written as numbers (`&#64;` for `@`). A host
-makes no mention, link or issue number of what stands in `<code>`.
+Foreign text of a manifest, the platform or a provider cannot leave its place. It stands in `<code>`, where a
+host makes no mention, link or issue number. Characters that mean something to Markdown or to its host are
+written as numbers (`&#64;` for `@`).
 """
 
 import html
@@ -12,8 +12,7 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.model import Action, Address, Change, Effect, FieldChange, Owed
 from reconciler.core.steps import PLATFORM, Result, Step
 from reconciler.core.words import counted
-from reconciler.rehearsal.matrix import CALL_FAULTS, Rehearsal
-from reconciler.rehearsal.outlook import Forecast
+from reconciler.rehearsal.results import CALL_FAULTS, Forecast, Rehearsal
 from reconciler.reports import verdict
 from reconciler.reports.escape import in_json, numbered, visible
 from reconciler.reports.formats import RUNS, Format
@@ -36,20 +35,20 @@ _NUMBERS = {at: f"&#{at};" for at in range(128) if chr(at) not in _PLAIN}
 
 
 def render(report: Report) -> str:
-    """The verdict, what it is about, what changes, what became of it, what is owed, and the diagnostics."""
+    """Return the verdict, the context, changes, results, owed work and diagnostics, in this order."""
     return _joined(blocks_of(report))
 
 
 def render_within(report: Report, most: int) -> str:
-    """The same in at most `most` bytes of UTF-8: whole blocks of it, and how many were left out.
+    """Return at most `most` bytes of UTF-8: whole blocks, and the number of blocks that were left out.
 
-    What is folded is left out first. The first block, the verdict, is always there.
+    Folded blocks are left out first. The first block, the verdict, is always there.
     """
     blocks = list(blocks_of(report))
-    in_order_of_weight = sorted(range(1, len(blocks)), key=lambda at: blocks[at].startswith("<details"))
+    folded_last = sorted(range(1, len(blocks)), key=lambda at: blocks[at].startswith("<details"))
     room = most - len(_joined([blocks[0], _left_out(len(blocks))]).encode())
     kept = {0}
-    for at in in_order_of_weight:
+    for at in folded_last:
         size = len(blocks[at].encode()) + len("\n\n")
         if size <= room:
             kept.add(at)
@@ -67,13 +66,13 @@ def _joined(blocks: Iterable[str]) -> str:
 
 
 def code(text: str) -> str:
-    """`text` as it is, in one line of inline code that nothing in it can end."""
+    """Return `text` as one line of inline code, which no character in it can end."""
     inert = visible(text).translate(_NUMBERS)
     return f"<code>{inert}</code>" if inert.strip() else ""
 
 
 def blocks_of(report: Report) -> Iterator[str]:
-    """None is empty, and none can be mistaken for a part of another."""
+    """Yield the blocks of the report. No block is empty, and none can be taken for a part of another."""
     yield from filter(None, _blocks(report))
 
 
@@ -97,12 +96,12 @@ def _blocks(report: Report) -> Iterator[str]:
             yield _lines([f"help: {line}" for line in report.help.splitlines()])
         case _:
             raise TypeError(f"Markdown shows no {report.kind}")
-    for each in report.diagnostics:
-        yield _diagnostic(report, each)
+    for item in report.diagnostics:
+        yield _diagnostic(report, item)
 
 
 def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
-    """The verdict in one line, and in another what the report is about."""
+    """Yield the environment and the verdict as one line, and the rest of the context as another."""
     about, *rest = (text if isinstance(text, str) else text[0] for text in verdict.about(report.plan.context))
     parts = [code(about.removesuffix(":"))]
     parts.append(f"**{verdict.of_report(report)}**")
@@ -115,19 +114,18 @@ def _verdict(report: PlanReport | DriftReport | ApplyReport) -> Iterator[str]:
 
 
 def _few(approvals: Sequence[str]) -> str:
-    """The verdict is never cut, so it has to be short: the changes themselves stand below it."""
+    """Name some of the approvals. The verdict is never cut, so it must be short."""
     more = len(approvals) - _APPROVALS
     return ", ".join(map(code, approvals[:_APPROVALS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
-    """The verdict, what differs, and the matrix of calls and faults, with what a person would be asked."""
+    """Yield the verdict, the differences, the matrix of calls and faults, and the questions for a person."""
     yield f"**{code(verdict.of_rehearsal(rehearsed))}**"
     yield _list("Not as the plan says", map(code, rehearsed.differences))
-    yield _list(
-        "Not rehearsed", (f"{code(str(each.address))}: {code(each.why)}" for each in rehearsed.unrehearsed)
-    )
-    yield _list(verdict.ASSUMED.capitalize(), (code(each.says) for each in rehearsed.assumptions))
+    left_out = (f"{code(str(item.address))}: {code(item.why)}" for item in rehearsed.unrehearsed)
+    yield _list("Not rehearsed", left_out)
+    yield _list(verdict.ASSUMED.capitalize(), (code(assumed.says) for assumed in rehearsed.assumptions))
     if not rehearsed.steps:
         return
     rows = (
@@ -140,7 +138,7 @@ def _rehearsal(rehearsed: Rehearsal) -> Iterator[str]:
 
 
 def _forecast(ahead: Forecast) -> str:
-    rows = ((verdict.moment(each.when), code(str(each.address)), code(each.what)) for each in ahead.items)
+    rows = ((verdict.moment(item.when), code(str(item.address)), code(item.what)) for item in ahead.items)
     return _table(("when", "resource", "what"), rows)
 
 
@@ -165,16 +163,13 @@ def _sections(report: PlanReport | DriftReport | ApplyReport, sections: Sections
 def _changes(report: Report, changes: Sequence[Change], unmanaged: frozenset[Address]) -> str:
     is_drift = isinstance(report, DriftReport)
     rows = []
-    for each in changes:
-        cells = [
-            _resource(report, each),
-            "<br>".join(_field(field, shows_effect=not is_drift) for field in each.fields),
-            code(each.reason),
-        ]
+    for change in changes:
+        fields = "<br>".join(_field(field, shows_effect=not is_drift) for field in change.fields)
+        cells = [_resource(report, change), fields, code(change.reason)]
         if not is_drift:
-            impact = verdict.spoken(each.impact) if each.action is not Action.REFUSED else ""
-            cells[1:1] = [" and ".join(map(verdict.word, each.actions)), impact]
-        elif each.address in unmanaged:
+            impact = verdict.spoken(change.impact) if change.action is not Action.REFUSED else ""
+            cells[1:1] = [" and ".join(map(verdict.word, change.actions)), impact]
+        elif change.address in unmanaged:
             cells[2] = f"not managed: {cells[2]}"
         rows.append(cells)
     head = ("resource", "fields", "why") if is_drift else ("resource", "action", "impact", "fields", "why")
@@ -187,7 +182,7 @@ def _resource(report: Report, change: Change) -> str:
 
 
 def _linked(written: str, url: str) -> str:
-    """`written` as a link to `url`, whose characters are all harmless where it stands."""
+    """`written` as a link to `url`; as it is where there is no url, or a very long one."""
     if not url or len(url) > _LONGEST_LINK:
         return written
     return f'<a href="{html.escape(url)}">{written}</a>'
@@ -207,24 +202,18 @@ def _call(step: Step) -> str:
 
 def _results(results: Sequence[Result]) -> str:
     rows = (
-        (code(each.step), each.outcome, code(each.error), code(each.note))
-        for each in results
-        if each.outcome != "done" or each.note
+        (code(result.step), result.outcome, code(result.error), code(result.note))
+        for result in results
+        if result.outcome != "done" or result.note
     )
     return _table(("step", "outcome", "error", "note"), rows)
 
 
 def _owed(owed: Sequence[Owed]) -> str:
-    rows = (
-        (
-            code(str(each.address)),
-            code(each.work),
-            each.certainty,
-            code(each.because),
-            "<br>".join(code(str(command)) for command in each.advice),
-        )
-        for each in owed
-    )
+    rows = []
+    for item in owed:
+        done = "<br>".join(code(str(command)) for command in item.advice)
+        rows.append((code(str(item.address)), code(item.work), item.certainty, code(item.because), done))
     return _table(("owed by", "work", "certainty", "because", "once done"), rows)
 
 
@@ -240,17 +229,17 @@ def _lines(texts: Iterable[str]) -> str:
 
 
 def _list(title: str, items: Iterable[str]) -> str:
-    lines = [f"- {each}" for each in items if each]
+    lines = [f"- {item}" for item in items if item]
     return "\n".join([f"{title}:", "", *lines]) if lines else ""
 
 
 def _folded(title: str, text: str, *, is_open: bool = False) -> str:
-    """Markdown inside needs the empty lines."""
+    """A block that a reader can open. Markdown inside needs the empty lines."""
     return f"<details{' open' if is_open else ''}><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """ "" without rows."""
+    """A table; "" without rows."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *lines]) if lines else ""
 

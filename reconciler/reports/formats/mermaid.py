@@ -7,11 +7,12 @@ from reconciler.reports.grouping import NO_APP
 from reconciler.reports.report import Failure, GraphReport, Report
 
 _CONTROL = dict.fromkeys([*range(32), *range(127, 160)])
-# What ends a quoted label, or means something in one. Source: Mermaid's documentation, "Entity codes".
+# Characters that end a quoted label, or mean something in it. Source: Mermaid's manual, "Entity codes".
 _ENTITIES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;"})
 
 
 def render(report: Report) -> str:
+    """Return a graph as a flowchart, or a failure as a flowchart of one box."""
     match report:
         case GraphReport():
             return render_mermaid(report.graph)
@@ -22,7 +23,7 @@ def render(report: Report) -> str:
 
 
 def render_mermaid(graph: Graph) -> str:
-    """A flowchart; an arrow leads to what comes after. One box an app."""
+    """Return a flowchart with one box an app. An arrow leads to the resource that is applied later."""
     ids = {node.key: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = ["flowchart LR"]
     groups: dict[str, list[Node]] = {}
@@ -32,7 +33,7 @@ def render_mermaid(graph: Graph) -> str:
         lines.append(f'  subgraph g{number}["{_quoted(group or NO_APP)}"]')
         for node in nodes:
             texts = [node.kind, f"{node.name} x{node.count}" if node.count > 1 else node.name]
-            text = "<br/>".join(_quoted(each) for each in [*texts, node.detail] if each)
+            text = "<br/>".join(_quoted(text) for text in [*texts, node.detail] if text)
             lines.append(f'    {ids[node.key]}["{text}"]')
         lines.append("  end")
     for node in graph.nodes:

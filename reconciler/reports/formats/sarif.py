@@ -1,10 +1,10 @@
 """Findings as SARIF 2.1.0, for code scanning.
 
-What stands in no file of the repository is a notification of the run: hosts take no result without a file.
+A finding in no file of the repository is a notification of the run: hosts take no result without a file.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -22,48 +22,49 @@ _LINK = re.compile(r"[\[\]\\]")
 
 
 def render(report: Report) -> str:
+    """Return a log with one run."""
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report)]})
 
 
 def _run(report: Report) -> dict[str, Any]:
-    findings = list(findings_of(report))
-    codes = sorted({each.code for each in findings})
-    rules = {code: at for at, code in enumerate(codes)}
-    placed, unplaced = [], []
-    for each, fingerprint in zip(findings, fingerprints(report, findings), strict=True):
-        if (place := _place(report, each)) is not None:
-            result = {"ruleId": each.code, "ruleIndex": rules[each.code], **_told(each), **place}
-            placed.append(result | {"partialFingerprints": {"reconcile/v1": fingerprint}})
+    findings = findings_of(report)
+    codes = sorted({finding.code for finding in findings})
+    index = {code: at for at, code in enumerate(codes)}
+    results, notifications = [], []
+    for finding, fingerprint in zip(findings, fingerprints(report, findings), strict=True):
+        code = finding.code
+        if finding.path:
+            rule = {"ruleId": code, "ruleIndex": index[code]}
+            known_by = {"partialFingerprints": {"reconcile/v1": fingerprint}}
+            results.append(rule | _message(finding) | _locations(finding) | known_by)
         else:
-            rule = {"id": each.code, "index": rules[each.code]}
-            unplaced.append({**_told(each), "associatedRule": rule, **_locations({}, each)})
-    failed = any(each.severity is Severity.ERROR for each in findings)
+            rule = {"associatedRule": {"id": code, "index": index[code]}}
+            notifications.append(_message(finding) | rule | _locations(finding))
+    failed = any(finding.severity is Severity.ERROR for finding in findings)
     invocation: dict[str, Any] = {"executionSuccessful": not failed}
-    if unplaced:
-        invocation["toolExecutionNotifications"] = unplaced
+    if notifications:
+        invocation["toolExecutionNotifications"] = notifications
     environment = f"{report.about.environment}/" if report.about is not None else ""
     return {
         "tool": {"driver": _driver(report, codes)},
-        # Code scanning keeps the results of each of these apart.
+        # Code scanning keeps the results of each id apart.
         "automationDetails": {"id": f"reconcile/{report.kind}/{environment}"},
         "columnKind": "unicodeCodePoints",
         "invocations": [invocation],
-        "results": placed,
+        "results": results,
     }
 
 
 def _driver(report: Report, codes: Sequence[str]) -> dict[str, Any]:
     version = report.about.version if report.about is not None else program_version()
-    uri = f"pkg:generic/reconciler@{version}"  # a package URL: the project has no address on the web
-    return {"name": "reconcile", "version": version, "informationUri": uri, "rules": _rules(codes)}
-
-
-def _rules(codes: Iterable[str]) -> list[dict[str, Any]]:
     explained = set(known_codes())
-    return [_rule(code, explained=code in explained) for code in codes]
+    rules = [_rule(code, explained=code in explained) for code in codes]
+    uri = f"pkg:generic/reconciler@{version}"  # a package URL: the project has no address on the web
+    return {"name": "reconcile", "version": version, "informationUri": uri, "rules": rules}
 
 
 def _rule(code: str, *, explained: bool) -> dict[str, Any]:
+    """The title and the page of a code."""
     title = text = TITLES.get(code, code)
     if explained:
         page = read_explanation(code)
@@ -76,7 +77,7 @@ def _rule(code: str, *, explained: bool) -> dict[str, Any]:
     }
 
 
-def _told(finding: Finding) -> dict[str, Any]:
+def _message(finding: Finding) -> dict[str, Any]:
     text = "\n\n".join(filter(None, (finding.message, finding.help)))
     return {"level": _LEVELS[finding.severity], "message": {"text": _without_links(text)}}
 
@@ -86,26 +87,21 @@ def _without_links(text: str) -> str:
     return _LINK.sub(r"\\\g<0>", text) if "](" in text else text
 
 
-def _place(report: Report, finding: Finding) -> dict[str, Any] | None:
-    """The file, from the root of the checkout, and the columns."""
-    span = finding.span
-    path = report.links.path(span.file) if span is not None else ""
-    if span is None or not path:
-        return None
-    region = {
-        "startLine": span.line,
-        "startColumn": span.column,
-        "endColumn": span.column + span.width,  # SARIF, too, names the first column after it
-    }
-    artifact = {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
-    return _locations({"physicalLocation": {"artifactLocation": artifact, "region": region}}, finding)
-
-
-def _locations(found: dict[str, Any], finding: Finding) -> dict[str, Any]:
-    """`found`, with the resources that the finding is about; nothing where both are empty."""
+def _locations(finding: Finding) -> dict[str, Any]:
+    """The place in the file, if it is in one, and the resources; {} where the finding has neither."""
+    found: dict[str, Any] = {}
+    if finding.path and (span := finding.span) is not None:
+        region = {
+            "startLine": span.line,
+            "startColumn": span.column,
+            "endColumn": span.column + span.width,  # the first one behind the marked text
+        }
+        artifact = {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
+        found["physicalLocation"] = {"artifactLocation": artifact, "region": region}
     if finding.about:
-        names = [{"fullyQualifiedName": each, "kind": "resource"} for each in finding.about]
-        found = found | {"logicalLocations": names}
+        found["logicalLocations"] = [
+            {"fullyQualifiedName": address, "kind": "resource"} for address in finding.about
+        ]
     return {"locations": [found]} if found else {}
 
 

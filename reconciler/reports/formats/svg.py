@@ -1,16 +1,19 @@
 """A graph as one SVG: it loads nothing, needs no script, and follows a dark or a light page.
 
-Each app is a lane, and each level a column. All numbers are pixels.
+Each app is a lane, and each level a column. All numbers are pixels. `graph.svg` is the template.
 """
 
-import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from statistics import fmean
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.planning.graph import Graph, Node
 from reconciler.reports.diagnostics import render as excerpts
-from reconciler.reports.escape import columns_of, numbered, visible
+from reconciler.reports.escape import columns_of, numbered, template, visible
 from reconciler.reports.formats import Format
 from reconciler.reports.grouping import NO_APP
 from reconciler.reports.report import Failure, GraphReport, Report
@@ -22,117 +25,57 @@ BOX_HEIGHT, LINE = 40, 15
 PADDING = 12
 BETWEEN_COLUMNS, BETWEEN_ROWS = 56, 12
 MARGIN, LANE_TITLE, BETWEEN_LANES = 16, 26, 16
-LEAST_WIDTH = 760  # alone standing boxes are laid out in rows at least so wide
-_SWEEPS = 4
-
-_FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-STYLE = """
-.page { fill: #ffffff }
-.lane { fill: #f3f4f6; stroke: #d1d5db }
-.box { fill: #ffffff; stroke: #6b7280 }
-.arrow { fill: none; stroke: #6b7280 }
-.head { fill: #6b7280 }
-text { fill: #111827 }
-.quiet { fill: #4b5563; font-size: 11px }
-.name { font-weight: bold }
-@media (prefers-color-scheme: dark) {
-.page { fill: #111827 }
-.lane { fill: #1f2937; stroke: #374151 }
-.box { fill: #111827; stroke: #9ca3af }
-.arrow { stroke: #9ca3af }
-.head { fill: #9ca3af }
-text { fill: #f9fafb }
-.quiet { fill: #d1d5db }
-}
-"""
-# Beside the word in the box: a kind is never told by its colour alone.
-_COLOURS = ("#2563eb", "#0f766e", "#b45309", "#7c3aed", "#be123c", "#4d7c0f")
-_KIND_STRIPE = 4
+LEAST_WIDTH = 760  # of the rows of boxes without arrows
 _BASELINE = 17  # of the first line of text, below the top of its box or lane
-# XML has no control characters, nor lone surrogates and non-characters.
-_NOT_IN_XML = dict.fromkeys([*range(32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF])
+_SWEEPS = 4  # over all columns, to put boxes near their neighbours
+# One colour a kind. The box says the kind in words, too.
+_COLOURS = ("#2563eb", "#0f766e", "#b45309", "#7c3aed", "#be123c", "#4d7c0f")
 
 
 def render(report: Report) -> str:
+    """Return the picture of a graph, or of the text of a failure."""
     match report:
         case GraphReport():
             return render_svg(report.graph)
         case Failure():
-            return _failed(excerpts(report.problems, report.read_line).splitlines())
+            lines = excerpts(report.problems, report.read_line).splitlines()
+            width = max(map(columns_of, lines)) * CHARACTER + 2 * PADDING
+            return _picture(width, BOX_HEIGHT + LINE * len(lines), "Failed", lines[0], lines=lines)
     raise TypeError(f"SVG shows no {report.kind}")
 
 
 def render_svg(graph: Graph) -> str:
-    drawing = lay_out(graph, NO_APP)
+    """Return the picture of a graph."""
+    drawing = lay_out(graph)
     kinds = sorted({node.kind for node in graph.nodes})
-    colours = {kind: _COLOURS[at % len(_COLOURS)] for at, kind in enumerate(kinds)}
-    elements = [line for lane in drawing.lanes for line in _lane(lane, drawing.width)]
-    elements += [
-        f'<path d="{arrow.path}" marker-end="url(#head)" class="arrow" />' for arrow in drawing.arrows
-    ]
-    elements += [line for box in drawing.boxes for line in _box(box, colours[box.node.kind])]
-    described = (
-        f"{of_graph(graph)}. An arrow points to the resource that is applied later; each lane is an app."
+    return _picture(
+        drawing.width,
+        drawing.height,
+        f"{graph.what.capitalize()}s and their order",
+        f"{of_graph(graph)}. An arrow points to the resource that is applied later; each lane is an app.",
+        lanes=drawing.lanes,
+        arrows=drawing.arrows,
+        boxes=drawing.boxes,
+        colours={kind: _COLOURS[at % len(_COLOURS)] for at, kind in enumerate(kinds)},
     )
-    title = f"{graph.what.capitalize()}s and their order"
-    return _picture(drawing.width, drawing.height, title, described, elements)
 
 
-def _failed(lines: Sequence[str]) -> str:
-    texts = [
-        f'<text x="{PADDING}" y="{_BASELINE + LINE * number}" xml:space="preserve">{_text(line)}</text>'
-        for number, line in enumerate(lines)
-    ]
-    width = max(map(columns_of, lines)) * CHARACTER + 2 * PADDING
-    return _picture(width, BOX_HEIGHT + LINE * len(lines), "Failed", lines[0], texts)
+@cache
+def style() -> str:
+    """The style sheet of each picture."""
+    return "\n" + resources.files(__package__).joinpath("graph.css").read_text(encoding="utf-8")
 
 
-def _picture(width: float, height: float, title: str, description: str, elements: Sequence[str]) -> str:
-    """`title` and `description` are what a screen reader says."""
-    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title description" '
-        f'font-family="{_FONT}" font-size="12">',
-        f'<title id="title">{_text(title)}</title>',
-        f'<desc id="description">{_text(description)}</desc>',
-        f"<style>{STYLE}</style>",
-        "<defs>",
-        '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
-        'orient="auto">',
-        '<path d="M0 0 8 4 0 8z" class="head" />',
-        "</marker>",
-        "</defs>",
-        '<rect width="100%" height="100%" class="page" />',
-        *elements,
-        "</svg>",
-    ]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _lane(lane: "Lane", width: float) -> Iterator[str]:
-    size = f'y="{lane.y:g}" width="{width - 2 * MARGIN:g}" height="{lane.height:g}"'
-    yield f'<rect x="{MARGIN}" {size} rx="6" class="lane" />'
-    x, y = MARGIN + PADDING, lane.y + _BASELINE
-    yield f'<text x="{x}" y="{y:g}" class="quiet">{_text(lane.title)}</text>'
-
-
-def _box(box: "Box", colour: str) -> Iterator[str]:
-    place, size = f", {box.node.place}" if box.node.place else "", f'height="{box.height:g}"'
-    yield "<g>"
-    yield f"<title>{_text(f'{box.node.label}{place}')}</title>"
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" {size} rx="4" class="box" />'
-    yield f'<rect x="{box.x:g}" y="{box.y:g}" width="{_KIND_STRIPE}" {size} fill="{colour}" />'
-    for number, line in enumerate(box.lines):
-        y, style = box.y + _BASELINE + LINE * number, "name" if number == 1 else "quiet"
-        yield f'<text x="{box.x + PADDING:g}" y="{y:g}" class="{style}">{_text(line)}</text>'
-    yield "</g>"
-
-
-def _text(text: str) -> str:
-    return html.escape(visible(text).translate(_NOT_IN_XML), quote=False)
+def _picture(width: float, height: float, title: str, description: str, **content: Any) -> str:
+    """Fill the template. A screen reader says `title` and `description`."""
+    measures = {"margin": MARGIN, "padding": PADDING, "baseline": _BASELINE, "line_height": LINE}
+    about = {"width": width, "height": height, "title": title, "description": description, "style": style()}
+    return f"{template('graph.svg').render(**about, **measures, **content)}\n"
 
 
 class Box(Struct, frozen=True):
+    """A node at its place. `lines`: its kind, its name, and its detail if it has one."""
+
     node: Node
     lines: tuple[str, ...]
     x: float
@@ -142,6 +85,8 @@ class Box(Struct, frozen=True):
 
 
 class Lane(Struct, frozen=True):
+    """The boxes of one app. It is as wide as the drawing."""
+
     title: str
     y: float
     height: float
@@ -157,6 +102,7 @@ class Arrow(Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """A curve, as the `d` of a path."""
         bend = max(24.0, (self.x2 - self.x1) / 2)
         return (
             f"M{self.x1:g} {self.y1:g} C{self.x1 + bend:g} {self.y1:g} "
@@ -165,6 +111,8 @@ class Arrow(Struct, frozen=True):
 
 
 class Drawing(Struct, frozen=True):
+    """Everything at its place, and the size of it all."""
+
     width: float
     height: float
     lanes: Sequence[Lane]
@@ -172,14 +120,13 @@ class Drawing(Struct, frozen=True):
     arrows: Sequence[Arrow]
 
 
-def lay_out(graph: Graph, no_group: str) -> Drawing:
-    """Boxes that no arrow touches stand in rows below the others of their lane."""
+def lay_out(graph: Graph) -> Drawing:
+    """Give each node its place. Boxes without arrows stand in rows below the others of their lane."""
     touched = {key for node in graph.nodes for key in (*node.after, *([node.key] if node.after else ()))}
     columns = _columns([node for node in graph.nodes if node.key in touched])
-    right = max((x + width for x, width in columns), default=0.0)
-    right = max(
-        right, MARGIN + PADDING + LEAST_WIDTH, *(_width(node) + MARGIN * 3 for node in graph.nodes), 0
-    )
+    ends = [x + width for x, width in columns]
+    wide = [_width(node) + MARGIN * 3 for node in graph.nodes]
+    right = max([MARGIN + PADDING + LEAST_WIDTH, *ends, *wide])
     ranks = _ranks(graph, touched)
     boxes: dict[str, Box] = {}
     lanes: list[Lane] = []
@@ -189,7 +136,7 @@ def lay_out(graph: Graph, no_group: str) -> Drawing:
         own = [node for node in graph.nodes if node.group == group]
         y = _place_columns([node for node in own if node.key in touched], columns, ranks, y, boxes)
         y = _place_rows([node for node in own if node.key not in touched], right, y, boxes)
-        lanes.append(Lane(group or no_group, top, y - top))
+        lanes.append(Lane(group or NO_APP, top, y - top))
         y += BETWEEN_LANES
     arrows = [_arrow(boxes[before], boxes[node.key]) for node in graph.nodes for before in node.after]
     return Drawing(right + PADDING + MARGIN, y, lanes, list(boxes.values()), arrows)
@@ -220,7 +167,7 @@ def _columns(nodes: Sequence[Node]) -> list[tuple[float, float]]:
 
 
 def _ranks(graph: Graph, touched: set[str]) -> dict[str, float]:
-    """A place from the top for each node, near the mean of those that it has arrows with."""
+    """The place from the top of each node, near the mean of its neighbours."""
     neighbours: dict[str, list[str]] = {key: [] for key in touched}
     for node in graph.nodes:
         for before in node.after:
@@ -231,7 +178,7 @@ def _ranks(graph: Graph, touched: set[str]) -> dict[str, float]:
     ranks = {key: float(at) for keys in by_level for at, key in enumerate(keys)}
     for sweep in range(_SWEEPS):
         for keys in by_level if sweep % 2 == 0 else reversed(by_level):
-            mean = {key: sum(ranks[each] for each in neighbours[key]) / len(neighbours[key]) for key in keys}
+            mean = {key: fmean(ranks[other] for other in neighbours[key]) for key in keys}
             keys.sort(key=lambda key: (group[key], mean[key]))
             ranks |= {key: float(at) for at, key in enumerate(keys)}
     return ranks
@@ -244,11 +191,12 @@ def _place_columns(
     top: float,
     boxes: dict[str, Box],
 ) -> float:
-    """Returns where the next row begins."""
+    """Put the boxes with arrows into `boxes`, and return the y below them."""
     bottom = top
     for level, (x, width) in enumerate(columns):
         y = top
-        for node in sorted((each for each in nodes if each.level == level), key=lambda each: ranks[each.key]):
+        of_level = [node for node in nodes if node.level == level]
+        for node in sorted(of_level, key=lambda node: ranks[node.key]):
             boxes[node.key] = Box(node, _lines(node), x, y, width, _height(node))
             y += _height(node) + BETWEEN_ROWS
         bottom = max(bottom, y)
@@ -256,6 +204,7 @@ def _place_columns(
 
 
 def _place_rows(nodes: Sequence[Node], right: float, top: float, boxes: dict[str, Box]) -> float:
+    """The same for the boxes without arrows: in rows that end before `right`."""
     x: float = MARGIN + PADDING
     y, tallest = top, 0.0
     for node in nodes:
@@ -268,9 +217,8 @@ def _place_rows(nodes: Sequence[Node], right: float, top: float, boxes: dict[str
 
 
 def _arrow(source: Box, target: Box) -> Arrow:
-    return Arrow(
-        source.x + source.width, source.y + source.height / 2, target.x - 2, target.y + target.height / 2
-    )
+    middle, other_middle = source.y + source.height / 2, target.y + target.height / 2
+    return Arrow(source.x + source.width, middle, target.x - 2, other_middle)
 
 
 FORMAT = Format("svg", frozenset({"graph"}), render, escape=numbered)

@@ -31,8 +31,7 @@ from reconciler.reports.style import END_TONES, IMPACT_TONES, OUTCOME_TONES, PLA
 
 if TYPE_CHECKING:  # few reports have one
     from reconciler.planning.graph import Graph
-    from reconciler.rehearsal.matrix import Rehearsal
-    from reconciler.rehearsal.outlook import Forecast
+    from reconciler.rehearsal.results import Forecast, Rehearsal
 
 _MARKS = {  # "~" for all others
     Action.CREATE: "+",

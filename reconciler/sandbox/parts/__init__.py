@@ -1,1 +1,1 @@
-"""What the platform is made of: one module for each part, with its rules, routes and transitions."""
+"""The parts of the platform: one module for a part, with its rules, routes, transitions and seeds."""

@@ -1,6 +1,10 @@
 """Apps and the organizations that own them: registered by control verbs, read over endpoints of their own.
 
-The endpoints are those that clients written by others call first. Source: platform notes.
+The endpoints are those that clients written by others call first. An app exists as soon as something of it
+does: a seed registers it with its volumes, secrets and machines. Its lists may answer 404 for a while (switch
+new_app_404_s). An organization exists as soon as an app, a cluster or a user names it.
+
+Source: platform notes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,18 +46,18 @@ class AppRegistered(Wire):
     primary_region: str = ""
 
 
-@route("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,), extended=True)
+@route.extended("GET", "/v1/apps/{app_name}", "Get an app", wires.App, errors=(403,))
 def get(world: World, request: Request, app_name: str) -> Response:
+    """One app with its organization."""
     return reply(_read_wire(world, required_app(world, app_name)))
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/apps",
     "List apps",
     wires.AppList,
     errors=(403,),
-    extended=True,
     query={"org_slug": {"type": "string"}},
     gives={"app_name": "/apps/0/name"},
 )
@@ -129,15 +133,18 @@ def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register_organization(world: World, slug: str) -> None:
+    """Make the organization exist."""
     if not world.has_organization(slug):
         world.put(Organization(slug))
 
 
 def organization_wire(slug: str) -> dict[str, str]:
+    """The organization as apps and clusters show it."""
     return {"name": "Personal" if slug == PERSONAL else slug, "slug": slug}
 
 
 def wire(app: App) -> dict[str, Any]:
+    """The app as the control verb shows it."""
     return {"name": app.id, "org_slug": app.org_slug, "primary_region": app.primary_region}
 
 
@@ -153,6 +160,8 @@ def _read_wire(world: World, app: App) -> dict[str, Any]:
 
 
 class AppItem(Item):
+    """An app in a seed."""
+
     name: Name
     org_slug: Name | None = None
     primary_region: Text | None = None

@@ -1,5 +1,10 @@
 """Postgres clusters: create, restore, provisioning, and the extended list, delete and backups.
 
+A cluster is `creating`, then `initializing`, then `ready` or failed (switch cluster_outcome). It has
+endpoints and a first full backup once it is ready. Names are not unique in an organization unless a switch
+says so, and only the id identifies a cluster. A restore always makes a new cluster, from one backup or as of
+a moment inside the recovery window. A delete is accepted at once and done a minute later.
+
 Source: platform API, 2.1, 3.1, 4.1 and 7.1; platform notes, "Postgres".
 """
 
@@ -89,6 +94,7 @@ route = Routes("cluster")
     example={"org_slug": "personal", "plan": "basic", "region": "ams", "name": "orders"},
 )
 def create(world: World, request: Request) -> Response:
+    """Begin to provision a cluster; fields that are left out get defaults (switch cluster_defaults)."""
     body = request.object()
     org_slug = body.get("org_slug")
     if not isinstance(org_slug, str):
@@ -118,6 +124,7 @@ def create(world: World, request: Request) -> Response:
 
 @route("GET", "/v1/postgres/{id}", "Get a cluster", wires.ClusterReply)
 def get(world: World, request: Request, id: str) -> Response:
+    """A cluster in any state (switch deleted_cluster_get). Source: platform API, 4.1."""
     cluster = _required(world, id)
     if cluster.state == "deleted" and world.switches["deleted_cluster_get"] == 404:
         raise Refusal(404, "Cluster not found")
@@ -134,6 +141,7 @@ def get(world: World, request: Request, id: str) -> Response:
     gives={"id": "/data/id"},
 )
 def restore(world: World, request: Request, postgres_cluster_id: str) -> Response:
+    """Begin to provision a copy of the cluster, from a backup or as of a moment (switch restore_target)."""
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
         raise Refusal(404, "Cluster not found")
@@ -159,17 +167,17 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     return _provision(world, cluster, status=world.switches["restore_status"])
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/postgres",
     "List clusters",
     wires.ClusterList,
     errors=(404, 422),
-    extended=True,
     query={"org_slug": {"type": "string"}, "include_deleted": {"type": "boolean"}},
     gives={"id": "/data/0/id", "postgres_cluster_id": "/data/0/id"},
 )
 def list_all(world: World, request: Request) -> Response:
+    """Clusters that the token may touch; deleted ones with `include_deleted`."""
     org_slug = request.parameter("org_slug")
     if org_slug and not world.has_organization(org_slug):
         raise Refusal(404, "Organization not found")
@@ -190,8 +198,9 @@ def list_all(world: World, request: Request) -> Response:
     )
 
 
-@route("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,), extended=True)
+@route.extended("DELETE", "/v1/postgres/{id}", "Delete a cluster", None, statuses=(202,), errors=(410,))
 def delete(world: World, request: Request, id: str) -> Response:
+    """Begin to delete a cluster. 410 when that has begun before."""
     cluster = _required(world, id)
     if cluster.state in _GONE:
         raise Refusal(
@@ -201,19 +210,20 @@ def delete(world: World, request: Request, id: str) -> Response:
     return Response(202)
 
 
-@route(
+@route.extended(
     "GET",
     "/v1/postgres/{id}/backups",
     "List the backups of a cluster",
     wires.ClusterBackupList,
-    extended=True,
     gives={"backup_id": "/data/0/id", "postgres_cluster_id": "$request.path.id"},
 )
 def list_backups(world: World, request: Request, id: str) -> Response:
+    """The backups of a cluster, oldest first."""
     return reply({"data": _required(world, id).backups})
 
 
 def wire(world: World, cluster: Cluster) -> dict[str, Any]:
+    """The cluster as reads show it. Endpoints appear when it is ready."""
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
     return {
@@ -267,6 +277,7 @@ def _finish_deleting(world: World, cluster: Cluster, at: float) -> None:
 
 
 def _provision(world: World, cluster: Cluster, *, status: int = 201) -> Response:
+    """Begin to provision a cluster. Raises Refusal 422 for a taken name (cluster_name_collision)."""
     if world.switches["cluster_name_collision"] == "refuse" and any(
         (other.name, other.org_slug) == (cluster.name, cluster.org_slug) and other.state not in _GONE
         for other in world.all(Cluster)
@@ -300,6 +311,10 @@ def _plan(body: Mapping[str, Any]) -> str:
 
 
 def _inside_window(world: World, source: Cluster, text: str) -> float:
+    """The moment in `text`, in seconds. Raises Refusal 422 without a UTC offset or outside of the window.
+
+    The window begins when the cluster became ready, at most `pitr_window_days` ago, and ends now.
+    """
     moment = parse_time(text) if _OFFSET.fullmatch(text) else None
     if moment is None:
         raise Refusal(422, "pitr_time must be an RFC 3339 timestamp with an explicit UTC offset")
@@ -351,15 +366,21 @@ Plan = Annotated[str, one_of(*PLANS)]
 
 
 class OrganizationItem(Item):
+    """The organization of a cluster in a seed; it exists from then on."""
+
     slug: Name
     name: str | None = None
 
 
 class AttachedAppItem(Item):
+    """An app that a cluster is attached to."""
+
     name: Name
 
 
 class BackupItem(Item):
+    """A backup of a cluster in a seed."""
+
     id: Text
     type: Annotated[str, one_of("full", "incr", "diff")] = "full"
     status: Text = "completed"
@@ -369,6 +390,8 @@ class BackupItem(Item):
 
 
 class ClusterItem(Item):
+    """A cluster in a seed: what the world shows of it."""
+
     id: Name | None = None
     name: Text | None = None
     organization: OrganizationItem | None = None

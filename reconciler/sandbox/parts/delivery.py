@@ -1,9 +1,9 @@
-"""What the platform owes providers: machine events, and questions after costs. An outbox in the world.
+"""The outbox to providers: machine events, and questions about costs.
 
-Each new state of a machine is owed to the providers of its organization that want it. Every day of a provider
-ends with the question after costs, whose path is not shown: each provider registers its own.
+A new state of a machine is sent to the providers of its organization that want events. Every day of a
+provider ends with the question about costs; the document does not show its path, so a provider registers it.
 
-A delivery is stored together with the change that it tells of, and stays `waiting` until the courier has
+A delivery is stored together with the change that it reports, and stays `waiting` until the courier has
 sent it, so that a killed process loses none. It may be sent twice then, under the same id.
 
 Source: platform API, 2.11, 4.5 rule 5 and 6.2.
@@ -49,7 +49,7 @@ class Delivery(Thing):
 
 
 def owe(world: World, provider: Provider, purpose: str, about: str, at: float, **event: Any) -> None:
-    """Add one; of those that are done, the oldest are forgotten."""
+    """Add a delivery; the oldest of those that are done drop out."""
     _forget(world)
     delivery = Delivery(
         world.new_id(), provider=provider.id, purpose=purpose, about=about, made_at=at, **event
@@ -58,11 +58,12 @@ def owe(world: World, provider: Provider, purpose: str, about: str, at: float, *
 
 
 def waiting(world: World) -> Iterator[Delivery]:
-    """The oldest first."""
-    return (each for each in world.all(Delivery) if each.state == WAITING)
+    """The deliveries that are not sent yet, oldest first."""
+    return (delivery for delivery in world.all(Delivery) if delivery.state == WAITING)
 
 
 def wire(delivery: Delivery) -> dict[str, Any]:
+    """The delivery as the control verb shows it; the answer only of costs."""
     message = {
         "id": delivery.id,
         "at": rfc3339(delivery.made_at, 3),
@@ -74,21 +75,25 @@ def wire(delivery: Delivery) -> dict[str, Any]:
 
 
 def _forget(world: World) -> None:
-    done = [each for each in world.all(Delivery) if each.state != WAITING]
-    for each in done[: max(0, len(done) - MOST_KEPT + 1)]:
-        world.remove(each)
+    done = [delivery for delivery in world.all(Delivery) if delivery.state != WAITING]
+    for delivery in done[: max(0, len(done) - MOST_KEPT + 1)]:
+        world.remove(delivery)
 
 
 def _end_day(world: World, day: BillingDay, at: float) -> None:
-    """A long jump of the clock asks once; nothing is asked anew that has not been answered."""
+    """Ask about costs once, also after a long jump of the clock; unanswered questions are not repeated."""
     provider = world.find(Provider, day.id)
     soon = world.hurried and world.wall() < day.asked_at + LEAST_S
     if provider and provider.costs_path and not soon:
         day.asked_at = world.wall()
-        known = [each.resource_id for each in world.children(Resource, provider.id) if each.present]
+        known = [
+            resource.resource_id for resource in world.children(Resource, provider.id) if resource.present
+        ]
         wanted = known if ONE in provider.costs_path else [""] * bool(known)
         unanswered = {
-            each.about for each in waiting(world) if (each.purpose, each.provider) == ("costs", provider.id)
+            delivery.about
+            for delivery in waiting(world)
+            if (delivery.purpose, delivery.provider) == ("costs", provider.id)
         }
         for about in wanted:
             if about not in unanswered:
@@ -97,7 +102,7 @@ def _end_day(world: World, day: BillingDay, at: float) -> None:
 
 
 def note(world: World, thing: Thing, before: str, at: float) -> None:
-    """What the world's watcher is told. A machine that is registered was there before: no event."""
+    """Queue events of a new state of a machine. A registration is no event: the machine was there before."""
     if not isinstance(thing, Machine) or not before:
         return
     app = world.find(App, thing.app)

@@ -1,4 +1,8 @@
-"""Machines: what they are, which volumes they hold, and how they are read. Their power is in `machine_power`.
+"""Machines: their fields, their volumes and their reads. Their power is in `machine_power`.
+
+Machines are registered by control verbs and by seeds; the API only reads them and changes their power. The
+sandbox knows which space of a volume the machine uses: space that an extend added waits for the next cold
+start. Nothing in the API shows that; `GET /_sandbox/world` does, for tests.
 
 Source: platform API, 2.6; platform notes, "Machines".
 """
@@ -68,21 +72,29 @@ STATES = (
 
 
 class GuestItem(Item):
+    """The size of a machine."""
+
     cpus: Positive | None = None
     cpu_kind: Literal["shared", "performance"] | None = None
     memory_mb: Positive | None = None
 
 
 class InitItem(Item):
+    """How a machine starts."""
+
     swap_size_mb: Count | None = None
 
 
 class MountItem(Item):
+    """A volume that a machine holds, by id."""
+
     volume: Name
     path: str | None = None
 
 
 class ConfigItem(Item):
+    """The configuration of a machine as the world shows it."""
+
     guest: GuestItem = GuestItem()
     init: InitItem = InitItem()
     schedule: Text | None = None
@@ -172,13 +184,15 @@ _MACHINES = "/v1/apps/{app_name}/machines"
 route = Routes("machine")
 
 
-@route("GET", _MACHINES, "List machines", list[wires.Machine], extended=True, gives={"machine_id": "/0/id"})
+@route.extended("GET", _MACHINES, "List machines", list[wires.Machine], gives={"machine_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
+    """The machines of the app, destroyed ones, too."""
     return reply([wire(world, machine) for machine in listed_in_app(world, Machine, app_name)])
 
 
-@route("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine, extended=True)
+@route.extended("GET", _MACHINES + "/{machine_id}", "Get a machine", wires.Machine)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """One machine of the app."""
     return reply(wire(world, required_in_app(world, Machine, app_name, machine_id)))
 
 
@@ -206,6 +220,7 @@ def use_added_space(world: World) -> None:
 
 
 def wire(world: World, machine: Machine) -> dict[str, Any]:
+    """The machine as reads show it."""
     config: dict[str, Any] = {
         "guest": {"cpus": machine.cpus, "cpu_kind": machine.cpu_kind, "memory_mb": machine.memory_mb},
         "init": {} if machine.swap_size_mb is None else {"swap_size_mb": machine.swap_size_mb},
@@ -285,7 +300,7 @@ def _attach(world: World, machine: Machine, volumes: Sequence[Volume]) -> None:
 
 
 def _note_mounts(world: World, machine: Machine) -> None:
-    """A volume mounted since the last boot is used from its mounting on."""
+    """Note the size of volumes mounted since the last boot: all of it is in use."""
     for volume in mounted(world, machine):
         machine.used_gb.setdefault(volume.id, volume.size_gb)
 

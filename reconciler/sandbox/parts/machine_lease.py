@@ -19,22 +19,22 @@ _LEASE = "/v1/apps/{app_name}/machines/{machine_id}/lease"
 route = Routes("machine_lease")
 
 
-@route("GET", _LEASE, "Get the lease of a machine", wires.MachineLease, extended=True)
+@route.extended("GET", _LEASE, "Get the lease of a machine", wires.MachineLease)
 def get(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """The lease of the machine. 404 when none holds."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     if not _is_held(world, machine):
         raise Refusal(404, "no lease found", "not_found")
     return reply(_wire(machine))
 
 
-@route(
+@route.extended(
     "POST",
     _LEASE,
     "Take or renew the lease of a machine",
     wires.MachineLease,
     statuses=(201,),
     errors=(409,),
-    extended=True,
     body=wires.MachineLeaseRequest,
     query={"ttl": {"type": "integer", "minimum": _SHORTEST_S, "maximum": _LONGEST_S}},
     example={"ttl": 30, "description": "a deploy"},
@@ -55,10 +55,9 @@ def take(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return reply(_wire(machine), 201)
 
 
-@route(
-    "DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,), extended=True
-)
+@route.extended("DELETE", _LEASE, "Release the lease of a machine", wires.MachineAccepted, errors=(409,))
 def release(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """End the lease; 409 for another client than its holder."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     check(world, request, machine)
     if machine.lease_nonce:

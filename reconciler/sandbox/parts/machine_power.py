@@ -1,5 +1,10 @@
 """Suspend, resume, stop and restart of machines, and waiting for it.
 
+Calls are accepted at once; the state that they ask for comes later, by a transition. A suspended machine with
+a saved memory resumes; every other start is cold: it boots, and uses all space of its volumes. A stop, a
+deploy, a migration or maintenance loses the memory. Only a machine that runs, has no swap and no schedule, at
+most 2 GB of memory and a recent configuration can be suspended.
+
 Source: platform API, 3.3 and 4.4; platform notes, "Machines".
 """
 
@@ -25,11 +30,12 @@ _STOPPABLE = (*RUNNING, "starting", "suspending", "suspended", "failed")
 
 
 _MACHINE = "/v1/apps/{app_name}/machines/{machine_id}"
-route = Routes("machine_power")
+route = Routes("machine_power", errors=(409, 412))
 
 
-@route("POST", _MACHINE + "/suspend", "Suspend a machine", wires.MachineAccepted, errors=(409, 412))
+@route("POST", _MACHINE + "/suspend", "Suspend a machine", wires.MachineAccepted)
 def suspend(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Begin to save the memory of a machine that runs (switches suspend_repeated, suspend_refusal)."""
     machine = _free(world, request, app_name, machine_id)
     if machine.state in ("suspending", "suspended") and world.switches["suspend_repeated"] == 200:
         return _accepted()
@@ -83,9 +89,9 @@ def wait(world: World, request: Request, app_name: str, machine_id: str) -> Resp
     return answer
 
 
-@route("POST", _MACHINE + "/start", "Start or resume a machine", wires.MachineStarted, errors=(409, 412))
+@route("POST", _MACHINE + "/start", "Start or resume a machine", wires.MachineStarted)
 def start(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    """Resume, or start cold when nothing was kept in memory; a start during `suspending` cancels that."""
+    """Resume, or start cold without a saved memory; a start during `suspending` cancels that."""
     machine = _free(world, request, app_name, machine_id)
     answer = {
         "previous_state": shown_state(world, machine),
@@ -100,103 +106,91 @@ def start(world: World, request: Request, app_name: str, machine_id: str) -> Res
     return reply(answer)
 
 
-@route(
+@route.extended(
     "POST",
     _MACHINE + "/stop",
     "Stop a machine",
     wires.MachineAccepted,
-    errors=(409, 412),
-    extended=True,
     body=wires.MachineStop,
     example={"signal": "SIGTERM", "timeout": 30},
 )
 def stop(world: World, request: Request, app_name: str, machine_id: str) -> Response:
+    """Begin to stop a machine; its memory is lost. A second stop changes nothing."""
     machine = _free(world, request, app_name, machine_id)
     request.read(wires.MachineStop)
-    return _stop(world, machine)
+    _stop(world, machine)
+    return _accepted()
 
 
-@route(
-    "POST",
-    _MACHINE + "/restart",
-    "Restart a machine",
-    wires.MachineAccepted,
-    errors=(409, 412),
-    extended=True,
-)
+@route.extended("POST", _MACHINE + "/restart", "Restart a machine", wires.MachineAccepted)
 def restart(world: World, request: Request, app_name: str, machine_id: str) -> Response:
-    return _restart(world, _free(world, request, app_name, machine_id))
+    """Begin to boot a machine that runs again, with an empty memory (switch restart_repeated)."""
+    _restart(world, _free(world, request, app_name, machine_id))
+    return _accepted()
 
 
 def _free(world: World, request: Request, app_name: str, machine_id: str) -> Machine:
-    """The machine, which nobody else holds. Raises Refusal 404, 409."""
+    """The machine, unless another client has its lease. Raises Refusal 404, 409."""
     machine = required_in_app(world, Machine, app_name, machine_id)
     machine_lease.check(world, request, machine)
     return machine
 
 
-def _stop(world: World, machine: Machine) -> Response:
+def _stop(world: World, machine: Machine) -> None:
     if machine.state not in ("stopped", "stopping"):
         _require(machine, _STOPPABLE, "stop")
         machine.memory_kept = False
         world.enter(machine, "stopping")
-    return _accepted()
 
 
-def _restart(world: World, machine: Machine) -> Response:
+def _restart(world: World, machine: Machine) -> None:
+    """Begin to boot the machine. A second restart changes nothing, or is refused (restart_repeated)."""
     booting = machine.state in ("restarting", "updating", "starting") and not machine.memory_kept
     if booting and world.switches["restart_repeated"] == 200:
-        return _accepted()
+        return
     _require(machine, RUNNING, "restart")
     machine.memory_kept = False
     world.enter(machine, "restarting")
-    return _accepted()
 
 
-def _deploy(world: World, machine: Machine) -> Response:
+def _deploy(world: World, machine: Machine) -> None:
     machine.instance_id = world.new_id(26)
     machine.updated_at = world.now
     _lose_memory(world, machine, "updating")
-    return _accepted()
 
 
-def _migrate(world: World, machine: Machine) -> Response:
+def _migrate(world: World, machine: Machine) -> None:
     machine.host = world.new_id(8)
     machine.moved = True
     _lose_memory(world, machine, "restarting")
-    return _accepted()
 
 
-def _maintain(world: World, machine: Machine) -> Response:
-    """The host is maintained: memory is not kept, though the machine stays there."""
+def _maintain(world: World, machine: Machine) -> None:
+    """Maintain the host: the machine stays there, but loses its memory."""
     _lose_memory(world, machine, "restarting")
-    return _accepted()
 
 
-def _crash(world: World, machine: Machine) -> Response:
-    """Its program ends by itself, and nobody starts it again."""
+def _crash(world: World, machine: Machine) -> None:
+    """End the program of the machine; it is not started again."""
     _require(machine, (*RUNNING, "starting"), "crash")
     machine.memory_kept = False
     world.enter(machine, "failed")
-    return _accepted()
 
 
-def _lose_snapshot(world: World, machine: Machine) -> Response:
+def _lose_snapshot(world: World, machine: Machine) -> None:
     _require(machine, ("suspending", "suspended"), "lose the snapshot of")
     machine.memory_kept = False
     world.put(machine)
-    return _accepted()
 
 
-def _destroy(world: World, machine: Machine) -> Response:
+def _destroy(world: World, machine: Machine) -> None:
     """Its volumes stay bound to it for a while (switch detach_lag_s). Source: platform notes, "Volumes"."""
     machine.memory_kept = False
     world.enter(machine, "destroying")
-    return _accepted()
 
 
 # What the platform or a person does to a machine, by the last part of the control verb's path.
-BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
+BY_HAND: Mapping[str, Callable[[World, Machine], None]] = {
     "stop": _stop,
     "restart": _restart,
     "deploy": _deploy,
@@ -209,7 +203,7 @@ BY_HAND: Mapping[str, Callable[[World, Machine], Response]] = {
 
 
 def _broken_rule(machine: Machine) -> str:
-    """Which rule forbids to suspend it, "" for none. A year-1 `updated_at` breaks none: it is not known.
+    """The rule that forbids to suspend it, "" for none. A year-1 `updated_at` is not known and breaks none.
 
     Source: platform API, 3.3 and 8.
     """

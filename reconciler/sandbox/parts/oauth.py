@@ -1,7 +1,11 @@
-"""Sign-in: OAuth 2.0 with authorization codes. Codes and tokens are kept as SHA-256 only.
+"""Sign-in: OAuth 2.0 with authorization codes. Codes and tokens are stored as SHA-256 only.
 
-Who may act as whom is not the sandbox's affair: the person who opens the page picks a user. Everything else
-holds as on the platform. Times are by the world's clock.
+The sandbox does not check passwords: the person who opens the page picks a user. Everything else holds as on
+the platform. Times are by the world's clock. A code lasts ten minutes and is used once; a second use revokes
+every token of that sign-in. A refresh token is used once, too, and ends the tokens that came with it. An
+error goes back to the provider by a redirect only if the client and its address are certain; otherwise the
+person sees a page.
+
 Source: platform API, 2.10 and 5.3; RFC 6749; RFC 7636 (S256 alone).
 """
 
@@ -46,7 +50,7 @@ _PAGE_HEADERS = {
 class Credential(Thing):
     """A code, an access token or a refresh token, by `use`. `id` is its SHA-256.
 
-    `family` is the sign-in that it came from: what came from a stolen code ends together. States:
+    `family` is the sign-in that it came from: all tokens of a stolen code end together. States:
     valid, used, expired, revoked.
     """
 
@@ -78,7 +82,7 @@ class TokenRequest(Wire):
 
 
 class Consent(Wire):
-    """What the page sends: the user who signs in, or that nobody does."""
+    """The form of the page: the user who signs in, or `deny`."""
 
     user: str | None = None
     deny: str | None = None
@@ -91,6 +95,7 @@ class _Wish(Struct, frozen=True):
     parameters: Mapping[str, str]
 
     def redirect(self, status: int, **answer: str) -> Response:
+        """The redirect back to the provider, with its `state` as it was sent."""
         state = {"state": self.parameters["state"]} if "state" in self.parameters else {}
         uri = self.provider.redirect_uri
         location = f"{uri}{'&' if '?' in uri else '?'}{urlencode(answer | state)}"
@@ -156,7 +161,7 @@ def authorize(world: World, request: Request) -> Response:
     media=FORM,
 )
 def sign_in(world: World, request: Request) -> Response:
-    """What the page was answered with; its query is checked as that of the page was."""
+    """The form of the page; its query is checked as that of the page was."""
     try:
         wish = _wish(world, request)
         form = _form(request)
@@ -183,6 +188,7 @@ def sign_in(world: World, request: Request) -> Response:
     media=FORM,
 )
 def token(world: World, request: Request) -> Response:
+    """Exchange a code or a refresh token for new tokens. Each is used once. Source: RFC 6749, 4.1.3, 6."""
     try:
         form = _form(request)
         provider = _client(world, request, form)
@@ -217,7 +223,7 @@ def token(world: World, request: Request) -> Response:
     guard="access_token",
 )
 def info(world: World, request: Request) -> Response:
-    """Whom an access token stands for. Source: platform API, 2.10."""
+    """The user of an access token. Source: platform API, 2.10."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     found = _credential(world, "access", value.strip()) if scheme.lower() == "bearer" else None
     user = world.find(User, found.user_id) if found else None
@@ -276,9 +282,9 @@ def _flaw(parameters: Mapping[str, str], repeated: set[str]) -> tuple[str, str]:
 
 
 def _meant(world: World, parameters: Mapping[str, str]) -> User | None:
-    """The one user who can be meant: the one of `login_hint`, else the only one there is."""
+    """The user of `login_hint`, else the only user there is; None when it is not certain."""
     hint = parameters.get("login_hint")
-    users = [each for each in world.all(User) if hint in (None, each.id, each.email)]
+    users = [user for user in world.all(User) if hint in (None, user.id, user.email)]
     return users[0] if len(users) == 1 else None
 
 
@@ -299,7 +305,10 @@ def _signed_in(world: World, wish: _Wish, user: User, status: int) -> Response:
 
 
 def _client(world: World, request: Request, form: Mapping[str, str]) -> Provider:
-    """The client that the request proves to come from, by HTTP Basic or in the form, but not both ways."""
+    """The client that the request authenticates, by HTTP Basic or in the form, but not in both ways.
+
+    Raises _Problem: 401 for an unknown client or a wrong secret, 400 for two ways.
+    """
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     by_header = scheme.lower() == "basic"
     if by_header and "client_secret" in form:
@@ -344,9 +353,9 @@ def _rotated(world: World, provider: Provider, form: Mapping[str, str]) -> Crede
         _revoke(world, refresh)
     if refresh.state != "valid":
         raise _Problem("invalid_grant", "the refresh token was used already, or is no longer valid")
-    for each in list(world.children(Credential, refresh.family)):
-        if each.state == "valid":
-            world.enter(each, "used")
+    for credential in list(world.children(Credential, refresh.family)):
+        if credential.state == "valid":
+            world.enter(credential, "used")
     return refresh
 
 
@@ -369,12 +378,13 @@ def _proves(verifier: str | None, challenge: str) -> bool:
 
 
 def _revoke(world: World, credential: Credential) -> None:
-    for each in list(world.children(Credential, credential.family)):
-        if each.state == "valid":
-            world.enter(each, "revoked")
+    for issued in list(world.children(Credential, credential.family)):
+        if issued.state == "valid":
+            world.enter(issued, "revoked")
 
 
 def _issue(world: World, use: str, source: Credential, lasts_s: float) -> str:
+    """A new token in the family of `source`, for so many seconds of the world. Only its digest is stored."""
     value = secrets.token_urlsafe(32)
     issued = Credential(
         _digest(value),
@@ -423,7 +433,7 @@ def _refused(problem: _Problem, challenge: str = 'Basic realm="oauth"') -> Respo
 
 
 def _private(data: Any, status: int = 200) -> Response:
-    """Reply with what nobody on the way may keep."""
+    """An answer that no cache may store."""
     response = reply(data, status)
     response.headers.update(_PRIVATE)
     return response

@@ -1,4 +1,4 @@
-"""Extension providers, the users of the platform, and what providers said of their resources.
+"""Extension providers, the users of the platform, and the resources that providers reported.
 
 There is no API for them: they are made by control verbs. An organization's ID is its slug.
 Source: platform API, 2.7 to 2.10 and 5.2.
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from reconciler.core.errors import ReconcilerError
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import refused
-from reconciler.sandbox.part import Item, Name, Part, Seed, Text
+from reconciler.sandbox.part import DateOrUnknown, Item, Name, Part, Seed, Text, moment_or_now
 from reconciler.sandbox.parts.app import PERSONAL, register_organization
 from reconciler.sandbox.parts.secret import fingerprint
 from reconciler.sandbox.world import Thing, World
@@ -27,7 +27,7 @@ _MOST_SECRETS = 2
 
 @dataclass
 class Provider(Thing):
-    """`id` is the name. The shared secrets have to be kept as they are, because the sandbox signs with them.
+    """`id` is the name. The shared secrets are stored as they are, because the sandbox signs with them.
 
     `costs_path`, where the provider tells costs; `{id}` in it stands for a resource.
     """
@@ -77,6 +77,7 @@ class Resource(Thing):
 
     @property
     def present(self) -> bool:
+        """Whether the provider still has it, as far as it said."""
         return self.status != DELETED
 
 
@@ -156,11 +157,15 @@ class ProviderItem(Item):
 
 
 class MembershipItem(Item):
+    """The role of a user in an organization, by its ID."""
+
     id: Name
     role: Literal["admin", "member"] = "member"
 
 
 class UserItem(Item):
+    """A user to register, or what changes of one."""
+
     id: Name
     name: str | None = None
     email: str | None = None
@@ -168,7 +173,7 @@ class UserItem(Item):
 
 
 class Reported(Item):
-    """What a provider, or a person, says of a resource; a field that is not said stays as it is."""
+    """A report about a resource, of its provider or a person; a missing field stays as it is."""
 
     id: Annotated[Text, AfterValidator(_resource_id)]
     status: str | None = None
@@ -179,8 +184,10 @@ class Reported(Item):
 
 
 class ResourceItem(Reported):
+    """A resource as a person reports it, or as the world shows it."""
+
     provider: Text
-    updated_at: str | None = None
+    updated_at: DateOrUnknown | None = None
 
     def key(self) -> tuple[str, ...]:
         return (self.provider, self.id)
@@ -224,15 +231,17 @@ def register_user(world: World, item: UserItem) -> User:
 
 
 def register_resource(world: World, item: ResourceItem) -> Resource:
-    """Take in what a person says of a resource. Raises Refusal 422 for a provider that is not registered."""
+    """Take in a report of a person. Raises Refusal 422 for a provider that is not registered."""
     provider = world.find(Provider, item.provider)
     if provider is None:
         raise refused("provider", "is not registered")
-    return report(world, provider, item)
+    resource = report(world, provider, item)
+    resource.updated_at = moment_or_now(world, item.updated_at)
+    return resource
 
 
 def report(world: World, provider: Provider, said: Reported, reported_at: int | None = None) -> Resource:
-    """Take in what is known of a resource; what is not said stays.
+    """Take in a report; fields that it does not name stay.
 
     A report that is older than the last one changes nothing: it was sent again, or overtaken.
     """
@@ -265,11 +274,13 @@ def wire(provider: Provider) -> dict[str, Any]:
 
 
 def user_wire(user: User) -> dict[str, Any]:
+    """The user as the world shows it."""
     organizations = [{"id": id, "role": role} for id, role in user.organizations.items()]
     return {"id": user.id, "name": user.name, "email": user.email, "organizations": organizations}
 
 
 def resource_wire(resource: Resource) -> dict[str, Any]:
+    """The resource as the world shows it."""
     return {
         "provider": resource.provider,
         "id": resource.resource_id,

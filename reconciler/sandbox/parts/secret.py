@@ -1,6 +1,9 @@
 """Secrets of apps. A value is used to compute its fingerprint and its digest, and then dropped.
 
-A fingerprint is a keyed digest, from which nobody without the key can look up a common value. Its text
+The platform answers a digest, which may or may not stay the same for an equal value (switch secret_digest).
+The fingerprint is the sandbox's own, so that tests can tell whether a value arrived.
+
+A fingerprint is a keyed digest: without the key, nobody can look up a common value from it. Its text
 `hmac-sha256:KEY:MAC` (hex) carries its key, because a world is the seed of the next one. The MAC is of the
 value's SHA-256 in hex, so that bare digests of older sandboxes can be turned into it.
 
@@ -59,6 +62,7 @@ route = Routes("secret")
     example={"value": "correct horse battery"},
 )
 def set_value(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    """Set a secret; the version of the app grows (switches secret_value, secret_status, secret_digest)."""
     app = required_app(world, app_name)
     value = request.read(wires.SecretSet).value
     secret = _keep(world, app, secret_name, value)
@@ -68,12 +72,11 @@ def set_value(world: World, request: Request, app_name: str, secret_name: str) -
     return reply(answer, world.switches["secret_status"])
 
 
-@route(
+@route.extended(
     "POST",
     _SECRETS,
     "Set and unset several secrets",
     wires.SecretsReply,
-    extended=True,
     body=wires.SecretsSet,
     gives={"secret_name": "/secrets/0/name"},
     example={"values": {"A": "correct horse battery", "B": None}},
@@ -85,30 +88,31 @@ def set_many(world: World, request: Request, app_name: str) -> Response:
     """
     app = required_app(world, app_name)
     for name, value in request.read(wires.SecretsSet).values.items():
-        kept = world.find(Secret, f"{app.id}/{name}")
+        old = world.find(Secret, f"{app.id}/{name}")
         if value is not None:
             _keep(world, app, name, value)
-        elif kept is not None:
-            world.remove(kept)
+        elif old is not None:
+            world.remove(old)
     version = _next_version(world, app)
     listed = [_listed(secret) for secret in world.children(Secret, app_name)]
     return reply({"Version": version, "version": version, "secrets": listed})
 
 
-@route("GET", _SECRET, "Get a secret, without its value", wires.Secret, extended=True)
+@route.extended("GET", _SECRET, "Get a secret, without its value", wires.Secret)
 def get(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    """A secret without its value."""
     return reply(_listed(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}")))
 
 
-@route(
-    "GET", _SECRETS, "List secrets", wires.SecretList, extended=True, gives={"secret_name": "/secrets/0/name"}
-)
+@route.extended("GET", _SECRETS, "List secrets", wires.SecretList, gives={"secret_name": "/secrets/0/name"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
+    """The secrets of the app, without their values."""
     return reply({"secrets": [_listed(secret) for secret in listed_in_app(world, Secret, app_name)]})
 
 
-@route("DELETE", _SECRET, "Delete a secret", wires.SecretReply, extended=True)
+@route.extended("DELETE", _SECRET, "Delete a secret", wires.SecretReply)
 def delete(world: World, request: Request, app_name: str, secret_name: str) -> Response:
+    """Unset a secret; the version of the app grows."""
     app = required_app(world, app_name)
     world.remove(required_in_app(world, Secret, app_name, f"{app_name}/{secret_name}"))
     version = _next_version(world, app)
@@ -133,7 +137,7 @@ def _keep(world: World, app: App, name: str, value: str) -> Secret:
 
 
 def digest(fingerprint: str, salt: str = "") -> str:
-    """What the platform answers of a value."""
+    """The digest that the platform shows of a value."""
     return hashlib.sha256(f"{salt}{fingerprint}".encode()).hexdigest()[:16]
 
 
@@ -167,6 +171,8 @@ def masked(body: Any) -> Any:
 
 
 class SecretItem(Item):
+    """A secret in a seed: with its value, or as the world shows it."""
+
     app: Name
     name: Annotated[str, Field(min_length=1)]
     value: str | None = Field(None, repr=False)
@@ -181,14 +187,14 @@ class SecretItem(Item):
 
 def _plant(world: World, item: SecretItem) -> None:
     register(world, item.app)
-    kept = item.fingerprint if item.value is None else fingerprint(item.value, world.fingerprint_key)
+    known = item.fingerprint if item.value is None else fingerprint(item.value, world.fingerprint_key)
     world.put(
         Secret(
             f"{item.app}/{item.name}",
             item.app,
             item.name,
-            kept,
-            digest(kept) if item.digest is None else item.digest,
+            known,
+            digest(known) if item.digest is None else item.digest,
             moment_or_now(world, item.created_at),
             moment_or_now(world, item.updated_at),
         )
@@ -207,6 +213,7 @@ _SEED = Seed(
 
 
 def fingerprint(value: str, key: bytes) -> str:
+    """The keyed fingerprint of a value."""
     return keyed(_sha256(value), key)
 
 
@@ -215,10 +222,10 @@ def keyed(sha256: str, key: bytes) -> str:
     return f"{_NAME}:{key.hex()}:{hmac.digest(key, sha256.encode(), 'sha256').hex()}"
 
 
-def holds(kept: str, value: str) -> bool:
-    """Whether the fingerprint `kept` is of `value`; "" is of none."""
-    _, _, key = kept.rpartition(":")[0].partition(":")
-    return hmac.compare_digest(kept, keyed(_sha256(value), bytes.fromhex(key)))
+def holds(known: str, value: str) -> bool:
+    """Whether the fingerprint `known` is of `value`; "" is of none."""
+    _, _, key = known.rpartition(":")[0].partition(":")
+    return hmac.compare_digest(known, keyed(_sha256(value), bytes.fromhex(key)))
 
 
 def _sha256(value: str) -> str:

@@ -1,7 +1,12 @@
 """Snapshots of volumes: the list, the on-demand snapshot, and the end of every day of a volume's life.
 
-A day ends with the automatic snapshot, and growth by others. Source: platform API, 2.2
-(`auto_backup_enabled`), 2.3, 2.4 and 4.2; platform notes, "Snapshots" and "Volumes".
+A snapshot is waiting for 2 s, when no list shows it, then running for 10 s, when it is listed with size 0 and
+the date of year 1, then created or failed. A volume has one unfinished snapshot at a time. A finished one is
+removed after the retention that the volume had when it was requested. A day of a volume ends with the
+automatic snapshot, and with growth by others (switch auto_extend_gb).
+
+Source: platform API, 2.2 (`auto_backup_enabled`), 2.3, 2.4 and 4.2; platform notes, "Snapshots" and
+"Volumes".
 """
 
 import hashlib
@@ -61,6 +66,7 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
     gives={"snapshot_id": "/Msg/backup/graph_id"},
 )
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """Begin an on-demand snapshot. 412 while another is being taken. Source: platform API, 4.2 rule 3."""
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise precondition("volume is being destroyed")
@@ -77,7 +83,7 @@ def create(world: World, request: Request, app_name: str, volume_id: str) -> Res
 def unfinished(world: World, volume: Volume) -> Snapshot | None:
     """The one that is being taken, if any: the platform takes one at a time."""
     snapshots = world.children(Snapshot, volume.id)
-    return next((each for each in snapshots if each.state in ("waiting", "running")), None)
+    return next((snapshot for snapshot in snapshots if snapshot.state in ("waiting", "running")), None)
 
 
 def schedule(world: World, volume: Volume, at: float) -> Snapshot:
@@ -160,8 +166,8 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
 
 
 def _list_paths(world: World) -> Iterator[str]:
-    for each in world.all(Volume):
-        yield f"/v1/apps/{quote(each.app, safe='')}/volumes/{each.id}/snapshots"
+    for volume in world.all(Volume):
+        yield f"/v1/apps/{quote(volume.app, safe='')}/volumes/{volume.id}/snapshots"
 
 
 # Source: platform notes, "Snapshots".
@@ -267,7 +273,7 @@ def _end_day(world: World, day: Day, at: float) -> None:
 
 
 def _skipped_days(world: World, volume: Volume, at: float) -> int:
-    """How many days of a long jump of the clock leave no trace, because their snapshots expire in it."""
+    """How many days of a long jump of the clock leave no trace: their snapshots expire within it."""
     return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
 
 

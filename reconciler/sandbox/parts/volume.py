@@ -1,5 +1,12 @@
 """Volumes: create (also from a snapshot or as a fork), read, update, extend, delete.
 
+A volume is in one hardware zone of its region. With `require_unique_zone` (the default), no two volumes of
+one name in an app share a zone, so their number is limited by the zones of the region. A volume only grows,
+and only in state `created`; a machine may have to restart before it uses the new space. A volume that a
+machine holds is not deleted. A deleted one stays listed for a day, and its snapshots outlive it.
+
+Replies to mutations show zeros for blocks and no file system; reads show both.
+
 Source: platform API, 2.2, 3.2 and 4.2; platform notes, "Volumes".
 """
 
@@ -74,19 +81,20 @@ class Volume(Thing):
 
     @property
     def present(self) -> bool:
+        """Whether it still exists: deleted volumes stay listed for a while."""
         return self.state not in wires.GONE_STATES
 
 
 @dataclass
 class Day(Thing):
-    """The present day of a volume's life, which has its `id`; what its end brings is in `snapshot`."""
+    """The present day of a volume's life, with the volume's `id`. Its end is in `snapshot`."""
 
     kind = "day"
 
 
 @dataclass
 class Snapshot(Thing):
-    """Kept here because volumes are created from it.
+    """A snapshot of a volume. Its rules are in `snapshot`; volumes are created from it.
 
     `size` is 0 until it is finished, `digest` None where it follows from the id.
     """
@@ -115,6 +123,7 @@ route = Routes("volume")
 
 @route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
 def list_all(world: World, request: Request, app_name: str) -> Response:
+    """The volumes of the app, deleted ones for a while (switch deleted_volume)."""
     return reply([wire(world, volume) for volume in listed_in_app(world, Volume, app_name)])
 
 
@@ -129,6 +138,10 @@ def list_all(world: World, request: Request, app_name: str) -> Response:
     example={"name": "data", "region": "ams", "size_gb": 3, "require_unique_zone": False},
 )
 def create(world: World, request: Request, app_name: str) -> Response:
+    """Create an empty volume, restore a snapshot or fork a volume. Source: platform API, 4.2.
+
+    Restored and forked volumes have the file system and encryption of their source, and are not smaller.
+    """
     app = required_app(world, app_name)
     wish = request.read(wires.VolumeCreate)
     snapshot, source = _snapshot(world, wish), _source(world, app, wish)
@@ -161,6 +174,7 @@ def create(world: World, request: Request, app_name: str) -> Response:
 
 @route("GET", _VOLUME, "Get a volume", wires.Volume)
 def get(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """One volume of the app; deleted ones for a while (switch deleted_volume)."""
     return reply(wire(world, required_in_app(world, Volume, app_name, volume_id)))
 
 
@@ -174,6 +188,7 @@ def get(world: World, request: Request, app_name: str, volume_id: str) -> Respon
     example={"auto_backup_enabled": True, "snapshot_retention": 14},
 )
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """Change the retention or the daily backups. An equal value changes nothing."""
     volume = _changeable(world, app_name, volume_id)
     wanted = request.read(wires.VolumeUpdate).model_dump(include={*wires.VolumeUpdate.model_fields})
     changes = {name: value for name, value in wanted.items() if value not in (None, getattr(volume, name))}
@@ -194,6 +209,10 @@ def update(world: World, request: Request, app_name: str, volume_id: str) -> Res
     example={"size_gb": 10},
 )
 def extend(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """Enlarge a volume; it is never made smaller. Source: platform API, 4.2 rule 1.
+
+    Whether the machine must restart to use the space is a switch (extend_needs_restart).
+    """
     volume = _changeable(world, app_name, volume_id)
     if volume.state != "created":
         raise precondition(f"volume is {volume.state}")
@@ -217,6 +236,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
 
 @route("DELETE", _VOLUME, "Delete a volume", wires.Volume, errors=(410, 412))
 def delete(world: World, request: Request, app_name: str, volume_id: str) -> Response:
+    """Delete a volume that no machine holds. 410 when it was deleted before."""
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise Refusal(410, "volume has been destroyed", "gone")
@@ -254,7 +274,7 @@ def world_wire(world: World, volume: Volume) -> dict[str, Any]:
 
 
 def settle_in(world: World, volume: Volume, state: str) -> None:
-    """Let a new volume begin in `state`, and with it the day of its life that it is in."""
+    """Put a new volume into `state`, and start the day of its life that it is in."""
     world.enter(volume, state)
     age_s = max(0.0, world.now - volume.created_at)
     world.enter(Day(volume.id), "passing", volume.created_at + age_s // DAY_S * DAY_S)
@@ -289,7 +309,7 @@ def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
 
 
 def _hold_back(world: World, volume: Volume) -> None:
-    """Remember how the volume looks now, for reads that lag behind a change."""
+    """Store the present size and state, for reads that lag behind a change (switch read_lag_s)."""
     lag_s = world.switches["read_lag_s"]
     if lag_s:
         volume.shown_size_gb, volume.shown_state = volume.size_gb, volume.state
@@ -340,7 +360,7 @@ def _check_placement(world: World, region: str) -> None:
 
 
 def free_zone(world: World, app_name: str, name: str, region: str, unique: bool) -> str:
-    """The first hardware zone of the region that holds the fewest volumes of this name.
+    """The hardware zone of the region with the fewest volumes of this name; the first of several.
 
     Raises Refusal when `unique` and every zone (switch zones_per_region) holds one.
     """
@@ -370,7 +390,7 @@ def _zones_used_up(world: World, region: str) -> Refusal:
 
 
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
-# Fields that public services of this shape send beside the documented ones.
+# Fields that public services of this shape send in addition to the documented ones.
 _UNDOCUMENTED = {"host_status": "ok", "bytes_used": 0, "bytes_total": 0, "type": "local"}
 
 
@@ -399,6 +419,8 @@ _KEPT = {
 
 
 class VolumeItem(Item):
+    """A volume in a seed: what the world shows of it."""
+
     id: Name | None = None
     app: Name
     name: Text

@@ -29,6 +29,8 @@ class Taken(Thing):
 
 
 class WebhookTaken(Wire):
+    """The answer to a webhook that was taken, or that came before."""
+
     ok: bool
 
 
@@ -74,7 +76,7 @@ def receive(world: World, request: Request, provider: str) -> Response:
 
 
 def _take(world: World, sender: Provider, said: Mapping[str, Any]) -> None:
-    """Raises Refusal 422 for what no webhook says."""
+    """Take in the report of a verified webhook. Raises Refusal 422 for an invalid one."""
     action, resource = said.get("action"), said.get("resource")
     if action not in ACTIONS:
         raise refused("action", f"must be one of {', '.join(ACTIONS)}")
@@ -93,7 +95,7 @@ def _signatures(request: Request) -> list[str]:
 
 
 def _forget_old(world: World) -> None:
-    """What came so early that its timestamp would now be refused."""
+    """Forget webhooks that are so old that their timestamp would now be refused."""
     since = world.wall() - signing.KEEP_S
     for webhook in list(takewhile(lambda webhook: webhook.at <= since, world.all(Taken))):
         world.remove(webhook)

@@ -56,7 +56,7 @@ def subject_of(app: Reference, **changes: object) -> Subject:
 
 def checked(subject: Subject, *patterns: str, clock: Clock | None = None) -> Report:
     """The report of the checks that match one of the patterns; of all, without any."""
-    checks = [each for pattern in patterns or ("*",) for each in selected(pattern)]
+    checks = [check for pattern in patterns or ("*",) for check in selected(pattern)]
     report = Report(subject.base_url)
 
     async def work() -> None:
@@ -75,4 +75,4 @@ def checked(subject: Subject, *patterns: str, clock: Clock | None = None) -> Rep
 
 
 def failed(report: Report) -> dict[str, str]:
-    return {each.title: each.problem for each in report.results if each.outcome == "failed"}
+    return {result.title: result.problem for result in report.results if result.outcome == "failed"}

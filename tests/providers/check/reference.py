@@ -234,7 +234,7 @@ class Reference:
         return kept
 
     def _one(self, method: str, id: str, fields: dict[str, Any]) -> Stop:
-        key = next((name for name, each in self.resources.items() if each["id"] == id), id)
+        key = next((name for name, resource in self.resources.items() if resource["id"] == id), id)
         if self.defect == "knows only the id that it was sent":
             key = id
         if key not in self.resources:
@@ -290,7 +290,7 @@ class Reference:
         """The platform's part, at the same address: a page that lets one choose who signs in."""
         if path == "/auth/_sandbox/users" and self.makes_users:
             user = json.loads(body)
-            self.users[user["id"]] = [each["id"] for each in user["organizations"]]
+            self.users[user["id"]] = [organization["id"] for organization in user["organizations"]]
             return Stop(200, user)
         if path != "/auth/oauth/authorize":
             return Stop(404, {})

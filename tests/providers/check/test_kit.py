@@ -98,7 +98,7 @@ def test_the_kit_passes_every_check(tmp_path: Path, monkeypatch: Patch) -> None:
     with running(tmp_path, Plain()) as subject:
         report = checked(replace(subject, sign_in=None))
     assert failed(report) == {}
-    assert {each.group for each in report.results if each.outcome == "not checked"} == {"sign-in"}
+    assert {result.group for result in report.results if result.outcome == "not checked"} == {"sign-in"}
     assert report.count("passed") >= 290
     assert report.left == []
 

@@ -31,4 +31,4 @@ def test_the_manual_shows_a_failure_as_it_is_printed() -> None:
 def _still(text: str) -> list[str]:
     """The lines with their ids levelled, and the sent body only as far as the manual shows it."""
     levelled = re.sub(r"check-[0-9a-f]{12}-\d+", "check-ID", text.strip())
-    return [each.partition('"organization_id"')[0] for each in levelled.splitlines()]
+    return [line_.partition('"organization_id"')[0] for line_ in levelled.splitlines()]

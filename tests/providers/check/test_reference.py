@@ -128,7 +128,7 @@ def test_without_a_sign_in_service_nothing_of_it_counts_as_passed() -> None:
         report = checked(subject, "sign-in", "calls: GET of the costs", "refusals: POST under *")
     missing = {result.title for result in report.results if result.outcome == "not checked"}
     assert {title for title in missing if title.startswith("sign-in")} == {
-        each.title for each in selected("sign-in")
+        check.title for check in selected("sign-in")
     }
     assert "calls: GET of the costs" in missing
     assert "refusals: POST under the webhook secret" in missing

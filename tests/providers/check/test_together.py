@@ -42,7 +42,7 @@ def test_the_reference_provider_passes_with_sign_in_and_leaves_nothing_behind(
         )
         assert failed(report) == {}
         assert report.count("not checked") == 0
-        assert {each.group for each in report.results} == {
+        assert {result.group for result in report.results} == {
             "calls",
             "repeats",
             "sign-in",

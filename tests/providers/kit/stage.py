@@ -53,8 +53,8 @@ class StageClock:
 
     async def advance(self, seconds: float) -> None:
         end = self.elapsed_s + seconds
-        while due := [each for each in self._sleepers if each[0] <= end]:
-            first = min(due, key=lambda each: each[0])
+        while due := [sleeper for sleeper in self._sleepers if sleeper[0] <= end]:
+            first = min(due, key=lambda item: item[0])
             self._sleepers.remove(first)
             self.elapsed_s = max(self.elapsed_s, first[0])
             first[1].set()
@@ -130,7 +130,7 @@ class Stage:
         return await self.call("POST", "/extensions", order(id, **changes))
 
     async def send(self, request: signing.Signed, **headers: str) -> Reply:
-        given = [(signing.HEADER, each) for each in request.signatures]
+        given = [(signing.HEADER, signature) for signature in request.signatures]
         given += [(name.replace("_", "-"), value) for name, value in headers.items()]
         return await self.raw(request.method, request.url, given, request.body)
 
@@ -172,7 +172,7 @@ class Stage:
         for name, value in start["headers"]:
             text = value.decode()
             found[name.decode()] = f"{found[name.decode()]}\n{text}" if name.decode() in found else text
-        return Reply(start["status"], b"".join(each.get("body", b"") for each in rest), found)
+        return Reply(start["status"], b"".join(part.get("body", b"") for part in rest), found)
 
 
 @asynccontextmanager

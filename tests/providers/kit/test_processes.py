@@ -91,16 +91,6 @@ def test_a_nonce_is_taken_once_by_two_workers(provider: Provider) -> None:
         assert sorted(reply.status for reply in replies) == [200] + [401] * 7
 
 
-def test_a_nonce_stays_taken_after_a_kill(postgres: Postgres, tmp_path: Path) -> None:
-    store, url = tmp_path / "provider.db", "https://databases.example.com"
-    with serving_provider(postgres, store, workers=2, public_url=url) as first:
-        request = first.platform.sign("GET", "/extensions/none")
-        assert first.platform.send(request).status == 404
-        first.kill()
-    with serving_provider(postgres, store, public_url=url) as second:
-        assert second.platform.send(request).status == 401
-
-
 def test_a_kill_in_the_middle_leaves_half_a_database_that_the_next_start_completes(
     postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -227,7 +217,7 @@ def test_what_it_cannot_start_with_is_said_in_one_sentence(
         }
         ran = subprocess.run(
             [sys.executable, "-m", "reconciler", "provider", "serve", "databases"]
-            + [each.replace("{taken}", port) for each in arguments],
+            + [argument.replace("{taken}", port) for argument in arguments],
             cwd=tmp_path,
             env=env,
             capture_output=True,

@@ -105,7 +105,7 @@ def test_what_the_provider_did_not_make_is_left_alone(
 
 def test_costs_name_every_resource(provider: Provider) -> None:
     _address(provider, "costs")
-    costs = {each["id"]: each for each in provider.platform.call("GET", "/costs").json["costs"]}
+    costs = {cost["id"]: cost for cost in provider.platform.call("GET", "/costs").json["costs"]}
     assert float(costs["costs"]["amount"]) > 5
     assert costs["costs"]["currency"] == "USD"
 

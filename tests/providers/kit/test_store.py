@@ -21,9 +21,9 @@ def test_files_are_nobody_elses(path: Path) -> None:
     try:
         store = Store(path)
         store.claim("nonces", "a", 1.0)
-        files = [each for each in path.parent.rglob("*") if each.is_file()]
+        files = [file for file in path.parent.rglob("*") if file.is_file()]
         assert len(files) >= 4
-        assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+        assert {item.stat().st_mode & 0o777 for item in files} == {0o600}
         store.close()
     finally:
         os.umask(before)

@@ -92,7 +92,7 @@ async def test_each_change_is_told_once_and_signed(store: Path) -> None:
         await stage.call("GET", "/extensions/a")
         await stage.call("DELETE", "/extensions/a")
         await clock.advance(2)
-    told = [(each["action"], each["resource"]["status"]) for each in receiver.taken]
+    told = [(message["action"], message["resource"]["status"]) for message in receiver.taken]
     assert told == [
         ("resource.created", "ready"),
         ("resource.updated", "ready"),
@@ -113,7 +113,7 @@ async def test_a_state_that_changes_by_itself_is_noticed_without_being_asked(sto
         await stage.provision("a")
         functions.report = Report("sleeping")
         await clock.advance(65)
-    assert [each["resource"]["status"] for each in receiver.taken] == ["ready", "sleeping"]
+    assert [message["resource"]["status"] for message in receiver.taken] == ["ready", "sleeping"]
 
 
 async def test_a_retry_is_the_same_bytes_while_they_are_valid_and_signed_again_later(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_retries_are_spread_over_hours_and_then_given_up_in_the_open(tmp_p
         assert 24 * HOUR_S <= times[-1] <= 24.3 * HOUR_S
         assert outbox.unsent("a") == 1
         store.close()
-    assert [each["reason"] for each in logs if each["event"] == "webhook.given_up"] == ["status 500"]
+    assert [log["reason"] for log in logs if log["event"] == "webhook.given_up"] == ["status 500"]
     assert "part-of-the-address" not in json.dumps(logs)
 
 
@@ -160,7 +160,7 @@ async def test_one_resource_is_told_in_order_and_does_not_hold_another_up(tmp_pa
     for action, id in (("created", "a"), ("deleted", "a"), ("created", "b")):
         outbox.add(f"resource.{action}", {"id": id}, now)
     await outbox.send_due()
-    assert [(each["action"], each["resource"]["id"]) for each in receiver.taken] == [
+    assert [(message["action"], message["resource"]["id"]) for message in receiver.taken] == [
         ("resource.created", "b")
     ]
     # The first body came before its refusal: so the receiver knows it, and takes it as a duplicate.

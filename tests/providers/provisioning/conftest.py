@@ -78,10 +78,10 @@ class Scene:
 
     def records(self) -> list[str]:
         """Addresses of all records."""
-        return [each["address"] for each in self.run("state", "list", "--output", "json").json["records"]]
+        return [record["address"] for record in self.run("state", "list", "--output", "json").json["records"]]
 
     def secrets(self) -> set[str]:
-        return {each["name"] for each in self.sandbox.secrets(self.app)}
+        return {secret["name"] for secret in self.sandbox.secrets(self.app)}
 
     def sets(self) -> list[str]:
         """Names of the secrets that were sent, in order, also of those that were refused or lost."""
@@ -121,7 +121,7 @@ def scene(_sandbox: Sandbox, provider: FakeProvider, tmp_path: Path) -> Iterator
     yield scene
     _sandbox.clear_faults()
     assert scene.leaks() == []
-    assert not [each for each in provider.headers if "Authorization" in each]
+    assert not [header for header in provider.headers if "Authorization" in header]
 
 
 @pytest.fixture

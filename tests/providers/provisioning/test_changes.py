@@ -62,7 +62,7 @@ def test_a_name_that_somebody_changed_is_drift_and_sleeping_is_not(applied: Scen
 def test_one_that_is_gone_is_never_made_again_by_itself(applied: Scene) -> None:
     applied.provider.resources.clear()
     refused = applied.apply(code=1)
-    assert [each["code"] for each in refused.json["diagnostics"]] == ["object-missing"]
+    assert [diagnostic["code"] for diagnostic in refused.json["diagnostics"]] == ["object-missing"]
     assert applied.provider.sent("POST") == [("POST", "/extensions")]
 
 
@@ -111,7 +111,7 @@ def test_a_key_that_a_secret_manifest_owns_is_not_overwritten(scene: Scene) -> N
     scene.project.env["OWN_URL"] = OTHER
     scene.declare(scene.extension(), secret(scene.app, "DATABASE_URL", "env: OWN_URL"))
     applied = scene.apply(code=1)
-    error = next(each["error"] for each in applied.json["results"] if each["step"].endswith("#secrets"))
+    error = next(result["error"] for result in applied.json["results"] if result["step"].endswith("#secrets"))
     assert f"`{scene.address}`" in error
     assert f"`Secret/{scene.app}/DATABASE_URL`" in error
     assert scene.sets() == ["DATABASE_URL"]  # the manifest's own; and API_KEY is not set either
@@ -163,7 +163,7 @@ def test_two_extensions_with_one_key_do_not_overwrite_each_other(scene: Scene) -
     with serving_provider(config={"DATABASE_URL": OTHER}) as other:
         declare_two(scene, other)
         applied = scene.apply(code=1)
-        errors = [each["error"] for each in applied.json["results"] if each["outcome"] == "failed"]
+        errors = [result["error"] for result in applied.json["results"] if result["outcome"] == "failed"]
         assert scene.address in only(errors)
         assert f"Extension/{scene.app}/db2" in only(errors)
         assert scene.sets() == ["API_KEY", "DATABASE_URL"]

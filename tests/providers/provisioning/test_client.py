@@ -18,7 +18,7 @@ from reconciler.core.errors import (
     Refused,
     SecretUnavailable,
     Unauthorized,
-    Unreadable,
+    UnreadableAnswer,
 )
 from reconciler.core.steps import PLATFORM, Call, Method, Read
 from reconciler.core.wire import one
@@ -74,8 +74,8 @@ async def test_each_attempt_is_signed_anew() -> None:
     asked, script = client(reply(status=503), Lost("reset"), reply('{"status": "ready"}'))
     await asked.read(Read(PATH, one(Extension)))
     fields = list(verified(script))
-    assert [each["nonce"] for each in fields] == ["nonce-1", "nonce-2", "nonce-3"]
-    assert [each["url"] for each in fields] == ["https://acme.example/api/extensions/res_1"] * 3
+    assert [field["nonce"] for field in fields] == ["nonce-1", "nonce-2", "nonce-3"]
+    assert [item["url"] for item in fields] == ["https://acme.example/api/extensions/res_1"] * 3
     assert all(earlier["timestamp"] <= later["timestamp"] for earlier, later in pairwise(fields))
     assert fields[-1]["timestamp"] > fields[0]["timestamp"]
 
@@ -174,12 +174,12 @@ async def test_of_costs_secret_fields_are_hidden_and_amounts_are_not() -> None:
         (reply('{"error": "no such"}', status=404), NotFound),
         (reply('{"error": "no"}', status=401), Unauthorized),
         (reply('{"error": "no"}', status=403), Unauthorized),
-        (reply("<html>", status=200), Unreadable),
-        (reply("[]", status=200), Unreadable),
-        (reply("", status=204), Unreadable),
-        (reply("", status=302, location="https://elsewhere.example"), Unreadable),
+        (reply("<html>", status=200), UnreadableAnswer),
+        (reply("[]", status=200), UnreadableAnswer),
+        (reply("", status=204), UnreadableAnswer),
+        (reply("", status=302, location="https://elsewhere.example"), UnreadableAnswer),
         (reply("<html>", status=404), PlatformError),
-        (reply(json.dumps({"status": {"url": VALUE}})), Unreadable),
+        (reply(json.dumps({"status": {"url": VALUE}})), UnreadableAnswer),
         (reply("teapot", status=418), PlatformError),
     ],
     ids=["404", "401", "403", "html", "list", "204", "redirect", "html-404", "odd-status", "418"],

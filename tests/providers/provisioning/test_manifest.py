@@ -39,7 +39,7 @@ def problems(tmp_path: Path, line: str) -> list[tuple[str, str, int]]:
     spec = [line, *given.values()]
     text = "\n".join([*lines, f"spec: {{{', '.join(spec)}}}", ""])
     found = load(["-"], root=tmp_path, stdin=text.encode).diagnostics
-    return [(each.code, each.message, each.span.line if each.span else 0) for each in found]
+    return [(match.code, match.message, match.span.line if match.span else 0) for match in found]
 
 
 @pytest.mark.parametrize(("line", "named"), ASTRAY)

@@ -57,7 +57,7 @@ def _first_only(check: Callable[..., None]) -> Callable[..., None]:
 
 
 def _split(check: Callable[..., None]) -> Callable[..., None]:
-    return lambda signatures, *rest: check([each.split(",")[0] for each in signatures], *rest)
+    return lambda signatures, *rest: check([signature.split(",")[0] for signature in signatures], *rest)
 
 
 def _stripped(digest_of: Callable[..., bytes]) -> Callable[..., bytes]:

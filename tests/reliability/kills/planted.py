@@ -110,7 +110,7 @@ def _unknown_restart_forgotten() -> None:
 
 
 def _lease_outlives_its_holder() -> None:
-    from reconciler.state.places.sqlite.holders import ByteHolders
+    from reconciler.state.places.sqlite.locks import ByteHolders
 
     def rest_s(self: ByteHolders, beat: Any, tag: str) -> None:
         return None

@@ -101,6 +101,8 @@ _ONE_TARGET: Any = [
 
 
 class ClusterCreate(Wire):
+    """The body of a create; the platform accepts a plan in upper or lower case."""
+
     org_slug: str
     plan: str = Field(pattern=_PLAN, examples=list(PLANS))
     region: str = Field(pattern=r"[^\x00-\x20]")

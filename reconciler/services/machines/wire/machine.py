@@ -22,6 +22,8 @@ _POWER = {
 
 
 class Guest(Wire):
+    """The size of a machine."""
+
     cpus: int | None = None
     cpu_kind: str | None = None
     memory_mb: int | None = None
@@ -39,6 +41,8 @@ class Mount(Wire):
 
 
 class MachineConfig(Wire):
+    """The part of a machine's configuration that rules about power read."""
+
     guest: Guest | None = None
     init: Init | None = None
     schedule: str | None = None

@@ -20,6 +20,8 @@ GONE_STATES = frozenset(
 
 
 class Volume(Wire):
+    """A volume. A deleted one stays listed for a day (see `present`)."""
+
     shape: ClassVar = "volume"
     ids: ClassVar = ("id", "attached_machine_id")
 
@@ -56,6 +58,8 @@ LARGEST_GB = 1_000_000  # the platform documents no limit; numbers of all client
 
 
 class Compute(Wire):
+    """Hints about the machine that will hold the volume."""
+
     cpu_kind: Literal["shared", "performance"] | None = None
     cpus: int | None = Field(None, ge=0)
     gpu_kind: str | None = None
@@ -66,6 +70,8 @@ class Compute(Wire):
 
 
 class VolumeCreate(Wire):
+    """The body of a create. `default`: the value that the platform takes for a missing field."""
+
     name: str = Field(pattern=r"[^\x00-\x20]")
     region: str | None = None
     size_gb: int | None = Field(None, ge=1, le=LARGEST_GB, json_schema_extra={"default": 3})
@@ -90,6 +96,8 @@ class VolumeExtend(Wire):
 
 
 class Snapshot(Wire):
+    """A snapshot in the list of its volume."""
+
     shape: ClassVar = "snapshot"
 
     id: str

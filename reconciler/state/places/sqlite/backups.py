@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import sync, sync_directory
-from reconciler.state.places.sqlite import files, older, schema, seen, whole
+from reconciler.state.places.sqlite import database, files, older, seen, whole
 from reconciler.state.places.sqlite.database import connect_read_only, explained
 from reconciler.state.store import Backups
 
@@ -46,6 +46,7 @@ def all_of(path: Path) -> list[Backup]:
 
 
 def newest_good(path: Path) -> Backup | None:
+    """The newest backup that is what was written; None where there is none."""
     for backup in all_of(path):
         try:
             with explained(backup.path):
@@ -59,8 +60,8 @@ def newest_good(path: Path) -> Backup | None:
 def known(path: Path) -> Backups:
     """What there is to go back to from the state at `path`."""
     good = newest_good(path)
-    found = [each.path for each in all_of(path) if good is None or each.version > good.version]
-    return Backups(good.at if good is not None else None, tuple(found))
+    newer = [backup.path for backup in all_of(path) if good is None or backup.version > good.version]
+    return Backups(good.at if good is not None else None, tuple(newer))
 
 
 def way_out(path: Path) -> tuple[str, Command]:
@@ -83,7 +84,7 @@ def way_out(path: Path) -> tuple[str, Command]:
 
 
 def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path | None = None) -> Path:
-    """Copy what `connection` holds to `target`, which must not exist, or among the kept ones.
+    """Copy the state behind `connection` to `target`, which must not exist, or to the backups next to it.
 
     Raises StoreError, OSError or sqlite3.Error, and leaves nothing behind.
     """
@@ -124,8 +125,8 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
 
     What was done comes back, in words; "" for nothing.
     """
-    version = schema.require(connection, path)
-    if version == schema.VERSION:
+    version = database.require(connection, path)
+    if version == database.VERSION:
         return ""
     folder(path).mkdir(mode=0o700, exist_ok=True)
     copy = folder(path) / f"version-{version}-{at:{_AT}}.db"  # which is never pruned
@@ -136,7 +137,7 @@ def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
     with suppress(sqlite3.OperationalError):  # where there is no room, its pages are used again
         connection.execute("VACUUM")
     return (
-        f"the state {path} was migrated from version {version} to {schema.VERSION}; "
+        f"the state {path} was migrated from version {version} to {database.VERSION}; "
         f"a copy of version {version} is {copy}: to go back to an older program, put it and {copy.name}.key "
         f"in the place of {path.name} and {path.name}.key, and remove {path.name}.seen: what was recorded "
         "since is unknown to it"
@@ -160,7 +161,7 @@ def verify(file: Path) -> None:
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
     with closing(connect_read_only(file)) as connection:
-        if schema.require(connection, file) == schema.VERSION:
+        if database.require(connection, file) == database.VERSION:
             yield connection
             return
         with closing(migrated_copy(connection)) as copy:

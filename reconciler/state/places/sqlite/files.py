@@ -46,9 +46,9 @@ def state_exists(path: Path) -> bool:
 
 
 def traces_of(path: Path) -> list[Path]:
-    """What an older state has left beside it."""
+    """Files next to `path` that show that a state was there."""
     left = [key_path(path), spool_path(path), seen_path(path)]
-    return [each for each in left if each.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
+    return [trace for trace in left if trace.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
 
 
 def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:

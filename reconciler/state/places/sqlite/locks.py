@@ -1,4 +1,4 @@
-"""Locks that die with their process: one byte of a file each, so that a thousand need one descriptor.
+"""Leases that end with their process: a byte of a file each, so that a thousand need one descriptor.
 
 POSIX record locks exclude other processes but not other users of the same process, and closing
 any descriptor of the file drops them all; so one process keeps one descriptor and its own list.
@@ -6,12 +6,21 @@ any descriptor of the file drops them all; so one process keeps one descriptor a
 
 import errno
 import fcntl
+import hashlib
+import math
 import os
 import struct
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from reconciler.core.errors import Locked
+from reconciler.state.durable import make_private
+from reconciler.state.log.lease_beats import Beat
+from reconciler.state.places.sqlite import files
 
 
 @dataclass
@@ -33,6 +42,52 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _guard = threading.Lock()
 _open: dict[Path, _LockFile] = {}
+
+
+class ByteHolders:
+    """The holders of leases that one handle has taken: an `Exclusion`. `lock_file`: next to the state."""
+
+    lease_s = math.inf
+    poll_s = 0.2
+
+    def __init__(self, lock_file: Path) -> None:
+        self._lock_file = lock_file
+        self._ours: set[str] = set()
+
+    def begin(self, id: str) -> None:
+        """Raises Locked where all bytes are taken: the state is being restored, or migrated."""
+        if not try_lock(self._lock_file, _byte(id)):
+            raise Locked(self._lock_file.stem, "another process", 0)
+        self._ours.add(id)
+
+    def end(self, id: str) -> None:
+        self._ours.remove(id)
+        unlock(self._lock_file, _byte(id))
+
+    def rest_s(self, beat: Beat, tag: str) -> float | None:
+        return None if is_locked(self._lock_file, _byte(beat.id)) else 0.0
+
+    def close(self) -> None:
+        for id in list(self._ours):
+            self.end(id)
+
+
+@contextmanager
+def nobody_else(path: Path) -> Iterator[None]:
+    """Keep all leases of the state at `path` from being taken. Raises Locked while anybody has one."""
+    lock_file = files.lock_path(path)
+    make_private(lock_file.parent)
+    if not try_lock(lock_file, ALL):
+        raise Locked(path.name, "another process", 0)
+    try:
+        yield
+    finally:
+        unlock(lock_file, ALL)
+
+
+def _byte(id: str) -> int:
+    """One of so many that no two leases share it."""
+    return int.from_bytes(hashlib.sha256(id.encode()).digest()[:7]) + 1
 
 
 def try_lock(path: Path, number: int) -> bool:

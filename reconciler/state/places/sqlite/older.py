@@ -22,7 +22,7 @@ from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, Head, StateDump, chained
 from reconciler.state.contents import Row as ContentRow
 from reconciler.state.log.damage import Damaged
-from reconciler.state.places.sqlite import schema, whole
+from reconciler.state.places.sqlite import database, whole
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 from reconciler.state.rules import CLOSING
 from reconciler.state.store import Event
@@ -58,7 +58,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     """Bring an older state to the newest version, in one transaction. Raises Damaged, and changes nothing."""
     with transaction(connection):
         # Another process may have migrated it while we waited for the transaction.
-        if schema.version_of(connection) == schema.VERSION:
+        if database.version_of(connection) == database.VERSION:
             return
         contents, version = read(connection)
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -81,7 +81,7 @@ def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:
             raise Damaged(f"there are {len(records)} sound records, and not {current.records}")
         rows = chained(current.lineage, _in_their_scopes(_followed(connection, current)))
         epochs = dict(connection.execute("SELECT scope, epoch FROM leases WHERE epoch > 0"))
-        heads = _heads(current, schema.version_of(connection) or 0, rows, records, epochs)
+        heads = _heads(current, database.version_of(connection) or 0, rows, records, epochs)
         contents = StateDump(
             current.lineage,
             bytes.fromhex(current.key or ""),
@@ -98,7 +98,7 @@ def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:
 
 def checks_of(connection: sqlite3.Connection) -> Checks:
     """Raises Damaged, or sqlite3.Error."""
-    version = schema.version_of(connection) or 0
+    version = database.version_of(connection) or 0
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     try:
         outside = {name: meta[name] for name in ("lineage", "serial") if name in meta}
@@ -136,7 +136,7 @@ def records_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[t
 
 def rows_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[Row]:
     """The rows of the journal, not verified, oldest first; or those that are not packed, newest first."""
-    version = schema.version_of(connection) or 0
+    version = database.version_of(connection) or 0
     packed = connection.execute("SELECT body FROM archive ORDER BY first") if version > _NO_ARCHIVE else ()
     for (body,) in packed:
         for line in zlib.decompress(body).splitlines():
@@ -164,7 +164,7 @@ def _followed(connection: sqlite3.Connection, current: Checks) -> Iterator[tuple
             raise Damaged(f"journal row {number} is missing")
         before = hashes[seq - 1]
         own = [before[scope]] if scope in before else []
-        if not any(row_hash(each, seq, columns, data, scope) == hash for each in (*own, *before.values())):
+        if not any(row_hash(known, seq, columns, data, scope) == hash for known in (*own, *before.values())):
             raise Damaged(f"journal row {row} is not what was written")
         hashes[seq][scope] = hash
         yield scope, (*columns, data.decode())

@@ -24,7 +24,7 @@ from reconciler.state.contents import Row, StateDump, with_entry
 from reconciler.state.durable import sync_directory
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.moving import in_one
-from reconciler.state.places.sqlite import backups, files, older, schema, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, older, seen, whole
 from reconciler.state.places.sqlite.database import connect, explained
 from reconciler.state.places.sqlite.files import beside
 from reconciler.state.places.sqlite.salvage import Salvage, salvage
@@ -79,7 +79,7 @@ def _damage(path: Path, copy: Path) -> Damage:
     """
     try:
         with explained(path), closing(connect(copy)) as connection:
-            if schema.require(connection, path) < schema.VERSION:
+            if database.require(connection, path) < database.VERSION:
                 older.migrate(connection)
             whole.verify(connection)
             contents = whole.contents_of(connection)

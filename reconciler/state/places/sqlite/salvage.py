@@ -28,7 +28,7 @@ from reconciler.state.log.bucket import Found, quoted
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Newer
 from reconciler.state.log.head import Head
-from reconciler.state.places.sqlite import older, schema, seen
+from reconciler.state.places.sqlite import database, older, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
 from reconciler.state.store import Event
 
@@ -63,7 +63,7 @@ def salvage(file: Path, base: StateDump, version: int) -> Salvage:
     found = Salvage(dict(base.records))
     with suppress(sqlite3.Error), closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.text_factory = lambda text: text.decode(errors="replace")
-        if (schema.version_of(connection) or schema.VERSION) < schema.VERSION:
+        if (database.version_of(connection) or database.VERSION) < database.VERSION:
             _salvage_older(connection, base, version, found)
         else:
             _salvage(connection, base, found)

@@ -1,8 +1,8 @@
-"""The bucket of the file of one state, opened when it is first needed; and whose state it is."""
+"""The bucket of one state file: it is opened when it is first needed, and belongs to one environment."""
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from reconciler.state.encryption.bucket import header
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.places.sqlite import backups, database, files, holders, schema, seen, whole
+from reconciler.state.places.sqlite import backups, database, files, locks, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import no_state
 
 
 class StateFile(TableBucket):
-    """The parameters are those of `SqliteStore`. `environment`: whose state it must be.
+    """The objects in a state file, and the key next to it. The parameters are those of `SqliteStore`.
 
     A state of an older version is migrated once something is to be written; until then it is read from a
     copy in memory that has the newest version.
@@ -60,24 +60,28 @@ class StateFile(TableBucket):
             raise Damaged("state.json is missing")
         return found
 
-    def opened(self) -> sqlite3.Connection | None:
-        """The connection; None when there is no state yet. Creates nothing. Raises StoreError."""
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The connection, for one reader at a time; None when there is no state yet. Creates nothing."""
         with self._explained(), self._lock:
-            return self._readable()
+            yield self._readable()
+
+    def exists(self) -> bool:
+        """Whether there is a state. Raises StoreError where there is another thing, or only a rest of one."""
+        with self.reading() as connection:
+            return connection is not None
 
     def migrate(self) -> bool:
         """Bring the state to the newest version; False where it has that."""
         with self._explained(), self._turn:
-            self.opened()
-            older = self.is_older
+            older = self.exists() and self.is_older
             if older:
                 self._writable()
             return older
 
     def key(self) -> bytes | None:
         """The fingerprint key; None where it was not made yet. Raises StoreError for another one."""
-        with self._explained(), self._lock:
-            self._readable()
+        with self.reading():
             key = files.read_key(self.path, sealed=self._sealed)
             if self.key_digest and files.key_digest(key) != self.key_digest:
                 what = "missing" if key is None else "not the key with which secrets were fingerprinted"
@@ -86,25 +90,23 @@ class StateFile(TableBucket):
 
     def require_newest(self) -> None:
         """Raises StoreError when changes that were acknowledged are missing."""
-        with self._explained(), self._lock:
-            connection = self._readable()
-            if connection is None:
-                return
-            known = seen.read(self.path, self.lineage)  # before the state: others write meanwhile
-            if missing := known.missing_in(seen.of(connection), self.path):
-                raise Damaged(missing)
+        with self.reading() as connection:
+            if connection is not None:
+                known = seen.read(self.path, self.lineage)  # before the state: others write meanwhile
+                if missing := known.missing_in(seen.of(connection), self.path):
+                    raise Damaged(missing)
 
     def verify(self) -> None:
         """Read all of it, byte by byte. Raises StoreError."""
-        with self._explained(), self._lock:
-            connection = self._readable()
+        self.require_newest()
+        with self.reading() as connection:
             if connection is not None:
                 whole.verify(connection)
+        self.key()
 
     def copy(self, target: Path | None, at: datetime) -> Path:
         """As `backups.make`. Raises StoreError."""
-        with self._explained(), self._lock:
-            connection = self._readable()
+        with self.reading() as connection:
             if connection is None:
                 raise StoreError(f"there is no state {self.path}", help="check --state")
             return backups.make(connection, self.path, at, target)
@@ -156,26 +158,24 @@ class StateFile(TableBucket):
     def _open(self) -> None:
         connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
         try:
-            version = schema.require(connection, self.path)
-            self.is_older = version < schema.VERSION
+            version = database.require(connection, self.path)
+            self.is_older = version < database.VERSION
             if self.is_older:
-                connection, before = (
-                    backups.migrated_copy(connection),
-                    connection,
-                )
-                before.close()
+                with closing(connection) as older:
+                    connection = backups.migrated_copy(older)
                 self._tell_older(version)
             elif not self._read_only:
                 database.use_wal(connection)
             self._connection, self._inode = connection, _inode(self.path)
-            self._require_ours(connection)
+            self._require_ours()
             self._hide_key()
         except BaseException:
             connection.close()
             self._connection = None
             raise
 
-    def _require_ours(self, connection: sqlite3.Connection) -> None:
+    def _require_ours(self) -> None:
+        """Raises StoreError where the state belongs to another environment."""
         found = self.get(self._root)
         assert found is not None
         copy = header(found.body)
@@ -188,7 +188,7 @@ class StateFile(TableBucket):
 
     def _migrate(self) -> None:
         """Bring the file to the newest version, once it was copied, while nobody holds a lease."""
-        with closing(database.connect(self.path)) as connection, holders.nobody_else(self.path):
+        with closing(database.connect(self.path)) as connection, locks.nobody_else(self.path):
             if made := backups.migrate(connection, self.path, self._clock.now()):
                 self._tell(made)
             database.use_wal(connection)
@@ -197,7 +197,7 @@ class StateFile(TableBucket):
         apply, migrate = command("apply"), command("state", "migrate")
         self._tell(
             f"the state has version {version}, of an older program: `{apply}` or `{migrate}` brings it to "
-            f"version {schema.VERSION}"
+            f"version {database.VERSION}"
         )
 
     def _hide_key(self) -> None:

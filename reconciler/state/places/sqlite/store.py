@@ -1,4 +1,4 @@
-"""The one store over a state in a file, and what a file has besides: backups, a way back, older versions."""
+"""The one store over a state file, with what only a file has: backups, restore, older versions, its key."""
 
 import os
 import uuid
@@ -22,7 +22,7 @@ from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
-from reconciler.state.places.sqlite.holders import ByteHolders, nobody_else
+from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
 from reconciler.state.places.sqlite.state_file import StateFile
 from reconciler.state.store import (
     WHOLE_STATE,
@@ -94,7 +94,7 @@ class SqliteStore(LogStore):
     async def take_over(self, environment: str, *, by: str) -> bool:
         await self.close()
         self._file.heir = environment
-        if await self._in_thread(self._file.opened) is None:
+        if not await self._in_thread(self._file.exists):
             raise StoreError(
                 f"there is no state {self.path} to take over", help="pass that state with --state"
             )
@@ -110,7 +110,7 @@ class SqliteStore(LogStore):
 
     async def backup(self, target: Path | None = None) -> Path:
         await self.verify()
-        return await self._in_thread(lambda: self._backup(target))
+        return await self._in_thread(lambda: self._file.copy(target, self._clock.now()))
 
     async def backups(self) -> Backups:
         return await self._in_thread(lambda: backups.known(self.path))
@@ -125,7 +125,7 @@ class SqliteStore(LogStore):
     async def import_(self, contents: StateDump) -> None:
         """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
-        if await self._in_thread(self._file.opened) is not None:
+        if await self._in_thread(self._file.exists):
             await self._in_thread(lambda: self._replace_key(contents))
             await super().import_(_with_digest(contents))
         else:
@@ -141,8 +141,8 @@ class SqliteStore(LogStore):
         await super().retire(to, _with_digest(contents))
 
     async def verify(self) -> None:
-        if await self._in_thread(self._file.opened) is not None:
-            await self._in_thread(self._verify_file)
+        if await self._in_thread(self._file.exists):
+            await self._in_thread(self._file.verify)
             await super().verify()
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class SqliteStore(LogStore):
 
     async def _backup_after_commits(self) -> None:
         try:
-            await self._in_thread(lambda: self._backup(None))
+            await self._in_thread(lambda: self._file.copy(None, self._clock.now()))
             await self._in_thread(lambda: backups.prune(self.path))
             self._committed = False
         except StoreError as failure:
@@ -166,7 +166,6 @@ class SqliteStore(LogStore):
         state = super()._load()
         if state.lineage:
             self._file.key()
-        if state.lineage:
             return state
         return with_fields(state, traces=tuple(map(str, files.traces_of(self.path))))
 
@@ -190,7 +189,7 @@ class SqliteStore(LogStore):
         return super()._take(scopes, holder)
 
     def _make(self, contents: StateDump) -> None:
-        """A new file that holds this."""
+        """Make a file that holds `contents`. Raises StoreError where traces of another state are there."""
         sealing = self.bucket if isinstance(self.bucket, SealedBucket) else None
         key, inside = (
             (contents.key, _with_digest(contents)) if sealing is None else (sealing.key_file, contents)
@@ -210,6 +209,7 @@ class SqliteStore(LogStore):
             self._keep_key(contents.key)
 
     def _keep_key(self, key: bytes) -> None:
+        """Write the key next to the state. Raises StoreError where another one is there."""
         make_private(self.path.parent)
         if key and files.create_key(self.path, key) != key:
             raise StoreError(f"{files.key_path(self.path)} is the key of another state")
@@ -253,11 +253,12 @@ class SqliteStore(LogStore):
         """Who has a scope; None where the state is too damaged to tell."""
         with suppress(StoreError):
             found = self._root()
-            for each in self._obstacles(found.scopes if found is not None else ()).values():
-                return each.locked
+            obstacles = self._obstacles(found.scopes if found is not None else ())
+            return next((obstacle.locked for obstacle in obstacles.values()), None)
         return None
 
     def _give_to(self, environment: str) -> None:
+        """Write into the root that the state is that of `environment`."""
         known = root.read(self._file, self._layout, self._environment)
         if known is None:
             raise no_state(self.path)
@@ -268,14 +269,6 @@ class SqliteStore(LogStore):
     def _become(self, environment: str) -> None:
         self._environment = self._file.environment = environment
         self._layout = Layout(environment)
-
-    def _verify_file(self) -> None:
-        self._file.require_newest()
-        self._file.verify()
-        self._file.key()
-
-    def _backup(self, target: Path | None) -> Path:
-        return self._file.copy(target, self._clock.now())
 
 
 def _with_digest(contents: StateDump) -> StateDump:

@@ -1,4 +1,4 @@
-"""A whole state in a database: made of `StateDump`, read as such, and found to be what was written."""
+"""A whole state in a database: made of `StateDump`, read as `StateDump`, and verified byte by byte."""
 
 import sqlite3
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
-from reconciler.state.places.sqlite import files, schema
+from reconciler.state.places.sqlite import database, files
 from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 
@@ -44,12 +44,10 @@ def fill(
 ) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
-    The key of `contents` is the digest that the root holds; the key itself is in its own file.
-
-    `number`: of its newest change. `nonce()` gives another text each time. `seal`: gives the bucket that
-    encrypts it.
+    The key of `contents` is the digest that the root holds; the key itself is in its own file. `number`: of
+    the newest change. `nonce()` gives another text each time. `seal`: gives the bucket that encrypts it.
     """
-    schema.make(connection)
+    database.make(connection)
     bucket = seal(TableBucket("of the copy", connection))
     Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
@@ -103,8 +101,10 @@ def verify(connection: sqlite3.Connection) -> None:
         found = bucket.get(layout.head(scope))
         if found is None:
             raise Damaged(f"the head of `{scope}` is missing")
-        head, _ = heads.decode(found.body, scope, known.lineage)
-        files = {layout.segment(scope, each.name): each.sha256 for each in head.segments}
+        head, lines = heads.decode(found.body, scope, known.lineage)
+        if head.changes != len(lines) + (head.segments[-1].last if head.segments else 0):
+            raise Damaged(f"changes of `{scope}` are missing")
+        files = {layout.segment(scope, segment.name): segment.sha256 for segment in head.segments}
         if head.base is not None:
             files[layout.base(scope, head.base.name)] = head.base.sha256
         for key, sha256 in files.items():
