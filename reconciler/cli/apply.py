@@ -114,6 +114,7 @@ def command(
     desired = chosen.load_desired()
 
     def unchanged_of(plan: Plan) -> Sequence[Address] | None:
+        """The unchanged addresses for --show-all; None without it."""
         if not show_all:
             return None
         return unchanged_in(plan, about_targets(desired, saved.plan) if saved is not None else desired)
@@ -176,6 +177,8 @@ def exit_code(applied: Applied) -> int:
 
 
 def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
+    """Gives `apply` its question: shows the plan, then asks unless --auto-approve was given."""
+
     def approve(plan: Plan) -> bool:
         show(plan)
         return auto_approve or confirmed(_question(plan))
@@ -199,6 +202,7 @@ async def _offer_state(project: Project) -> None:
 
 
 def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
+    """Print the report of a refused apply, with its diagnostics; returns the exit code."""
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
     report = ApplyReport(
         plan=plan,
@@ -214,6 +218,7 @@ def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, d
 
 
 def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desired) -> None:
+    """Print the report of an apply that ran. A person who watched the plan gets only what came after it."""
     whole = ApplyReport(
         plan=applied.plan,
         unchanged=unchanged,
@@ -253,6 +258,7 @@ def print_spooled(left: list[bytes], file: Path | None, *, shared: bool) -> Iter
 
 
 def _save_and_print(left: list[bytes], file: Path | None) -> None:
+    """Write the spooled lines to `file`, if there is one, and print them in any case."""
     what = f"{counted(len(left), 'outcome')} could not be stored"
     ingest = advised("state", "ingest", file or "FILE").with_options(of_this_run())
     if file is not None:
@@ -268,6 +274,7 @@ def _save_and_print(left: list[bytes], file: Path | None) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
+    """Write `data` for its owner alone, and flush it to the disk. Raises OSError."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(data)

@@ -39,10 +39,12 @@ class ChosenState(ChosenManifests):
 
     @cached_property
     def config(self) -> ProjectSettings:
+        """The settings of the chosen environment, or of the embedded sandbox."""
         return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, sandbox=self.sandbox)
 
     @property
     def url(self) -> str:
+        """The URL of the state, which may hold credentials."""
         return self.state_url or self.config.settings.state_url
 
     @property
@@ -67,6 +69,7 @@ class ChosenState(ChosenManifests):
         return make_context(self.config.env, platform, self.place, origin, state.lineage, now)
 
     def load(self) -> State:
+        """The whole state. Raises Refused where there is none."""
         return self.use(lambda store: store.load())
 
     def use(

@@ -118,6 +118,10 @@ def _accept(
     addresses: Sequence[Address],
     look: Callable[[Callable[[Project], Awaitable[None]]], None],
 ) -> int:
+    """Write the drifted values into the manifests, and print the acceptance; returns the exit code.
+
+    `look`: runs work on the project, for records that must be kept.
+    """
     shared = Environments(config.env, config.settings.overlays) if config.environments() else None
     done = accept(drift, desired, config.root, addresses, shared)
     if done.records:
@@ -142,6 +146,7 @@ def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
 
 
 def _only_new(drift: Drift, config: ProjectSettings) -> int:
+    """Print the drift that the saved baseline does not know; returns the exit code."""
     require_private(config.root, config.private)
     file = config.private / FILE_NAME
     baseline = load_baseline(file, drift.plan.context.lineage)

@@ -26,9 +26,11 @@ class Watch:
         self._executor: Stoppable | None = None
 
     def follow(self, executor: Stoppable) -> None:
+        """From now on, a signal stops `executor`: running calls end, no new ones start."""
         self._executor = executor
 
     def act(self, scope: anyio.CancelScope) -> None:
+        """Handle a signal: stop the executor, or cancel `scope` where there is none yet."""
         if self._executor is None:
             scope.cancel()
         else:

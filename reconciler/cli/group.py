@@ -34,6 +34,7 @@ class Group(click.Group):
         self._moved = moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, in the order of `--help`."""
         return [*self._late, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

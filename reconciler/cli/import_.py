@@ -128,12 +128,14 @@ def _wanted(
 
 
 def _app(word: str) -> str:
+    """`word` as the name of an app. Raises UsageError."""
     if not re.fullmatch(ManifestKind.name_pattern, word):
         raise click.UsageError(f"`{word}` is neither an app nor an id")
     return word
 
 
 def _id(word: str) -> str:
+    """`word` as an id of the platform. Raises UsageError."""
     if not _ID.fullmatch(word):
         raise click.UsageError(f"`{word}` is not a valid id")
     return word

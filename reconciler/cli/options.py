@@ -120,10 +120,12 @@ class ChosenManifests:
 
     @cached_property
     def config(self) -> ProjectSettings:
+        """The settings of the chosen environment, or of the trusted revision."""
         return settings_here(self.env, ref=self.ref, untrusted=self.untrusted, manifests_only=True)
 
     @cached_property
     def reporter(self) -> Reporter:
+        """The progress reporter of this command line, made once."""
         return make_reporter()
 
     def load_desired(self, paths: Sequence[str] | None = None) -> Desired:

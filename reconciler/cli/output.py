@@ -61,6 +61,7 @@ def _remember_format(context: click.Context, option: click.Parameter, value: For
 
 
 def _remember_files(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
+    """Keep the files of --report. Raises UsageError for a file that is named twice or is stdout."""
     paths = [os.path.realpath(file.path) for file in value]
     if len(set(paths)) < len(paths):
         raise click.UsageError("--report: two reports cannot be written to one file")
@@ -70,6 +71,7 @@ def _remember_files(context: click.Context, option: click.Parameter, value: Sequ
 
 
 def _is_standard_output(path: str) -> bool:
+    """Whether stdout is redirected to the file `path`."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(1))  # noqa: PTH116 - compared with a descriptor
     except OSError:  # there is no such file yet
@@ -105,6 +107,8 @@ class _FormatName(click.ParamType["Format"]):
 
 
 class _FileName(click.ParamType[ReportFile]):
+    """FORMAT=FILE of --report. The file must be writable; the format must show this kind of report."""
+
     name = "format=file"
 
     def __init__(self, kind: str) -> None:
@@ -139,6 +143,7 @@ def refuse_report_to(path: Path) -> None:
 
 
 def chosen_format() -> Format:
+    """The format of -o; text without it."""
     found = command_line().format or find_format("text")
     assert found is not None
     return found
@@ -169,6 +174,10 @@ def emit_part(report: Report) -> None:
 
 
 def _print(report: Report, *, paged: bool = False) -> None:
+    """Print `report` in the format of -o.
+
+    For people, notices and diagnostics go to stderr, and only results to stdout.
+    """
     format = chosen_format()
     if not format.in_parts:
         click.echo(format.printable(_rendered(format, report), output_encoding()), nl=False)
@@ -229,6 +238,7 @@ def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
 
 
 def _write_files(report: Report) -> None:
+    """Write `report` to the files of --report. A file that cannot be written fails the run."""
     for file in command_line().files:
         if not (text := _rendered(file.format, report)):
             continue
@@ -247,6 +257,7 @@ def style_here() -> Style:
 
 
 def output_encoding() -> str:
+    """The encoding of stdout; UTF-8 where a program replaced it by a stream without one."""
     return sys.stdout.encoding or "utf-8"  # a stream that a program put in its place may name none
 
 
@@ -269,6 +280,7 @@ def _pager() -> str:
 
 
 def _longer_than_screen(text: str) -> bool:
+    """Whether `text`, wrapped at the width of the terminal, has more lines than its height."""
     size = shutil.get_terminal_size()
     lines = map(columns_of, click.unstyle(text).splitlines())
     return sum(max(1, -(-columns // size.columns)) for columns in lines) >= size.lines

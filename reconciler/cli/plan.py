@@ -100,6 +100,7 @@ def command(
     desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
+        """The plan, and the rehearsal and the forecast where they were asked for."""
         if not rehearse and at is None:
             return await make_plan(project, desired, with_exec=with_exec), None, None
         from reconciler.rehearsal.forecast import look_ahead  # no other plan needs these
@@ -144,6 +145,7 @@ def command(
 
 
 def _read_saved(file: Path, chosen: ChosenState) -> Plan:
+    """The plan in `file`. Raises ReconcilerError where it is damaged, or of another environment."""
     from reconciler.project.apply import read_saved  # it brings all that apply needs
 
     return read_saved(file, chosen.config.env).plan

@@ -17,6 +17,7 @@ def cli_markdown() -> str:
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The lines about `command`, then those about its subcommands."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from (f"## {context.command_path}", "", f"```text\n{usage}\n```", "")
     yield from (inspect.cleandoc(command.help or "").replace("\b\n", ""), "")
@@ -34,4 +35,5 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
+    """`text` as one cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -114,6 +114,7 @@ def fingerprint(
 
 
 def _document(found: Fingerprinted) -> dict[str, str | None]:
+    """One secret for JSON. `problem` and `help` are there only where they say something."""
     return {
         "address": str(found.address),
         "fingerprint": found.fingerprint,

@@ -51,6 +51,8 @@ def _text(raw: io.FileIO, given: TextIO | None, errors: str = "strict") -> io.Te
 
 
 class _Output(io.FileIO):
+    """stdout: its first failed write raises OutputLost, later ones are ignored."""
+
     _lost = False
 
     def write(self, data: "ReadableBuffer", /) -> int:
@@ -64,6 +66,8 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
+    """stderr: failed writes are ignored."""
+
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
             return super().write(data) or memoryview(data).nbytes

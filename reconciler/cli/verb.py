@@ -156,6 +156,7 @@ def _notify(code: int) -> None:
 
 
 def _send(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
+    """Send the events of `report` to their receivers. Never raises."""
     from reconciler.cli.event_loop import run  # few projects have receivers
     from reconciler.core.clock import SystemClock
     from reconciler.notify.delivery import send_all

@@ -52,7 +52,7 @@ class Span(NamedTuple):
 class Diagnostic(Saved, frozen=True):
     """One problem. `code` is stable and kebab-case; `message` is lower case without a full stop.
 
-    `label` is the text beside the caret, `help` says how to go on; `advice`: the commands in these texts.
+    `label` is the text next to the caret, `help` says what to do; `advice`: the commands in these texts.
     `addresses`: all resources that the problem affects.
     `shown_to`: how many characters of the line may be shown, as what follows may be a secret; 0: all.
     """

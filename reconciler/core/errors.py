@@ -36,7 +36,7 @@ from reconciler.core.diagnostics import Diagnostic, error
 
 
 class ReconcilerError(Exception):
-    """Base of all failures that a person can be told about in one sentence, with the way out in `help`.
+    """Base of all failures that one sentence explains to a person, with the way out in `help`.
 
     `advice`: the commands that stand in the two.
     """

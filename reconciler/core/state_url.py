@@ -38,7 +38,7 @@ def shown_url(url: str) -> str:
     return f"{scheme}://{place}"
 
 
-def beside(url: str, environment: str) -> str:
+def url_of_environment(url: str, environment: str) -> str:
     """Return the URL of the state of `environment`, where `url` is the project's.
 
     In files, the environment's name is a folder before the file's name. A store that is shared keeps the

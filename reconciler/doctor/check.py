@@ -28,14 +28,17 @@ class Check(Struct, frozen=True):
 
 
 def fine(name: str, message: str) -> Check:
+    """A check without a finding."""
     return Check(name, Outcome.OK, message)
 
 
 def suspicious(name: str, message: str, help: str = "", *advice: Command) -> Check:
+    """A warning."""
     return Check(name, Outcome.WARNING, message, help, advice)
 
 
 def wrong(name: str, message: str, help: str = "", *advice: Command) -> Check:
+    """A problem."""
     return Check(name, Outcome.PROBLEM, message, help, advice)
 
 
@@ -48,4 +51,5 @@ def failed(name: str, failure: ReconcilerError) -> Check:
 
 
 def has_problems(checks: Iterable[Check]) -> bool:
+    """Whether any of the checks found a problem."""
     return any(check.outcome is Outcome.PROBLEM for check in checks)

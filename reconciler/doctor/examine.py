@@ -37,6 +37,7 @@ class Examination(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
+        """Whether no check found a problem."""
         return not has_problems(self.checks)
 
 
@@ -75,6 +76,7 @@ async def examine(
 
 
 def _manifests(load: Callable[[], Desired]) -> tuple[Desired, Check]:
+    """The declared resources (none where the manifests have errors), and the check of them."""
     try:
         desired = load()
     except ManifestError as failure:
@@ -98,6 +100,7 @@ class _Doctor:
         return shown_url(self.url or self.config.settings.state_url)
 
     async def probe_store(self) -> Check:
+        """Write to the store of the state, in a place of its own, and check what comes back."""
         try:
             async with open_state(self.config, Opening(self.url)) as store:
                 await begin_work(self.config, store, Opening(self.url))
@@ -125,6 +128,7 @@ class _Doctor:
         return state, checks
 
     async def _whole_state(self, store: Spooling, remarks: Sequence[str]) -> tuple[State | None, Check]:
+        """The loaded state, None where that failed, and the check of it."""
         settings, state = self.config.settings, None
         try:
             state = await store.load()

@@ -43,6 +43,7 @@ def reads_of(
 
 
 def _of_platform(read: Read | None) -> Iterator[Read]:
+    """`read`, if it is one and goes to the platform, not to a provider."""
     if read is not None and read.service == PLATFORM:
         yield read
 

@@ -1,7 +1,7 @@
-"""One page per diagnostic code, beside this file: `CODE.md`, in Markdown.
+"""One page per diagnostic code in this folder: `CODE.md`, in Markdown.
 
-A page begins with `# CODE: title`. Then come the cause, an example (the manifest as ```yaml where there is
-one, and the diagnostic as ```text, just as it is printed) and the cure. Tests compare both with the product.
+A page begins with `# CODE: title`. Then come the cause, an example (the manifest as ```yaml if there is one,
+and the diagnostic as ```text, exactly as it is printed) and the cure. Tests compare them with the product.
 """
 
 from importlib.resources import files
@@ -12,7 +12,7 @@ _SUFFIX = ".md"
 
 
 class Explanation(Struct, frozen=True):
-    """`title` says in one line what the code means; `text` is the rest of the page, in Markdown."""
+    """One page: `title` is the meaning of the code in one line, `text` the rest, in Markdown."""
 
     code: str
     title: str
@@ -20,14 +20,14 @@ class Explanation(Struct, frozen=True):
 
 
 def known_codes() -> list[str]:
-    """Every code that has a page, in alphabetical order."""
+    """Return every code that has a page, in alphabetical order."""
     return sorted(
         item.name.removesuffix(_SUFFIX) for item in files(__name__).iterdir() if item.name.endswith(_SUFFIX)
     )
 
 
 def read_explanation(code: str) -> Explanation:
-    """The page of `code`, which is one of `known_codes`."""
+    """Return the page of `code`, one of `known_codes`."""
     page = files(__name__).joinpath(f"{code}{_SUFFIX}").read_text(encoding="utf-8")
     heading, _, text = page.partition("\n")
     return Explanation(code, heading.removeprefix(f"# {code}: "), text.strip() + "\n")

@@ -102,20 +102,25 @@ class Host(ABC):
         raise ReconcilerError(f"the pull request has more than {MOST_PAGES * PER_PAGE} comments")
 
     def _comments(self, items: list[Any]) -> Iterator[Comment]:
+        """The comments among the items of one page."""
         yield from filter(None, map(self._read, items))
 
     async def _get(self, path: str, what: str) -> Mapping[str, Any]:
+        """The JSON object at `path`. `what`: the action, for messages."""
         found: Mapping[str, Any] = self._checked(await self.requests.send("GET", path), what, dict)
         return found
 
     async def _post(self, path: str, body: Mapping[str, Any], what: str) -> Comment:
+        """The comment that a POST created. Raises Unknown where it may exist nevertheless."""
         return self._written(await self.requests.send_once("POST", path, body), what)
 
     async def _set(self, method: Method, path: str, body: Mapping[str, Any], what: str) -> Comment | None:
+        """The comment after a write; None where it no longer exists."""
         answer = await self.requests.send(method, path, body)
         return None if answer.status in (404, 410) else self._written(answer, what)
 
     def _written(self, answer: Answer, what: str) -> Comment:
+        """The comment in the answer to a write."""
         found = self._read(self._checked(answer, what, dict))
         if found is None:
             raise ReconcilerError(f"the git host's answer is not the comment that was asked to {what}")
@@ -134,6 +139,7 @@ class Host(ABC):
         return found
 
     def _refusal(self, answer: Answer, what: str) -> HostRefused:
+        """The error for an answer other than a success, with the way out where it is known."""
         status, said = answer.status, self.requests.said(answer)
         because = f": {said}" if said else ""
         where = f"{self.job.repository}#{self.job.number}"

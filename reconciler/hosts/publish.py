@@ -125,6 +125,7 @@ class _Publication:
         self._host, self._draft, self._author = host, draft, author
 
     async def work(self) -> Published:
+        """Decide and write. The outcome is "stale" where a newer comment or commit stands."""
         host, job = self._host, self._host.job
         comments = await host.comments()
         marked_ones = [comment for comment in comments if is_of(self._draft.environment, comment.body)]
@@ -152,6 +153,7 @@ class _Publication:
         return self._host.now or self._host.requests.clock.now()
 
     def _body(self, run: Run, remark: str) -> str:
+        """The body of the comment, within the limit of the host, with `remark` above its text."""
         room = self._host.most - len(marked(self._draft.environment, run, "").encode())
         return marked(self._draft.environment, run, self._draft.text(room, remark))
 
@@ -227,6 +229,7 @@ class _Publication:
         return Published("created", made.url, "")
 
     async def _supersede(self, comments: Sequence[Comment]) -> None:
+        """Mark earlier comments as superseded."""
         for comment in comments:
             await self._host.update(comment, superseded(self._draft.environment, comment.body))
 

@@ -71,6 +71,7 @@ class Requests:
     async def _tried(
         self, method: Method, path: str, body: Mapping[str, Any] | None, *, once: bool
     ) -> Answer:
+        """The answer after up to ATTEMPTS attempts, with pauses that double. `once`: see `send_once`."""
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(ATTEMPTS)):
             try:

@@ -161,4 +161,5 @@ def _short(report: Report) -> Report:
 
 
 def _cut(text: str) -> str:
+    """`text`, cut to _LONGEST_MESSAGE characters."""
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"

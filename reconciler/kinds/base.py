@@ -81,7 +81,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """The manifest's, or what the record kept of it."""
+        """The manifest's lifecycle, or else the recorded one."""
         if self.resource is not None:
             return self.resource.lifecycle
         return self.record.lifecycle if self.record is not None else Lifecycle()

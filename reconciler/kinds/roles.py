@@ -165,7 +165,7 @@ class MadeFromOthers(ABC):
 
 
 class NamesResources(ABC):
-    """Its manifests name other resources, or their apps, which an environment may have elsewhere."""
+    """Its manifests name other resources, or their apps, which an environment may move."""
 
     @abstractmethod
     def follow(self, spec: Any, moved: Relocation) -> Iterable[tuple[Path, Any]]:

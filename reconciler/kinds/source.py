@@ -17,7 +17,7 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _KEY = r"^[^\[\x00-\x1f\x7f]+$"  # sops takes every `[` for the begin of a component
 _PRIVATE_KEY = re.compile(r"\s*(AGE-SECRET-KEY-|-----BEGIN [A-Z ]*PRIVATE KEY)", re.IGNORECASE)
 
-# They hold our own credentials, the state's address among them, which are no secret values of apps.
+# They hold our own credentials, the state's address among them, which are not secret values of apps.
 OWN_VARIABLES = frozenset(
     {
         *("RECONCILE_TOKEN", "RECONCILE_STATE", "RECONCILE_AGE_IDENTITY", "RECONCILE_AGE_IDENTITY_FILE"),

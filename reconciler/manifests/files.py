@@ -192,7 +192,7 @@ def _mode(entry: os.DirEntry[str]) -> int:
 
 
 def is_of_sops(value: Any) -> bool:
-    """Whether sops has written the document, so that it is no manifest."""
+    """Whether sops has written the document, so that it is not a manifest."""
     if not isinstance(value, dict) or "sops" not in value or "apiVersion" in value or "kind" in value:
         return False
     own = value["sops"]

@@ -20,6 +20,8 @@ _HEADS = {
 
 
 class Body(NamedTuple):
+    """The bytes of a message and their media type."""
+
     content_type: str
     data: bytes
 
@@ -69,6 +71,7 @@ def _slack(event: Event, id: str) -> Body:
 
 
 def _line(item: Item) -> str:
+    """One item as a line for Slack."""
     return ": ".join(_code(part) for part in (item.address, item.what, item.place) if part)
 
 
@@ -79,6 +82,7 @@ def _code(text: str) -> str:
 
 
 def _as_json(content_type: str, value: Mapping[str, Any]) -> Body:
+    """`value` as the JSON body of a message."""
     return Body(content_type, to_json(value))
 
 

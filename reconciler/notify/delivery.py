@@ -43,10 +43,12 @@ async def send_all(
     sources = secret_sources(replace(config, own_variables=OWN_VARIABLES), runs_programs=True)
 
     def value(source: SecretSource | None) -> str:
+        """The value of a secret. Raises SecretUnavailable."""
         assert source is not None  # the settings have validated that
         return sources.value(source.ref(), lambda ref: None).reveal()
 
     async def send(event: Event, number: int, hook: NotifySection) -> None:
+        """Send one event to one receiver. Failures become warnings."""
         try:
             url = parse_url(hook.url or value(hook.url_from))
             key = parse_key(value(hook.secret_from)) if hook.secret_from is not None else None
@@ -87,6 +89,7 @@ async def deliver(
     """
 
     async def attempt(deadline_s: float) -> Answer:
+        """One attempt, signed with its own time."""
         headers = {
             "content-type": body.content_type,
             "user-agent": user_agent,

@@ -60,9 +60,11 @@ class Event(Struct, frozen=True):
 
     @property
     def type(self) -> str:
+        """The type of the event in messages, such as `reconcile.drift`."""
         return f"reconcile.{self.name}"
 
     def to_json(self) -> dict[str, Any]:
+        """The event as the `data` of a message. Receivers rely on these names."""
         return {
             "run": self.run_id,
             "verb": self.run.verb,
@@ -106,6 +108,7 @@ def events_of(report: Report, run: Run) -> list[Event]:
 
 
 def _event(name: EventName, report: Report, run: Run, items: list[Item]) -> Event:
+    """The event `name` about a run, with its items cut to what receivers take."""
     about = report.about
     return Event(
         name,
@@ -142,6 +145,7 @@ def _failures(report: Report, places: Places) -> Iterator[Item]:
 
 
 def _owed(report: ApplyReport, places: Places) -> Iterator[Item]:
+    """Owed work, with its certainty and its reason."""
     for owed in report.owed:
         what = f"{owed.work}, {owed.certainty}, because {owed.because}"
         yield Item(str(owed.address), what, places.get(str(owed.address), ""))

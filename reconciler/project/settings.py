@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Span, error
 from reconciler.core.errors import ManifestError, Misused, ReconcilerError
-from reconciler.core.state_url import beside, is_shared
+from reconciler.core.state_url import is_shared, url_of_environment
 from reconciler.core.words import did_you_mean, in_a_row
 from reconciler.kinds.source import OWN_VARIABLES
 from reconciler.manifests.files import SETTINGS_FILE
@@ -230,7 +230,10 @@ def _state_of(settings: Settings, own: StateSection, name: str) -> StateSection:
         inherited = {"encrypt_to", "identity_from"} - own.model_fields_set
         changed = {name: getattr(base, name) for name in inherited}
     if not own.url:
-        changed |= {"url": beside(settings.state_url, name), "endpoint": own.endpoint or base.endpoint}
+        changed |= {
+            "url": url_of_environment(settings.state_url, name),
+            "endpoint": own.endpoint or base.endpoint,
+        }
     return own.model_copy(update=changed)
 
 

@@ -11,7 +11,7 @@ from reconciler.core.context import BASE
 from reconciler.core.diagnostics import Diagnostic, error
 from reconciler.core.errors import ManifestError, ReconcilerError
 from reconciler.core.model import unpack_span
-from reconciler.core.state_url import beside
+from reconciler.core.state_url import url_of_environment
 from reconciler.core.words import did_you_mean
 from reconciler.manifests.files import SETTINGS_FILE, lies_in, veiled
 from reconciler.manifests.reading.compose import Document, compose
@@ -117,7 +117,7 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
         execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
     state = settings.state
     if env.get("RECONCILE_STATE"):
-        state = state.model_copy(update={"url": beside(env["RECONCILE_STATE"], environment)})
+        state = state.model_copy(update={"url": url_of_environment(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
 
 

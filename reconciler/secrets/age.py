@@ -1,4 +1,4 @@
-"""Encryption with age: files that may stand in git, and the identities that open them.
+"""Encryption with age: files that may be committed, and the identities that decrypt them.
 
 Source: the age v1 format; X25519 and SSH (ed25519, RSA) keys.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Armor adds a third and line breaks, and each recipient a line to the header.
 MAX_ENCRYPTED_BYTES = 2 * MAX_BYTES
 
-MAX_IDENTITIES_BYTES = 128 * 1024  # each is tried on each value; the longest SSH keys have some 13 kB
+MAX_IDENTITIES_BYTES = 128 * 1024  # all are tried on every value; the longest SSH keys have some 13 kB
 
 _SSH_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
 _SSH_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
@@ -33,17 +33,17 @@ _BEGINNING = b"age-encryption.org/v1\n"
 _PASSPHRASE = b"\n-> scrypt "
 _ENCRYPT = command("secret", "encrypt")
 _ENCRYPT_TO = command("secret", "encrypt", "--to", "RECIPIENT")
-_NO_MATCH = "No matching keys found"  # pyrage tells this apart from damage by its text only
+_NO_MATCH = "No matching keys found"  # only this text distinguishes it from damage in pyrage
 
 
 class NotForUs(SecretUnavailable):
-    """It is encrypted for others."""
+    """The value is encrypted for other recipients."""
 
 
 def parse_identities(text: str, what: str) -> "list[Identity]":
-    """The identities in `text`: age's own, one a line, and SSH private keys; comments begin with `#`.
+    """Return the identities in `text`: age's own, one a line, and SSH private keys; comments begin with `#`.
 
-    Raises SecretUnavailable naming `what` when one of them is not valid, and never its text.
+    Raises SecretUnavailable if one of them is not valid. The message names `what`, and never the text.
     """
     from pyrage import IdentityError, ssh, x25519
 
@@ -75,7 +75,7 @@ def parse_identities(text: str, what: str) -> "list[Identity]":
 
 
 def _split(text: str) -> tuple[Sequence[str], str]:
-    """The SSH keys in `text`, and what is left of it. Each character is looked at a few times at most."""
+    """Return the SSH keys in `text`, and the rest of it, in linear time."""
     keys, others, at = [], [], 0
     while (begin := _SSH_BEGIN.search(text, at)) and (end := _SSH_END.search(text, begin.end())):
         keys.append(text[begin.start() : end.end()])
@@ -85,7 +85,7 @@ def _split(text: str) -> tuple[Sequence[str], str]:
 
 
 def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
-    """What was encrypted, as it was. `data`: binary or armored. Raises SecretUnavailable naming `what`."""
+    """Return the plaintext. `data`: binary or armored. Raises SecretUnavailable that names `what`."""
     import pyrage
 
     if len(data) > MAX_ENCRYPTED_BYTES:
@@ -109,9 +109,9 @@ def decrypt(data: bytes, identities: "Sequence[Identity]", what: str) -> bytes:
 
 
 def is_encrypted(data: bytes) -> bool:
-    """Whether `data` is what `encrypt` and `age` write for recipients, armored or binary, and nothing else.
+    """Whether `data` is output of `encrypt` or `age` for recipients, armored or binary, and nothing else.
 
-    What a passphrase locks is none: no source reads it, and it may be the only copy of a key.
+    Data locked with a passphrase does not count: no source reads it, and it may be the only copy of a key.
     """
     armored = _ARMORED.fullmatch(data.strip())
     if armored is not None:
@@ -122,9 +122,9 @@ def is_encrypted(data: bytes) -> bool:
 
 
 def encrypt(value: bytes, recipients: Sequence[str]) -> str:
-    """Armored text that each of `recipients` (age1…, ssh-ed25519 …, ssh-rsa …) can decrypt.
+    """Return armored text that all `recipients` (age1…, ssh-ed25519 …, ssh-rsa …) can decrypt.
 
-    Raises ReconcilerError telling which recipient is not valid, by its number: it may be a private key.
+    Raises ReconcilerError with the number of an invalid recipient, not its text: it may be a private key.
     """
     import pyrage
 
@@ -132,7 +132,7 @@ def encrypt(value: bytes, recipients: Sequence[str]) -> str:
 
 
 def parse_recipients(recipients: Sequence[str]) -> "list[Recipient]":
-    """Raises as `encrypt` does."""
+    """Return the recipients for pyrage. Raises as `encrypt` does."""
     import pyrage
     from pyrage import ssh, x25519
 

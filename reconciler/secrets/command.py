@@ -1,7 +1,7 @@
-"""Programs that give secret values: run without a shell, side by side, and never left behind.
+"""Runs programs that print secret values: without a shell, in parallel, and none survives this program.
 
-What a program says on stderr may hold secrets: it goes nowhere. Its process group ends
-with its time, with its output's limit, and with a signal that ends this program.
+The stderr of a program may hold secrets, so it is discarded. Its process group is killed after its time, at
+the limit of its output, and on a signal that ends this program. The end of this file is about `sops`.
 """
 
 import os
@@ -37,7 +37,7 @@ class ProgramFailed(Exception):
 
 
 class Programs:
-    """The programs that run just now, on behalf of one `side_by_side`."""
+    """The programs that run now for one call of `side_by_side`."""
 
     def __init__(self) -> None:
         # A signal handler may come between any two steps of the thread that it interrupts.
@@ -48,9 +48,9 @@ class Programs:
     def run(
         self, argv: Sequence[str], *, what: str, cwd: Path, env: Mapping[str, str], timeout_s: float
     ) -> bytes:
-        """All of its stdout. stdin is empty, and there is no terminal to ask on.
+        """Return all of the program's stdout. Its stdin is empty, and it has no terminal to ask on.
 
-        Raises ProgramFailed for another exit code than 0, SecretUnavailable for everything else.
+        Raises ProgramFailed for another exit code than 0, and SecretUnavailable for all other failures.
         """
         with self._lock:
             if self._stopped:
@@ -84,9 +84,9 @@ class Programs:
 
 
 def side_by_side(jobs: Sequence[Callable[[Programs], T]], *, take_signals: bool = True) -> list[T]:
-    """What `jobs` return, in their order.
+    """Run `jobs` in parallel and return their results, in order.
 
-    `take_signals`: a signal meanwhile ends their programs before it does its work.
+    `take_signals`: a signal meanwhile ends their programs before its own handler runs.
     """
     programs = Programs()
     with (
@@ -116,7 +116,7 @@ def _start(argv: Sequence[str], what: str, cwd: Path, env: Mapping[str, str]) ->
 
 
 def _read(process: "subprocess.Popen[bytes]", what: str, deadline: float, timeout_s: float) -> bytes:
-    """stdout to its end; then the process has ended, too."""
+    """Return stdout after the process has ended. Raises SecretUnavailable for too much output or time."""
     assert process.stdout is not None
     output = bytearray()
     with selectors.DefaultSelector() as waiting:
@@ -138,7 +138,7 @@ def _read(process: "subprocess.Popen[bytes]", what: str, deadline: float, timeou
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """The whole group, as long as the process that leads it is not gone: then its number is another's."""
+    """Kill the whole group, unless its leader has been reaped: then the number may be another group's."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def _stopping_at_signals(programs: Programs) -> Iterator[None]:
-    """In a thread that no signal reaches, nothing is done: the thread that gets signals has to stop us."""
+    """Stop programs at signals. In other threads than the main one, which gets signals, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

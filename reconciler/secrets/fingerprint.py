@@ -1,4 +1,4 @@
-"""Keyed fingerprints: whether a secret value changed, without storing anything it could be guessed from."""
+"""Keyed fingerprints: they show whether a secret value changed, and nobody can guess the value from them."""
 
 import hashlib
 import hmac
@@ -11,10 +11,10 @@ _KEY_BYTES = 32
 
 
 def fingerprint(key: bytes, address: Address, value: Sensitive) -> str:
-    """HMAC-SHA256 in hex: equal for the same key, address and value, and for nothing else.
+    """Return an HMAC-SHA256 in hex, which is equal only for the same key, address and value.
 
-    The address is part of it, so that two resources with one password do not show it.
-    `key` is `Store.fingerprint_key()`; raises ValueError unless it has 32 bytes.
+    The address is part of it, so that two resources with the same password have different fingerprints.
+    `key` is `Store.fingerprint_key()`. Raises ValueError unless it has 32 bytes.
     """
     # Neither the domain nor an address holds a zero byte, so the parts cannot run into each other.
     message = b"\0".join((_DOMAIN, str(address).encode(), value.reveal().encode()))

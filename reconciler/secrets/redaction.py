@@ -1,4 +1,4 @@
-"""Structural redaction: secrets are recognised by their field or their type, never by searching text."""
+"""Structural redaction: secrets are recognised by their field or their type, never by a search in text."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
@@ -30,18 +30,17 @@ SECRET_FIELDS = frozenset(
 
 
 def redact(data: Any, fields: frozenset[str] = SECRET_FIELDS) -> Any:
-    """A JSON copy of `data`, fit to be shown, logged or journaled.
+    """Return a JSON copy of `data` that may be shown, logged or journaled.
 
-    Everything under a field named in `fields` (whatever its case) becomes `model.SENSITIVE`, except
-    null, keys and lengths; so does every SecretRef and Sensitive. References and templates become
-    their text, wire models are treated as the JSON they stand for, and raw bytes, which nobody has
-    looked into, as their length.
+    All values under a field named in `fields`, in any letter case, become `model.SENSITIVE`, except null;
+    keys and lengths stay. So does every SecretRef and Sensitive. References and templates become their
+    text, wire models their JSON, and raw bytes, whose content is unknown, their length.
     """
     return _redact(data, fields, hidden=False)
 
 
 def redact_event(logger: Any, name: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: place it before the renderer."""
+    """Redact a log event. This is a structlog processor: place it before the renderer."""
     return {key: _field(key, value, SECRET_FIELDS, hidden=False) for key, value in event_dict.items()}
 
 

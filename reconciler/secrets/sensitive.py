@@ -22,7 +22,7 @@ class Sensitive:
         self._value = value
 
     def reveal(self) -> str:
-        """The value, for the one call that sends it."""
+        """Return the value, for the one call that sends it."""
         return self._value
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""From a `SecretRef` to its value: where each source is read, decrypted or run, once a run."""
+"""Resolves a `SecretRef` to its value: a source is read, decrypted or run at most once a run."""
 
 import os
 import shlex
@@ -35,18 +35,18 @@ IDENTITY = "RECONCILE_AGE_IDENTITY"
 IDENTITY_FILE = "RECONCILE_AGE_IDENTITY_FILE"
 NO_EXEC = "RECONCILE_NO_EXEC"
 
-_KEPT = ("age", "sops", "exec")  # what costs time, or may give another value the next time
+_CACHED = ("age", "sops", "exec")  # sources that cost time, or may give another value the next time
 _RUN = ("sops", "exec")
 
 
 class Allowed(Struct, frozen=True):
-    """What the settings say of sources. `programs`: those that `exec` may run.
+    """The settings about sources. `programs`: those that `exec` may run.
 
     `identity_from`: an `env` or `file` source of age identities, unless the environment names one.
     `withheld`: environment variables that no program gets, except that sops gets its own (`SOPS_…`).
-    `values`: those that secrets are made of: `exec` does not get them. `own`: variables that hold our own
-    credentials: they are nobody's secret value. `confined`: no file outside of the project's root is read, by
-    whatever links, except identities that the environment names.
+    `values`: variables that secrets are made of: `exec` does not get them. `own`: variables with our own
+    credentials, which are not secret values. `confined`: no file outside of the project's root is read, not
+    by links either, except identities that the environment names.
     """
 
     identity_from: SecretRef | None = None
@@ -58,10 +58,10 @@ class Allowed(Struct, frozen=True):
 
 
 class Sources:
-    """All sources of one project, for one run: what was decrypted, or came from a program, stays the same.
+    """All sources of one project, for one run: decrypted values and outputs of programs stay the same.
 
-    `take_signals`: while programs run, signals end them first; False where signals belong to somebody else.
-    `runs_programs`: whether `sops` and `exec` are run now; each verb says so as it begins.
+    `take_signals`: signals end running programs first; False where signals belong to a caller.
+    `runs_programs`: whether `sops` and `exec` are run now; every verb sets it when it starts.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Sources:
         self._identities: list[Identity] | _Missing | None = None
 
     def value(self, ref: SecretRef, output: Callable[[OutputRef], Any]) -> Sensitive:
-        """The value of `ref`. Raises SecretUnavailable naming the source that has none.
+        """Return the value of `ref`. Raises SecretUnavailable that names the source without a value.
 
-        An empty variable, file or output counts as none: CI systems hand out empty variables for secrets
+        An empty variable, file or output counts as none: CI systems define empty variables for secrets
         that do not exist. `output` gives the value of an earlier answer; None or a LookupError: not known.
         """
         if ref.source in _RUN and not self.runs_programs:
@@ -93,7 +93,7 @@ class Sources:
                 f"the program `{ref.parts[0] if ref.source == 'exec' else SOPS}` is not run here",
                 help="programs are run by `apply`, and by `plan --with-exec`",
             )
-        if ref.source in _KEPT:
+        if ref.source in _CACHED:
             self.prepare([ref])
             kept = self._kept[ref]
             if isinstance(kept, _Missing):
@@ -122,11 +122,11 @@ class Sources:
         return Sensitive("".join(texts))
 
     def prepare(self, refs: Iterable[SecretRef]) -> bool:
-        """Decrypt, and run programs side by side, for all of `refs` that were not asked for before.
+        """Decrypt values, and run programs in parallel, for all new `refs`.
 
-        Whether programs were run: a signal may have ended them, which others have to act upon, too.
+        Return whether programs were run: a signal may have ended them, which the caller has to handle, too.
         """
-        sources = _KEPT if self.runs_programs else ("age",)
+        sources = _CACHED if self.runs_programs else ("age",)
         new = [ref for ref in dict.fromkeys(refs) if ref.source in sources and ref not in self._kept]
         run = [ref for ref in new if ref.source in _RUN]
         for ref in new:
@@ -139,7 +139,7 @@ class Sources:
         return bool(run)
 
     def is_unchecked(self, ref: SecretRef) -> bool:
-        """Whether a program gives the value of `ref`, which is not run now."""
+        """Whether the value of `ref` is from a program that is not run now."""
         return not self.runs_programs and (ref.source == "sops" or self._is_listed(ref))
 
     def _is_listed(self, ref: SecretRef) -> bool:
@@ -160,7 +160,7 @@ class Sources:
         return _caught(partial(work, ref, programs))
 
     def _path(self, name: str, what: str) -> Path:
-        """Where the file is. Raises SecretUnavailable where a file shows a process's variables."""
+        """Return the file's path. Raises SecretUnavailable for files that show a process's variables."""
         path = self._root / name
         real = os.path.realpath(path)
         if self._allowed.confined and not Path(real).is_relative_to(os.path.realpath(self._root)):
@@ -205,9 +205,9 @@ class Sources:
         return self.identities(source, named_by_us=source is not self._allowed.identity_from)
 
     def identities(self, source: SecretRef, *, named_by_us: bool = False) -> "list[Identity]":
-        """Those in `source`, an `env` or a `file`. `named_by_us`: the environment names it, not a file.
+        """Return the identities in `source`, an `env` or a `file`. `named_by_us`: the environment names it.
 
-        Raises SecretUnavailable naming the source that gives none.
+        Raises SecretUnavailable that names the source without a valid identity.
         """
         if source.source == "env":
             return age.parse_identities(_from_env(source.name, self._env), f"the variable `{source.name}`")
@@ -248,7 +248,7 @@ class Sources:
         raise SecretUnavailable(f"{what} {ended}", help="run it yourself to see its messages")
 
     def _program(self, name: str, *, help: str = "") -> str:
-        """Where the program is. A name with a slash is a path below the root, as in a shell there."""
+        """Return the program's path. A name with a slash is relative to the root, as in a shell there."""
         if self._env.get(NO_EXEC, "0") not in ("", "0"):
             raise SecretUnavailable(f"the program `{name}` was not started: {NO_EXEC} is set")
         if "/" in name:
@@ -270,7 +270,7 @@ class Sources:
 
 
 class _Missing(Struct, frozen=True):
-    """Why there is no value: an exception itself would carry what it passed through."""
+    """Why there is no value. An exception would carry the values of frames that it passed through."""
 
     message: str
     help: str
@@ -285,9 +285,9 @@ def _caught(work: Callable[[], str]) -> Sensitive | _Missing:
 
 
 def read_bytes(path: Path, what: str, most: int) -> bytes:
-    """The file's first `most` + 1 bytes. Raises SecretUnavailable, also for what is not a regular file.
+    """Return the file's first `most` + 1 bytes. Raises SecretUnavailable, also for irregular files.
 
-    Nobody may ever write to a pipe; a device may have no end, or change by being read.
+    A pipe may have no writer; a device may have no end, or change by being read.
     """
     try:
         with open(path, "rb", opener=_without_waiting) as file:

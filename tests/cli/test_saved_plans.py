@@ -13,7 +13,7 @@ from reconciler.core.model import Resource
 from reconciler.manifests.meaning import digest_resources
 from reconciler.project.store import store_of
 from reconciler.state.spooling import Spooling
-from tests.cli.harness import MUTATIONS, Project, Sandbox, secret, volume
+from tests.cli.harness import Project, Sandbox, secret, volume
 from tests.revisions.repository import commit, git
 
 
@@ -70,22 +70,6 @@ def test_the_manifests_digest_is_taken_once_and_not_for_a_plan_that_is_only_look
     assert taken == []
     assert run(["plan", "-o", "json", "--out", "saved.plan"]) == 0
     assert taken == [1]
-
-
-def test_a_plan_is_refused_naming_the_object_that_moved(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app) + volume(app, "logs"))
-    project.apply()
-    project.write(
-        volume(app, spec="region: ams, size_gb: 20") + volume(app, "logs", "region: ams, size_gb: 20")
-    )
-    project.run("plan", "--out", "saved.plan")
-    logs = next(item for item in sandbox.volumes(app) if item["name"] == "logs")
-    sandbox.edit_volume(logs["id"], size_gb=15)
-    with sandbox.recording() as requests:
-        refused = project.json("apply", "--plan", "saved.plan", code=1)
-    assert not [request for request in requests if request[0] in MUTATIONS]
-    (problem,) = refused.json["diagnostics"]
-    assert f"Volume/{app}/logs" in problem["message"]
 
 
 def test_a_planned_create_is_refused_when_such_an_object_appeared(
@@ -177,20 +161,6 @@ def test_a_saved_delete_needs_its_approval_when_it_runs(project: Project, sandbo
     assert sandbox.volume(app)["state"] == "created"
     project.run("apply", "--plan", "saved.plan", "--approve-delete", f"Volume/{app}/data")
     assert sandbox.volume(app)["state"] == "pending_destroy"
-
-
-def test_a_saved_plan_without_changes_does_nothing(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write(volume(app))
-    project.apply()
-    project.run("plan", "--out", "saved.plan")
-    with sandbox.recording() as requests:
-        project.run("apply", "--plan", "saved.plan")
-    assert not [request for request in requests if request[0] in MUTATIONS]
-
-
-def test_a_damaged_plan_file_is_refused(project: Project, sandbox: Sandbox, app: str) -> None:
-    project.write("not a plan", "saved.plan")
-    assert "not JSON" in project.run("apply", "--plan", "saved.plan", code=1).err
 
 
 def test_a_plan_without_a_state_is_saved_and_does_not_run(

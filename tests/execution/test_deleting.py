@@ -178,3 +178,14 @@ async def test_before_it_is_sent_a_change_is_that_of_the_recorded_id(stage: Stag
     applied = await run_plan(stage.project(), replace(found, steps=(step,)), approved_deletes=())
     assert "is not about the recorded object" in applied.results[0].error
     assert stage.line.mutations == ["POST"]
+
+
+async def test_an_app_that_is_not_found_does_not_mean_that_its_volume_is_gone(stage: Stage) -> None:
+    await stage.apply(volume(rest=DELETABLE))
+    app_missing = {"status": 404, "body": {"error": "Could not find App"}}
+    stage.fault(method="DELETE", path=ONE, action="drop_before", times=2)
+    stage.fault(method="GET", path=ONE, action="status", times=None, **app_missing)
+    applied = await stage.apply("", approved_deletes=[ADDRESS])
+    assert "done" not in outcomes(applied).values()
+    assert Address.parse(ADDRESS) in (await stage.store.load()).records
+    assert [each["state"] for each in stage.volumes()] == ["created"]

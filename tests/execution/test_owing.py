@@ -259,3 +259,18 @@ async def test_what_a_lost_answer_may_owe_is_settled_where_the_volume_is_seen(
     assert await owed(stage) == [("extended from 10 to 20 GB", "unknown")]
     await stage.apply(GROWN_AUTO)
     assert (restarted(stage), await owed(stage)) == (["m2"], [])
+
+
+async def test_a_restart_of_one_machine_settles_nothing_of_another_machine(stage: Stage) -> None:
+    stage.capabilities = frozenset({"machine.restart"})
+    both = "".join(volume(name, rest=AUTO) for name in ("data", "logs"))
+    await stage.apply(both)
+    for each in stage.volumes():
+        machine = {"app": "shop", "id": f"m-{each['name']}", "volumes": [each["id"]]}
+        stage.call("POST", "/_sandbox/machines", machine)
+    stage.fault(method="POST", path="*/m-logs/restart", action="status", status=412)
+    applied = await stage.apply(both.replace("size_gb: 10", "size_gb: 20"))
+    assert outcomes(applied)[RESTART] == "done"
+    assert [str(owed.address) for owed in applied.owed] == ["Volume/shop/logs"]
+    assert (await stage.record()).obligations == ()
+    assert len((await stage.record("Volume/shop/logs")).obligations) == 1

@@ -11,7 +11,8 @@ from reconciler.execution.decisions import Actor
 from reconciler.execution.executor import Executor
 from reconciler.project.apply import PlanRefused
 from reconciler.project.records import forget
-from reconciler.state.store import Event
+from reconciler.state.passing import Passing
+from reconciler.state.store import Event, Lease
 from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.state.doubles import made, spooling
 
@@ -240,3 +241,27 @@ async def test_a_lost_call_that_no_list_shows_is_a_question_at_once(stage: Stage
     stage.fail_at(Event.UNKNOWN)
     (question,) = (await stage.apply(cluster())).notices
     assert question.code == UNKNOWN_OUTCOME
+
+
+class LostBefore(Passing):
+    """Its lease is somebody else's at the check before the call with this number."""
+
+    call = 2
+    checks = 0
+
+    async def check(self, lease: Lease, for_s: float = 0) -> None:
+        if for_s:
+            self.checks += 1
+            if self.checks == self.call:
+                raise StoreError("the lease is somebody else's")
+        await super().check(lease, for_s)
+
+
+async def test_the_lease_is_checked_before_a_second_attempt_too(stage: Stage) -> None:
+    stage.store = spooling(LostBefore(stage.store.inner), stage.time, stage.root)
+    stage.fault(method="POST", path="/v1/apps/shop/volumes", action="drop_before")
+    applied = await stage.apply(volume())
+    assert outcomes(applied) == {CREATE: "failed"}
+    assert "somebody else's" in applied.results[0].error
+    assert stage.line.mutations == ["POST"]
+    assert stage.volumes() == []

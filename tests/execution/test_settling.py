@@ -385,3 +385,13 @@ async def test_an_intent_of_an_earlier_version_is_settled_by_our_clock(stage: St
     assert intent.service_at is None
     await stage.time.sleep(SETTLE_S / 2)
     assert left_of_window(intent, opened.at, stage.time, services, SETTLE_S) == SETTLE_S / 2
+
+
+async def test_the_settle_window_of_a_call_of_an_earlier_run_is_waited_out(stage: Stage) -> None:
+    stage.fault(method="POST", path=VOLUMES, action="drop_before")
+    await left_open(stage, volume(), "POST")
+    sent_s = stage.time.elapsed_s
+    stage.time.at(sent_s + SETTLE_S / 2, stage.make_volume)  # what the lost call makes, late
+    assert (await stage.apply(volume())).results == ()
+    assert stage.time.elapsed_s >= sent_s + SETTLE_S
+    assert [each["id"] for each in stage.volumes()] == [(await stage.record()).id]

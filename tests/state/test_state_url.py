@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.state_url import beside, is_shared, shown_url
+from reconciler.core.state_url import is_shared, shown_url, url_of_environment
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_no_password_is_shown(url: str, shown: str) -> None:
     ],
 )
 def test_only_files_are_kept_apart_by_their_names(url: str, expected: str) -> None:
-    assert beside(url, "prod") == expected
-    assert beside(url, "") == url
+    assert url_of_environment(url, "prod") == expected
+    assert url_of_environment(url, "") == url
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "s3", "gs", "az"])

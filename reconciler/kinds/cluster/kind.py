@@ -259,8 +259,8 @@ class PostgresClusterKind(Importable, MadeFromOthers, TakesTime, HasDetails, Kin
             return Decision(Action.REFUSED, diagnostics=(problem,), reason=f"status {status}")
         reason = f"still {status}" if status else "its status is not known"
         began = (made_at(subject.record) if subject.record else None) or parse_time(subject.live.created_at)
-        told = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
-        return Decision(Action.NOOP, (self.settled(subject),), reason=reason + told)
+        age = f", {since(began, subject.now, subject.others_s)}" if began is not None else ""
+        return Decision(Action.NOOP, (self.settled(subject),), reason=reason + age)
 
     def settled(self, subject: Subject) -> Step:
         return wait_only(subject, calls.ready(subject, reply_path=None))

@@ -72,7 +72,7 @@ class PostgresClusterSpec(Spec):
         Annotated[
             Literal["basic", "starter", "launch", "scale", "Performance"],
             BeforeValidator(_canonical_plan),
-            WithJsonSchema(  # names to complete by, and what is accepted beside them
+            WithJsonSchema(  # names for completion, and a pattern of all accepted texts
                 {"type": "string", "anyOf": [{"enum": [*PLANS]}, {"pattern": f"^({_PLAN_IN_ANY_CASE})$"}]}
             ),
         ]

@@ -160,8 +160,8 @@ def incomplete() -> ReconcilerError:
 
 def find_repository(folder: Path, env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Git:
     """Return the repository around `folder`. Raises ReconcilerError, with advice, if git accepts none."""
-    kept = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_PASSED_ON)}
-    git = Git(folder, {**kept, **_SET}, timeout_s)
+    passed_on = {name: value for name, value in env.items() if name in _NEEDED or name.startswith(_PASSED_ON)}
+    git = Git(folder, {**passed_on, **_SET}, timeout_s)
     _refuse_planted(Path(git.text("rev-parse", "--absolute-git-dir")).resolve(), folder.resolve())
     return replace(git, prefix=git.text("rev-parse", "--show-prefix"))
 

@@ -113,27 +113,27 @@ def take_out_literals(value: Any, kind: ManifestKind, document: Document) -> tup
         rest.setdefault("spec", {fields[0]: _ANY_SOURCE})
     if not isinstance(spec, Mapping):
         return rest, problems
-    kept = dict(spec)
+    valid = dict(spec)
     if problems:
-        kept.setdefault(fields[0], _ANY_SOURCE)
+        valid.setdefault(fields[0], _ANY_SOURCE)
     for field in fields:
         given = spec.get(field)
         if isinstance(given, str | int | float) and not (isinstance(given, str) and is_armored(given)):
             refuse(("spec", field), False, field)
-            kept[field] = _ANY_SOURCE
+            valid[field] = _ANY_SOURCE
         elif isinstance(given, Mapping):
             literal = [name for name in given if _is_value(name, ())]
             for name in literal:
                 refuse(("spec", field, name), True, field)
             if literal:
                 others = {name: item for name, item in given.items() if name not in literal}
-                kept[field] = others or _ANY_SOURCE
+                valid[field] = others or _ANY_SOURCE
     for name in [name for name in spec if name not in fields and _is_value(name, fields)]:
         field = f"{name}{_FROM}" if f"{name}{_FROM}" in fields else fields[0]
         refuse(("spec", name), True, field)
-        del kept[name]
-        kept.setdefault(field, _ANY_SOURCE)
-    return {**rest, "spec": kept}, problems
+        del valid[name]
+        valid.setdefault(field, _ANY_SOURCE)
+    return {**rest, "spec": valid}, problems
 
 
 def _is_value(name: Any, fields: Sequence[str]) -> bool:

@@ -91,7 +91,7 @@ def replace_files(replacements: Sequence[Replacement], *, mode: int | None = Non
                 _sync_folder(target.parent)
         except OSError as failure:
             _take_back(done, mode)
-            at = f" {change.path}" if change is not None else ""  # the failure may name the file beside it
+            at = f" {change.path}" if change is not None else ""  # the failure may name the temporary file
             raise ReconcilerError(f"cannot write{at}: {failure.strerror}", help=_UNCHANGED) from failure
         except BaseException:
             _take_back(done, mode)
@@ -134,7 +134,7 @@ def _take_back(done: Sequence[tuple[Path, Replacement]], mode: int | None) -> No
 
 
 def _written_aside(target: Path, data: bytes, mode: int | None) -> Path:
-    """Return a complete hidden file in the folder of `target`: hidden files are no manifests."""
+    """Return a complete hidden file in the folder of `target`: hidden files are not read as manifests."""
     import tempfile  # most commands write no file
 
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

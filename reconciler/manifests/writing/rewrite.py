@@ -56,7 +56,7 @@ def find_tokens(text: str, places: Collection[LineColumn]) -> Mapping[LineColumn
     starts = [0, *(found.end() for found in _LINE_BREAK.finditer(text))]
     found: dict[LineColumn, Token] = {}
     inside: list[str | None] = []  # the anchors of the open lists and mappings
-    reach: dict[LineColumn, list[str]] = {}  # the anchors by which a token can be read elsewhere
+    reach: dict[LineColumn, list[str]] = {}  # the anchors that may repeat a token
     anchored: dict[str, LineColumn] = {}
     uses: dict[str, LineColumn] = {}
     event: Any

@@ -138,7 +138,7 @@ def _sequence(items: Sequence[Any], path: Path, comments: Mapping[Path, Sequence
         yield from _entry("-", item, (*path, number), comments)
 
 
-SCHEMA_FILE = "reconcile.schema.json"  # beside reconcile.yaml, and committed with it
+SCHEMA_FILE = "reconcile.schema.json"  # in the folder of reconcile.yaml, and committed with it
 
 
 def modeline(folder: FilePath, root: FilePath) -> str:

@@ -146,19 +146,18 @@ def _unmanaged(given: Given, rng: Random) -> Given:
 
 
 def _missing(given: Given, rng: Random) -> Given:
-    def edit(item: dict[str, Any], rng: Random) -> None:
-        names = [name for name in item if name not in KEPT]
-        if names:
-            del item[rng.choice(names)]
-
-    return _edited(given, rng, edit)
+    return _without_one(given, rng, lambda item, name: item.pop(name))
 
 
 def _nulls(given: Given, rng: Random) -> Given:
+    return _without_one(given, rng, lambda item, name: item.update({name: None}))
+
+
+def _without_one(given: Given, rng: Random, drop: Callable[[dict[str, Any], str], object]) -> Given:
     def edit(item: dict[str, Any], rng: Random) -> None:
         names = [name for name in item if name not in KEPT]
         if names:
-            item[rng.choice(names)] = None
+            drop(item, rng.choice(names))
 
     return _edited(given, rng, edit)
 

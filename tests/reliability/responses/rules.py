@@ -1,4 +1,4 @@
-"""What no answer may bring about, told from what went over the line and from what the platform holds."""
+"""What no answer may bring about, checked by the requests, and by the objects of the platform."""
 
 import json
 from collections import Counter
@@ -15,22 +15,16 @@ _NO = frozenset({401, 403, 413, 415, 429})
 _NO_IN_JSON = frozenset({400, 404, 409, 410, 412, 422})
 
 
-def nothing_was_sent(exchanges: Sequence[Exchange]) -> Iterator[str]:
-    for sent in exchanges:
-        if sent.mutates:
-            yield f"{sent.method} {sent.path} was sent"
+def nothing_was_sent(exchanges: Sequence[Exchange]) -> list[str]:
+    return [f"{sent.method} {sent.path} was sent" for sent in exchanges if sent.mutates]
 
 
-def nothing_was_made(exchanges: Sequence[Exchange]) -> Iterator[str]:
-    for sent in exchanges:
-        if is_create(sent):
-            yield f"{sent.method} {sent.path} was sent"
+def nothing_was_made(exchanges: Sequence[Exchange]) -> list[str]:
+    return nothing_was_sent([sent for sent in exchanges if is_create(sent)])
 
 
-def nothing_was_made_or_removed(exchanges: Sequence[Exchange]) -> Iterator[str]:
-    for sent in exchanges:
-        if sent.method == "DELETE" or is_create(sent):
-            yield f"{sent.method} {sent.path} was sent"
+def nothing_was_made_or_removed(exchanges: Sequence[Exchange]) -> list[str]:
+    return nothing_was_sent([sent for sent in exchanges if sent.method == "DELETE" or is_create(sent)])
 
 
 def each_call_went_out_once(exchanges: Sequence[Exchange]) -> Iterator[str]:
