@@ -115,13 +115,15 @@ async def test_exactly_one_of_two_processes_gets_the_lease(child: Callable[[str]
 
 
 async def test_a_killed_process_frees_its_lease_at_once(
-    child: Callable[[str], Child], store: SqliteStore
+    child: Callable[[str], Child], store: SqliteStore, path: Path
 ) -> None:
     holder = child("shop")
     tell(holder)
     assert heard(holder) == "taken"
     with pytest.raises(Locked, match=f"process {holder.pid}"):
         await store.lease(["shop"], "anna")
+    with pytest.raises(Locked, match="another process"), locks.nobody_else(path):
+        pass
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     lease = await store.lease(["shop"], "anna")

@@ -9,24 +9,19 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back, require_backup
-from reconciler.state.encryption.bucket import Encryption
+from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
 from reconciler.state.passing import Passing
-from reconciler.state.places.memory import MemoryState
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
-from tests.state.encryption.doubles import ANA, in_memory
+from tests.state.encryption.doubles import ANA
 from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
-
-
-def copied_memory(state: MemoryState) -> MemoryState:
-    return MemoryState(state.clock, objects=dict(state.objects), writes=state.writes)
 
 
 def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
@@ -46,30 +41,26 @@ class Kept:
         self.marks = folder / "home/.local/state/reconciler"
         self.told: list[str] = []
         self.encryption = ANA.alone if kind == "encrypted" else Encryption()
-        self.memory = MemoryState(clock)
         self.bucket: Bucket = memory_bucket()
         (folder / "project").mkdir()
 
     def copy(self) -> object:
         if self.kind == "file":
             return shutil.copytree(self.folder / "project", self.folder / f"kept{self.clock.elapsed_s}")
-        return copied(self.bucket) if self.kind == "objects" else copied_memory(self.memory)
+        return copied(self.bucket)
 
     def put_back(self, kept: object) -> None:
         if isinstance(kept, Path):
             shutil.rmtree(self.folder / "project")
             shutil.copytree(kept, self.folder / "project")
-        elif isinstance(kept, MemoryState):
-            self.memory = copied_memory(kept)
         else:
             self.bucket = kept  # type: ignore[assignment]
 
     def backend(self, place: str) -> Store:
         if self.kind == "file":
             return SqliteStore(self.folder / place / "state.db", self.clock)
-        if self.kind == "objects":
-            return LogStore(self.bucket, self.clock)
-        return in_memory(self.memory, self.encryption)
+        sealed = SealedBucket(self.bucket, self.encryption)
+        return LogStore(sealed if self.kind == "encrypted" else self.bucket, self.clock)
 
     def open(self, place: str = "project", *, read_only: bool = False) -> Spooling:
         marks = Marks(self.marks, place, self.told.append, read_only=read_only)
@@ -87,7 +78,7 @@ class Kept:
         await store.close()
 
 
-@pytest.fixture(params=["file", "memory", "encrypted", "objects"])
+@pytest.fixture(params=["file", "encrypted", "objects"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path, clock: SimulatedClock) -> Kept:
     return Kept(request.param, tmp_path, clock)
 
@@ -265,10 +256,10 @@ async def test_no_state_is_made_where_a_mark_tells_of_an_older_one(file: Kept) -
     assert await file.open().create()
 
 
-@pytest.mark.parametrize("kept", ["memory", "objects"], indirect=True)
+@pytest.mark.parametrize("kept", ["encrypted", "objects"], indirect=True)
 async def test_a_mark_tells_of_a_shared_state_that_is_gone_but_holds_no_new_one_back(kept: Kept) -> None:
     await kept.commit("shop")
-    kept.memory, kept.bucket = MemoryState(kept.clock), memory_bucket()
+    kept.bucket = memory_bucket()
     (mark,), marks = kept.marks.iterdir(), Marks(kept.marks, "project")
     store = Spooling(kept.backend("project"), kept.folder / "spool", kept.clock, marks=marks)
     assert (await store.load()).traces == (str(mark),)

@@ -68,6 +68,19 @@ async def test_a_write_that_fails_does_not_fail_its_neighbours(
     assert [scope for scope, _ in await another().journal()] == ["good", "good"]
 
 
+async def test_what_was_written_before_a_failure_is_stored(store: SqliteStore) -> None:
+    """Whoever wrote it takes it for stored, and goes on from there."""
+
+    def write(key: str) -> None:
+        if key == "stop":
+            raise StoreError("it stops here")
+        store._file.create(key, b"something")
+
+    with pytest.raises(StoreError, match="it stops here"):
+        store._file.in_parallel(write, ["base/folder/one", "stop", "base/folder/two"])
+    assert list(store._file.list("base/folder/")) == ["base/folder/one"]
+
+
 async def _committed(store: SqliteStore, lease: Lease) -> None:
     with suppress(StoreError):
         await store.commit(lease, [entry(Event.DONE, lease.scope)])

@@ -169,7 +169,7 @@ class Opened:
         )
         self._committing = Committing(bucket, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Batching[Request]] = {}
-        self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick))
+        self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick or bucket.reads_quickly))
 
     def commits_to(self, scope: str) -> Batching[Request]:
         """Where one request after another is sent, the commits of all scopes wait for one piece of work."""
