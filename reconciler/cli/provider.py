@@ -20,6 +20,7 @@ from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.extras import require_extra
+from reconciler.core.listening import listening_at
 from reconciler.core.steps import SecretRef
 from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
@@ -104,7 +105,6 @@ def serve(
     require_extra("provider", "the reference provider")
     from reconciler.providers.kit import ProviderSettings, SignInSettings, create_app  # all need the extra
     from reconciler.providers.kit.reference import PostgresProvider
-    from reconciler.providers.kit.server import bound
     from reconciler.providers.kit.server import serve as serve_provider
     from reconciler.providers.kit.store import Store
 
@@ -132,7 +132,7 @@ def serve(
     signing_secrets = [_revealed(secrets, source).encode() for source in sources]
     webhook_secret = _revealed(secrets, webhook_source).encode() if webhook_source else None
     _log_warnings()
-    with bound(host, port) as (listener, url):
+    with listening_at(host, port) as (listener, url):
         provider = ProviderSettings(
             public_url=section.public_url or url,
             store=db or _own_store(config, name),

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 from uvicorn import Config, Server
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.listening import ending_signals, listening_at
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.courier import Courier
 from reconciler.sandbox.database import require_own
@@ -119,12 +119,6 @@ def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
     return _Server(config, accepting)
 
 
-def _ending() -> list[signal.Signals]:
-    """The signals that end it: without HUP where `nohup` ignores it."""
-    ending = [signal.SIGINT, signal.SIGTERM]
-    return ending if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [*ending, signal.SIGHUP]
-
-
 async def _until_the_end(
     sandbox: Sandbox, server: _Server, listeners: list[socket.socket], until_stdin_closes: bool
 ) -> None:
@@ -133,7 +127,7 @@ async def _until_the_end(
 
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
-        for number in _ending():
+        for number in ending_signals():
             loop.add_signal_handler(number, stop)
     if until_stdin_closes:
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
@@ -171,23 +165,12 @@ def _opened(
     db: Path | None, port: int, host: str, machine_socket: Path | None
 ) -> Iterator[tuple[list[socket.socket], str, Callable[[str], None]]]:
     """The listening sockets, the URL of the first, and a function that writes it next to `db`."""
-    with locked(db) as announce, _listening(host, port) as listener, _local(machine_socket) as local:
-        address, bound = listener.getsockname()[:2]
-        url = f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+    with (
+        locked(db) as announce,
+        listening_at(host, port) as (listener, url),
+        _local(machine_socket) as local,
+    ):
         yield [listener, *local], url, announce
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """The protocol is named because asyncio turns Nagle's delay off only where it is: else 40 ms a reply."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise ReconcilerError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-        yield listener
 
 
 @contextmanager

@@ -20,30 +20,12 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconciler.core.errors import ReconcilerError
+from reconciler.core.listening import ending_signals
 
-_BACKLOG = 1024
 _END_S = 3
 HEAD_S = 10.0  # for a request line and its headers
 
 MakeApp = Callable[[], Starlette]
-
-
-@contextmanager
-def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A listening socket and its URL. Raises ReconcilerError when the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            raise ReconcilerError(
-                f"cannot listen on {host} port {port}: {error.strerror}",
-                help="choose another port with --port; 0 picks a free one",
-            ) from error
-        address, number = listener.getsockname()[:2]
-        yield listener, f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
 
 
 def serve(
@@ -86,12 +68,6 @@ def serve(
         return ends[0]
 
 
-def _ending() -> list[signal.Signals]:
-    """The signals that end it: without HUP where `nohup` has it ignored."""
-    ending = [signal.SIGINT, signal.SIGTERM]
-    return ending if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [*ending, signal.SIGHUP]
-
-
 @contextmanager
 def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
     """The ending signals so far, and a function that waits for a signal or the end of a child."""
@@ -100,7 +76,7 @@ def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
     with awake, wake:
         wake.setblocking(False)
         before: dict[int, Any] = {
-            number: signal.signal(number, lambda got, _: ends.append(got)) for number in _ending()
+            number: signal.signal(number, lambda got, _: ends.append(got)) for number in ending_signals()
         }
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
@@ -127,7 +103,7 @@ def _fork(
     listener: socket.socket, make_app: MakeApp, prefix: str, proxies: Sequence[str], pipe: tuple[int, int]
 ) -> int:
     # A signal between the fork and the worker's own handlers must end it, not run the parent's.
-    ending = _ending()
+    ending = ending_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     child = os.fork()
     if child:
@@ -219,7 +195,7 @@ class _Server(Server):
     async def until_a_signal(self, listener: socket.socket) -> int:
         """The signal's number. Raises ReconcilerError when it ends without one."""
         loop = asyncio.get_running_loop()
-        for number in _ending():
+        for number in ending_signals():
             loop.add_signal_handler(number, self._end, number)
         await self.serve(sockets=[listener])
         if not self._number:
