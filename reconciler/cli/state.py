@@ -219,7 +219,7 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
 
     async def main() -> tuple[moving.Migrated, str]:
         from_here = Opening(old, tell=reporter.note, changing=True)
-        to_there = Opening(new, tell=reporter.note, changing=not is_shared(new))
+        to_there = Opening(new, tell=reporter.note, changing=True)
         async with open_state(config, from_here) as source, open_state(config, to_there) as target:
             done = await moving.migrate(
                 moving.side(source, shown_url(old)),

@@ -9,10 +9,9 @@ from reconciler.evidence.rows import approvals_of, cut, head_text, heads_at
 from reconciler.evidence.verify import PLAN, REHEARSAL
 from reconciler.planning.digest import plan_text
 from reconciler.planning.saved import SavedPlan
-from reconciler.state.chain import state_head
 from reconciler.state.codec import decode_entry
-from reconciler.state.contents import Contents, verify
-from reconciler.state.store import Event, JournalEntry, State
+from reconciler.state.contents import StateDump, verify
+from reconciler.state.store import Event, JournalEntry
 
 _MOST_APPROVALS = 99
 
@@ -25,21 +24,25 @@ class NotBundled(ReconcilerError):
 
 
 def bundle(
-    contents: Contents, state: State, run: str, *, head: str = "", saved: SavedPlan | None = None
+    contents: StateDump,
+    run: str,
+    *,
+    head: str = "",
+    saved: SavedPlan | None = None,
+    encrypted: bool = False,
 ) -> bytes:
     """Return the bundle of a run.
 
     `head`: of the state, as the apply printed it; "" for the head at the end of the run. `saved`: the plan of
-    the run. Raises NotBundled, and StoreError where the journal was altered.
+    the run. `encrypted`: the state is, so that what it says of the run must not be written down in clear.
+
+    Raises NotBundled, and StoreError where the journal was altered.
     """
     verify(contents)
-    if state_head(contents.lineage, contents.hashes) != state_head(state.lineage, state.heads):
-        # Decrypted rows do not hash to the head that apply printed, so a reader could not tell them from
-        # forged ones. The key would settle that, but it also opens everything else in the state.
+    if encrypted:
         show = command("history", "show", run)
         raise NotBundled(
-            "its state is encrypted, and the chain is of what was encrypted: without the state's key, nobody "
-            "can verify that it says what a bundle would say",
+            "its state is encrypted, and a bundle would say in clear what the run did",
             f"who may read the state sees the run with `{show}`",
             show,
         )
@@ -60,12 +63,12 @@ def bundle(
     return data
 
 
-def _started(contents: Contents, index: int) -> JournalEntry:
+def _started(contents: StateDump, index: int) -> JournalEntry:
     run, event, at, address, step, attempt, data = contents.rows[index].columns
     return decode_entry(run, event, at, address, step, attempt, data.encode())
 
 
-def _count(contents: Contents, own: list[int], head: str) -> int:
+def _count(contents: StateDump, own: list[int], head: str) -> int:
     """The number of rows after which the state had this head, from the end of the run on.
 
     Another run may have been at work in another app.

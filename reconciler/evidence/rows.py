@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.evidence.archive import Damaged, digest
 from reconciler.state.codec import decode_entry
-from reconciler.state.contents import Contents, Row
+from reconciler.state.contents import Row, StateDump
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry
 
 HEAD = "head.json"
@@ -25,7 +25,7 @@ class Slice(Struct, frozen=True):
     head: str
 
 
-def heads_at(contents: Contents, count: int) -> dict[str, str]:
+def heads_at(contents: StateDump, count: int) -> dict[str, str]:
     """`State.heads` as of row `count`."""
     return {row.scope: row.hash for row in contents.rows[:count]}
 
@@ -35,7 +35,7 @@ def head_text(lineage: str, heads: Mapping[str, str]) -> bytes:
     return json.dumps([lineage, *sorted(heads.items())], separators=(",", ":")).encode()
 
 
-def cut(contents: Contents, run: str, count: int) -> Slice:
+def cut(contents: StateDump, run: str, count: int) -> Slice:
     """The rows of the scopes of `run`, from its first row in each scope up to row `count` of the state."""
     parts: dict[str, bytes] = {}
     scopes: dict[str, int] = {}

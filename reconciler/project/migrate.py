@@ -20,11 +20,10 @@ from reconciler.core.errors import COPY, REKEYING, ReconcilerError, StateMoved, 
 from reconciler.core.reporter import Reporter
 from reconciler.execution.decisions import Actor
 from reconciler.execution.leasing import leased
-from reconciler.state import encrypting_of, movable_of, prove
+from reconciler.state import movable_of, prove, sealing_of
 from reconciler.state.chain import state_head
-from reconciler.state.contents import Contents, Movable, same, verify, with_entry
-from reconciler.state.encryption.envelope import Keys
-from reconciler.state.encryption.store import Encrypting
+from reconciler.state.contents import Movable, StateDump, same, verify, with_entry
+from reconciler.state.encryption import older
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Store
 
@@ -45,7 +44,7 @@ def side(store: Store, url: str) -> Side:
 class Migrated(Struct, frozen=True):
     """The state at the new place. `before`: it was there already; at most the last step was due."""
 
-    contents: Contents
+    contents: StateDump
     before: bool = False
 
 
@@ -81,7 +80,7 @@ async def migrate(
     return Migrated(contents)
 
 
-async def end_move(source: Side, target: Side) -> Contents:
+async def end_move(source: Side, target: Side) -> StateDump:
     """Make the copy at `target` the state, once `source` has moved there; returns what it holds.
 
     Raises StateMoved where it has not, or where something else than a copy is at `target`.
@@ -99,7 +98,7 @@ async def end_move(source: Side, target: Side) -> Contents:
 class Rekeyed(Struct, frozen=True):
     """`recipients`: none for a state that is no longer encrypted. `generation` counts its content keys.
 
-    `head_before`, `head`: of the state (`chain.state_head`), which is another one with every key.
+    `head_before`, `head`: of the state (`chain.state_head`), before and after the note of the rekey.
     """
 
     recipients: tuple[str, ...]
@@ -116,46 +115,39 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, StateSealed before
     anything is written where nobody here could read the state afterwards, and StoreError.
     """
-    encrypting = encrypting_of(store)
-    if encrypting is None:
+    sealing, movable = sealing_of(store), movable_of(store)
+    if sealing is None:
         migrate = command("state", "migrate", "URL")
         raise ReconcilerError(
             f"the state {place} is in a file of this machine, which is not encrypted",
             help=f"move it to a shared store first: `{migrate}`",
             advice=(migrate,),
         )
-    encrypting.encryption.require_readable()
-    left = await encrypting.raw.export()
+    sealing.encryption.require_readable()
+    left = await movable.export()
     if not left.moved_to:
-        await _close(store, encrypting, actor)
-        left = await encrypting.raw.export()
+        await _close(store, movable, actor)
+        left = await movable.export()
     if left.moved_to != REKEYING:
         raise StateMoved(place, left.moved_to)
-    keys, plain = await encrypting.opened_keys(left), await encrypting.plain(left)
-    verify(plain)
-    recipients = encrypting.encryption.recipients
-    generation = (keys.generation if keys is not None else 0) + 1 if recipients else 0
-    before = _head(left, keys)
+    left = older.opened(left, sealing.encryption.unwrap)
+    verify(left)
+    recipients = sealing.encryption.recipients
+    generation = sealing.generation + 1 if recipients else 0
+    before = state_head(left.lineage, left.hashes)
     said = {"rekeyed": len(recipients), "generation": generation, "head": before}
-    noted = with_entry(plain, WHOLE_STATE, actor.decided(said))
-    await encrypting.replace(encrypting.sealed(replace(noted, moved_to=""), keys))
+    noted = with_entry(left, WHOLE_STATE, actor.decided(said))
+    await movable.import_(replace(noted, moved_to=""))
     state = await store.load()
     head = state_head(state.lineage, state.heads)
     return Rekeyed(recipients, generation, len(state.records), len(noted.rows), before, head)
 
 
-def _head(contents: Contents, keys: Keys | None) -> str:
-    """The head as `apply` has printed it: of a state as its backend has it."""
-    name = keys.ciphers()[0].name if keys is not None else str
-    return state_head(contents.lineage, {name(scope): hash for scope, hash in contents.hashes.items()})
-
-
-async def _close(store: Spooling, encrypting: Encrypting, actor: Actor) -> None:
+async def _close(store: Spooling, movable: Movable, actor: Actor) -> None:
     """Let nobody change the state until it has another key."""
-    scopes = {WHOLE_STATE, *(await encrypting.export()).heads}
+    scopes = {WHOLE_STATE, *(await movable.export()).heads}
     async with actor.leased(store, scopes) as lease:
-        contents = await encrypting.raw.export()
+        contents = await movable.export()
         verify(contents)
-        verify(await encrypting.plain(contents))
         await store.check(lease)
-        await encrypting.raw.retire(REKEYING, contents)
+        await movable.retire(REKEYING, contents)

@@ -21,7 +21,7 @@ from reconciler.secrets import age
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.state import open_store
 from reconciler.state.encryption import problems
-from reconciler.state.encryption.store import Encryption
+from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.spooling import Spooling
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

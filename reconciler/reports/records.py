@@ -15,7 +15,7 @@ from reconciler.reports.escape import in_json, page_text
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
 from reconciler.state.chain import state_head
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.store import REMEMBERED, JournalEntry, Restored, State
 
 _PLAIN = re.compile(r"sqlite:[A-Za-z0-9_./-]+")  # text that YAML reads as it stands
@@ -100,7 +100,7 @@ def moved_page(source: Address, moved: Sequence[StateRecord]) -> Page:
 
 
 def migrated_page(
-    contents: Contents, head: str, old: str, new: str, environment: str, *, before: bool
+    contents: StateDump, head: str, old: str, new: str, environment: str, *, before: bool
 ) -> Page:
     """`head`: of the state at its new place. `before`: the copy existed already."""
     objects = sum(address.kind != REMEMBERED for address in contents.records)

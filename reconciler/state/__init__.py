@@ -9,9 +9,11 @@ from reconciler.core.extras import require_extra
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared, shown_url
 from reconciler.core.words import did_you_mean
 from reconciler.state.contents import Movable, Provable
-from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.encryption.bucket import Encryption, SealedBucket
+from reconciler.state.log.bucket import Bucket
 from reconciler.state.marks import Marks
 from reconciler.state.passing import Passing
+from reconciler.state.spool_file import UNSEALED
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Files, Maintenance, Store
 
@@ -50,20 +52,22 @@ def open_store(
     # What a shared store could not take stays on this machine.
     spool = root / ".reconcile" / environment / "state.spool"
 
-    def sealing(backend: Store) -> Spooling:
-        sealed = Encrypting(backend, encryption, environment=environment, tell=tell)
+    def seal(bucket: Bucket) -> SealedBucket:
+        return SealedBucket(bucket, encryption, tell=tell)
+
+    def shared(store: Store) -> Spooling:
         place = " ".join(filter(None, [shown_url(url), endpoint, environment]))
         seen = Marks(marks, place, read_only=read_only) if marks is not None else None
-        return Spooling(sealed, spool, clock, sealed, seen)
+        return Spooling(store, spool, clock, sealing_of(store) or UNSEALED, seen)
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
         from reconciler.state.places.postgres.store import PostgresStore
 
         database = PostgresStore(
-            url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s
+            url, clock, tell=tell, environment=environment, read_only=read_only, lease_s=lease_s, seal=seal
         )
-        return sealing(database)
+        return shared(database)
     if scheme in OBJECTS:
         require_extra("objects", "a state in an object store")
         from reconciler.state.places.objects.bucket import open_objects
@@ -76,8 +80,9 @@ def open_store(
             environment=environment,
             read_only=read_only,
             lease_s=lease_s,
+            seal=seal,
         )
-        return sealing(objects)
+        return shared(objects)
     from reconciler.state.places.sqlite.files import spool_path
     from reconciler.state.places.sqlite.store import SqliteStore
 
@@ -132,10 +137,16 @@ def movable_of(store: Store) -> Movable:
     return backend
 
 
-def encrypting_of(store: Store) -> Encrypting | None:
-    """The part of `store` that encrypts; None where it cannot be encrypted."""
-    backend = _unspooled(store)
-    return backend if isinstance(backend, Encrypting) else None
+def sealing_of(store: Store) -> SealedBucket | None:
+    """What encrypts the state of `store`; None where it cannot be encrypted."""
+    bucket = getattr(_unspooled(store), "bucket", None)
+    return bucket if isinstance(bucket, SealedBucket) else None
+
+
+def is_encrypted(store: Store) -> bool:
+    """Whether the state that was read last from `store` is encrypted."""
+    sealing = sealing_of(store)
+    return sealing is not None and sealing.generation > 0
 
 
 async def prove(store: Store) -> bool:

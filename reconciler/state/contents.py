@@ -44,7 +44,7 @@ class Body(Struct, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Contents:
+class StateDump:
     """`rows`: no row comes before its cause, also where that is a row of another scope (`rules.effect`).
 
     `heads`: of every scope that has a row, a record or ever had a lease. `environment`: "" for that of no
@@ -90,14 +90,14 @@ class Movable(Protocol):
     After `retire`, every other method of `Store` and `Maintenance` raises StateMoved, in every process.
     """
 
-    async def export(self) -> Contents:
+    async def export(self) -> StateDump:
         """All that the state holds, as of one moment, not verified; also of one that has moved.
 
         Raises StoreError when there is none.
         """
         ...
 
-    async def import_(self, contents: Contents) -> None:
+    async def import_(self, contents: StateDump) -> None:
         """Make a state that holds exactly this; all of it appears, or nothing.
 
         With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
@@ -106,7 +106,7 @@ class Movable(Protocol):
         """
         ...
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
         """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
         exactly `contents` any more (epochs aside), as one write that nobody can come between.
         """
@@ -117,7 +117,7 @@ class Movable(Protocol):
         ...
 
 
-def verify(contents: Contents) -> View[int]:
+def verify(contents: StateDump) -> View[int]:
     """What the journal amounts to, each entry named by its index in `rows`.
 
     Raises StoreError when a row, a record or a head is not what was written.
@@ -156,7 +156,7 @@ def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> tuple[Row
     return tuple(found)
 
 
-def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:
+def with_entry(contents: StateDump, scope: str, entry: JournalEntry) -> StateDump:
     """With one more entry at the end of the journal of `scope`."""
     head, columns = contents.head(scope), encode_entry(entry)
     hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
@@ -165,12 +165,12 @@ def with_entry(contents: Contents, scope: str, entry: JournalEntry) -> Contents:
     return dataclasses.replace(contents, rows=(*contents.rows, row), heads=heads)
 
 
-def same(one: Contents, other: Contents) -> bool:
+def same(one: StateDump, other: StateDump) -> bool:
     """Whether both hold the same: their leases, and which of them has moved, do not count."""
     return _held(one) == _held(other)
 
 
-def _held(contents: Contents) -> tuple[object, ...]:
+def _held(contents: StateDump) -> tuple[object, ...]:
     """Hashes of the chains' ends stand for all rows."""
     ends = {scope: (head.seq, head.hash, head.serial) for scope, head in contents.heads.items()}
     used = {scope: end for scope, end in ends.items() if end != (0, contents.lineage, 0)}

@@ -9,27 +9,30 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StateMoved, StoreError
-from reconciler.state import encrypting_of, files_of, has_files, movable_of
+from reconciler.state import files_of, has_files, is_encrypted, movable_of, sealing_of
 from reconciler.state.contents import verify, with_entry
+from reconciler.state.encryption import older
+from reconciler.state.log.bucket import unsealed
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Accepting, Event, JournalEntry, Restored, Store
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
     """A complete, verified copy in `target`, which must not exist; for a state in files, also among its own.
 
-    The key is beside it. That of an encrypted state is encrypted as that is. Raises StoreError.
+    That of an encrypted state is encrypted as that is. Raises StoreError.
     """
     if has_files(store):
         return await files_of(store).backup(target)
     if target is None:
         raise StoreError("this state keeps no backups beside itself", help="name a FILE for the copy")
-    encrypting = encrypting_of(store)
-    contents = await (movable_of(store) if encrypting is None else encrypting.raw).export()
+    contents = await movable_of(store).export()
     if contents.moved_to:
         raise StateMoved(target, contents.moved_to)
-    copy = SqliteStore(target, clock, backups=False, environment=contents.environment, sealed=True)
+    sealing = sealing_of(store)
+    seal = sealing.over if sealing is not None and is_encrypted(store) else unsealed
+    copy = SqliteStore(target, clock, backups=False, environment=contents.environment, seal=seal)
     try:
         await copy.import_(contents)
     finally:
@@ -69,6 +72,8 @@ async def bring_back(store: Spooling, file: Path | None, environment: str, clock
     if lost:
         lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
         done = replace(done, lost=lost)
+        if isinstance(store.inner, Accepting):
+            await store.inner.accept()
         lease = await store.inner.lease([WHOLE_STATE], by)
         try:
             await store.inner.commit(lease, [_note(lost, by, "", clock)])
@@ -88,7 +93,9 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
         return await files_of(store).restore(file, by=by)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
-    source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, sealed=True)
+    sealing = sealing_of(store)
+    seal = sealing.opening if sealing is not None else unsealed
+    source = SqliteStore(file, clock, backups=False, environment=environment, read_only=True, seal=seal)
     try:
         contents = await source.export()
     finally:
@@ -101,9 +108,8 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
         f"what was done between {taken_at.isoformat()} and {clock.now().isoformat()} is not in the backup: "
         f"look on the platform for objects made since then that `{listed}` does not show"
     )
-    encrypting = encrypting_of(store)
-    if encrypting is not None:
-        contents = await encrypting.plain(contents)
+    if sealing is not None:
+        contents = older.opened(contents, sealing.encryption.unwrap)
     verify(contents)
     await movable_of(store).import_(with_entry(contents, WHOLE_STATE, _note(lost, by, file.name, clock)))
     return Restored(str(file), taken_at, "", 0, (), lost, "restored")

@@ -50,9 +50,5 @@ class Passing:
     ) -> Sequence[StateRecord]:
         return await self.inner.commit(lease, entries, put, remove)
 
-    def below(self, lease: Lease) -> Lease:
-        """`lease` as `inner` knows it."""
-        return lease
-
     async def close(self) -> None:
         await self.inner.close()

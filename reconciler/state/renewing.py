@@ -88,7 +88,6 @@ async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> As
     """
     backend = store
     while isinstance(backend, Passing):
-        lease = backend.below(lease)
         backend = backend.inner
     if not isinstance(backend, Renewable) or not lasts_s(backend):
         yield

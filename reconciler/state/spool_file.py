@@ -93,6 +93,7 @@ UNSEALED = Unsealed()
 
 
 def encode(kept: Kept, seal: Seal = UNSEALED) -> bytes:
+    """The line that holds a commit: a digest, and the commit as JSON, sealed where the state is encrypted."""
     body = json.dumps(
         {
             "lineage": kept.lineage,

@@ -54,6 +54,7 @@ class Spooling(Passing):
         self._busy = anyio.Lock()
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
+        """As in `Store`, with what is spooled. Raises StateOlder where the state lacks what was seen."""
         if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
             state = await self._newest(scopes)
             self._lineage = state.lineage
@@ -74,7 +75,7 @@ class Spooling(Passing):
         ingestion = ingest.ingest(content, await self.inner.load(), self._clock.now())
         entries = list(await self.inner.journal())
         spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in ingest.entries_of(kept)]
-        entries += [each for each in spooled if each not in entries]  # it may have been taken in meanwhile
+        entries += [entry for entry in spooled if entry not in entries]  # it may have been taken in meanwhile
         return history.of_runs_since(entries, since)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
@@ -97,17 +98,20 @@ class Spooling(Passing):
         put: Sequence[StateRecord] = (),
         remove: Sequence[Address] = (),
     ) -> Sequence[StateRecord]:
+        """As in `Store`. Counts the change, to tell an older copy of the state."""
         stored = await self.inner.commit(lease, entries, put, remove)
         if self._marks is not None:
             self._marks.committed(lease.scope, len(entries))
         return stored
 
     async def release(self, lease: Lease) -> None:
+        """As in `Store`. Marks what was committed."""
         await self.inner.release(lease)
         if self._marks is not None:
             self._marks.released()
 
     async def create(self) -> bool:
+        """As in `Store`. Raises StoreError where a state was at this place."""
         if self._marks is not None and not (await self.inner.load()).lineage:
             self._marks.refuse_new()
         return await self.inner.create()
@@ -168,11 +172,11 @@ class Spooling(Passing):
             spooled = spool_file.decode(lines, self._seal)
         except (KeyError, TypeError) as failure:
             raise ValueError(f"there is no {failure} in it") from failure
-        if any(each.lineage != lineage for each in spooled):
+        if any(outcome.lineage != lineage for outcome in spooled):
             raise StoreError(
                 "these outcomes are of another state", help="check --env, --state and RECONCILE_STATE"
             )
-        if any(each.sealed for each in spooled):
+        if any(outcome.sealed for outcome in spooled):
             plan = command("plan")
             raise StoreError(
                 "these outcomes are encrypted with a key that this state no longer has",
@@ -180,7 +184,7 @@ class Spooling(Passing):
                 advice=(plan,),
             )
         await self._in_thread(lambda: self._add(spooled))
-        scopes = sorted({scope for each in spooled for scope in each.epochs})
+        scopes = sorted({scope for outcome in spooled for scope in outcome.epochs})
         await self.release(await self.lease(scopes, holder, timeout_s=timeout_s))
         return len(spooled)
 

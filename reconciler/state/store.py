@@ -348,6 +348,15 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class Accepting(Protocol):
+    """A backend that notices by itself that a part of the state was put back to an older copy."""
+
+    async def accept(self) -> None:
+        """Go on with what is there now. Does nothing where nothing was put back."""
+        ...
+
+
+@runtime_checkable
 class Maintenance(Protocol):
     """What a backend may offer beside `Store`: looking after the state itself (`state.maintenance_of`)."""
 

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ def test_a_bundle_proves_the_run_and_who_approved_it(made: Made) -> None:
 
 
 def test_the_same_run_gives_the_same_bytes_and_no_secret(made: Made) -> None:
-    assert bundle(made.contents, made.state, made.run, head=made.head, saved=made.saved) == made.data
+    assert bundle(made.contents, made.run, head=made.head, saved=made.saved) == made.data
     assert CANARY.encode() not in made.data
     assert made.contents.key not in made.data
     assert made.contents.key.hex().encode() not in made.data
@@ -215,12 +214,11 @@ def test_the_script_refuses_what_verify_refuses(made: Made, other: Made, tmp_pat
 
 def test_another_plan_another_head_and_encrypted_rows_are_refused(made: Made, other: Made) -> None:
     with pytest.raises(NotBundled, match="is not the plan that it carried out"):
-        bundle(made.contents, made.state, made.run, saved=other.saved)
+        bundle(made.contents, made.run, saved=other.saved)
     with pytest.raises(NotBundled, match="has not had the head"):
-        bundle(made.contents, made.state, made.run, head=other.head)
-    sealed = replace(made.state, heads={"token": "0" * 64})
+        bundle(made.contents, made.run, head=other.head)
     with pytest.raises(NotBundled, match="its state is encrypted"):
-        bundle(made.contents, sealed, made.run)
+        bundle(made.contents, made.run, encrypted=True)
 
 
 def test_the_page_says_what_is_proved_and_what_is_not(made: Made) -> None:

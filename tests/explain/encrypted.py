@@ -11,10 +11,10 @@ from reconciler.core.diagnostics import Diagnostic
 from reconciler.core.errors import REKEYING, Diagnosed, StateMoved
 from reconciler.project.settings import find_settings
 from reconciler.project.store import encryption_of
-from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.places.memory import MemoryState, MemoryStore
+from reconciler.state.encryption.bucket import Encryption
+from reconciler.state.places.memory import MemoryState
 from tests.explain.projects import Act
-from tests.state.encryption.doubles import ANA, BEN
+from tests.state.encryption.doubles import ANA, BEN, in_memory
 
 
 def read_of(made: Encryption, identity: str) -> Act:
@@ -27,8 +27,8 @@ def read_of(made: Encryption, identity: str) -> Act:
         known = MemoryState(SystemClock())
 
         async def use() -> None:
-            await Encrypting(MemoryStore(known), made).create()
-            await Encrypting(MemoryStore(known), encryption_of(config)).load()
+            await in_memory(known, made).create()
+            await in_memory(known, encryption_of(config)).load()
 
         with pytest.raises(Diagnosed) as refused:
             anyio.run(use)

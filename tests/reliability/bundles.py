@@ -26,7 +26,7 @@ from reconciler.project.plan import make_plan
 from reconciler.project.run import run_plan
 from reconciler.state import movable_of
 from reconciler.state.chain import row_hash, state_head
-from reconciler.state.contents import Contents, Row
+from reconciler.state.contents import Row, StateDump
 from reconciler.state.store import Event, State
 from tests.execution.stage import Stage, loaded, volume
 
@@ -42,7 +42,7 @@ ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 class Made:
     """One run of a saved plan, approved by ana, and its bundle. `head`: what its apply would print."""
 
-    contents: Contents
+    contents: StateDump
     state: State
     saved: SavedPlan
     run: str
@@ -56,7 +56,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
     stage.env["PASSWORD"] = CANARY
     manifests = volume(name) + SECRET
 
-    async def work() -> tuple[Contents, State, SavedPlan]:
+    async def work() -> tuple[StateDump, State, SavedPlan]:
         desired = Desired(loaded(stage, manifests))
         plan = await make_plan(stage.project(), desired)
         await run_plan(stage.project(), plan, approved_deletes=(), resources=desired.by_address)
@@ -82,7 +82,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
     state = dataclasses.replace(state, heads=contents.hashes)
     (run,) = {row.columns[0] for row in contents.rows if row.columns[1] == Event.RUN_STARTED}
     head = state_head(contents.lineage, contents.hashes)
-    data = bundle(contents, state, run, head=head, saved=saved)
+    data = bundle(contents, run, head=head, saved=saved)
     public = (root / "key.pub").read_bytes().split()
     return Made(contents, state, saved, run, head, data, b"ana@example.com " + b" ".join(public[:2]) + b"\n")
 
@@ -101,7 +101,7 @@ def _approval(root: Path, key: Path, said: Mapping[str, Any]) -> Mapping[str, st
     return {"id": id, "statement": statement, "signature": signature.decode()}
 
 
-def _with_approvals(contents: Contents, approvals: Sequence[Mapping[str, str]]) -> Contents:
+def _with_approvals(contents: StateDump, approvals: Sequence[Mapping[str, str]]) -> StateDump:
     """As a run that used them would have journaled it."""
     rows, ends = list[Row](), dict[str, str]()
     for row in contents.rows:

@@ -528,7 +528,7 @@ OWN: tuple[Mutant, ...] = (
     # --- the state ---
     _mutant(
         "an old epoch may write",
-        "state/log/commits.py",
+        "state/log/open_state.py",
         "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
     ),

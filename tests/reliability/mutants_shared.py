@@ -6,8 +6,8 @@ Each is caught by a history (`state`), or by the fast test that it names (`test`
 from tests.reliability.planting import Change, Mutant
 
 WRITES = "state/log/writes.py"
-HEAD_WRITING = "state/log/head_writing.py"
-COMMITS = "state/log/commits.py"
+HEAD_WRITING = "state/log/scopes.py"
+COMMITS = "state/log/open_state.py"
 SEGMENTS = "state/log/segments.py"
 LEASE_TAKING = "state/log/lease_taking.py"
 LEASE_KEEPING = "state/log/lease_keeping.py"
@@ -23,6 +23,8 @@ RENEWING = "state/renewing.py"
 MIGRATE = "project/migrate.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
+TAMPERING = "tests/state/test_tampering.py::test_every_verb_refuses_it"
+JOURNAL = "tests/state/test_tampering.py::test_old_changes_are_found_by_who_reads_them"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"
 MOVING_TEST = "tests/state/objects/test_moving.py"
 PG_TEST = "tests/state/postgres/test_contract.py"
@@ -47,7 +49,7 @@ SHARED: tuple[Mutant, ...] = (
         (
             Change(
                 WRITES,
-                "        if found is not None and found.body == body:\n            return Landed(found.tag)\n"
+                "        if found is not None and found.body == body:\n            return Stored(found.tag)\n"
                 "        if found is None or found.tag != tag:\n",
                 "        if found is None or found.tag != tag:\n",
             ),
@@ -58,30 +60,29 @@ SHARED: tuple[Mutant, ...] = (
     _played(
         "a commit whose answer is lost counts as stored",
         WRITES,
-        "return Landed(bucket.replace(key, body, tag))\n        except Unanswered as unanswered:\n"
+        "return Stored(bucket.replace(key, body, tag))\n        except NoAnswer as unanswered:\n"
         "            cause = unanswered.cause\n",
-        "return Landed(bucket.replace(key, body, tag))\n        except Unanswered:\n"
-        '            return Landed("?")\n',
+        "return Stored(bucket.replace(key, body, tag))\n        except NoAnswer:\n"
+        '            return Stored("?")\n',
     ),
     _played(
         "a create whose answer is lost counts as stored",
         WRITES,
-        "return Landed(bucket.create(key, body))\n        except Unanswered as unanswered:\n"
+        "return Stored(bucket.create(key, body))\n        except NoAnswer as unanswered:\n"
         "            cause = unanswered.cause\n",
-        "return Landed(bucket.create(key, body))\n        except Unanswered:\n"
-        '            return Landed("?")\n',
+        'return Stored(bucket.create(key, body))\n        except NoAnswer:\n            return Stored("?")\n',
     ),
     _played(
         "a write is sent over whatever is there",
         WRITES,
-        "return Landed(bucket.replace(key, body, tag))",
-        "return Landed(bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)))",
+        "return Stored(bucket.replace(key, body, tag))",
+        "return Stored(bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)))",
     ),
     _played(
         "a writer that lost the race for a head counts as the one who wrote it",
         HEAD_WRITING,
-        "        if isinstance(outcome, writes.Beaten):\n            return False\n",
-        "        if isinstance(outcome, writes.Beaten):\n            return True\n",
+        "        if isinstance(outcome, writes.Conflict):\n            return False\n",
+        "        if isinstance(outcome, writes.Conflict):\n            return True\n",
     ),
     _played(
         "a head is written without a nonce and without a serial",
@@ -92,7 +93,7 @@ SHARED: tuple[Mutant, ...] = (
     _played(
         "the head names a segment before that is written",
         SEGMENTS,
-        "        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):\n"
+        "        if isinstance(writes.create(self._bucket, key, body), writes.Conflict):\n"
         '            raise Damaged(f"{key} was written by somebody else")\n',
         "        late = self.__dict__.setdefault('late', [])\n"
         "        for each in late:\n            writes.create(self._bucket, *each)\n"
@@ -110,8 +111,29 @@ SHARED: tuple[Mutant, ...] = (
     _played(
         "the root does not name a new scope",
         ROOT,
-        "        if wanted <= root.scopes and not root.moving:\n            return\n",
-        "        return\n",
+        "        if _written(bucket, layout, replace(root, moving=False), tag, serials, nonce):\n",
+        "        if True:\n",
+    ),
+    _tested(
+        "a head that was put back is believed",
+        f"{TAMPERING}[objects-a head as it was a run ago-sealed]",
+        READING,
+        "    if head.serial < root.scopes.get(head.scope, 0):\n",
+        "    if not head.scope:\n",
+    ),
+    _tested(
+        "an older root is believed",
+        f"{TAMPERING}[objects-a root as it was a run ago-sealed]",
+        READING,
+        "    if root.serial < head.root:\n",
+        "    if not root.serial:\n",
+    ),
+    _tested(
+        "a head that the root does not name is believed",
+        f"{TAMPERING}[objects-a head that nobody named-plain]",
+        READING,
+        "if key not in named and heads.is_used(head.body):",
+        "if not named and heads.is_used(head.body):",
     ),
     # --- who has a scope ---
     _played(
@@ -141,10 +163,11 @@ SHARED: tuple[Mutant, ...] = (
         (
             Change(
                 STORE,
-                "        opened.keeping.require(lease)\n        if not opened.keeping.take_proof(lease):\n"
+                "        opened.keeping.require(lease)\n"
+                "        if not opened.keeping.use_fresh_check(lease):\n"
                 "            check = Check(lease)\n",
                 "        opened.keeping.require(lease, for_s)\n"
-                "        if not opened.keeping.take_proof(lease):\n"
+                "        if not opened.keeping.use_fresh_check(lease):\n"
                 "            check = Check(lease)\n",
             ),
             Change(
@@ -227,14 +250,14 @@ SHARED: tuple[Mutant, ...] = (
         "one intent proves the lease forever",
         f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
         LEASE_KEEPING,
-        "self._proofs.pop(key, ())",
-        "self._proofs.get(key, ())",
+        "self._fresh.pop(key, ())",
+        "self._fresh.get(key, ())",
     ),
     _tested(
         "a check asks the store nothing",
         f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
         STORE,
-        "if not opened.keeping.take_proof(lease):",
+        "if not opened.keeping.use_fresh_check(lease):",
         "if False:",
     ),
     _tested(
@@ -283,14 +306,14 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a segment that was changed is believed",
-        "tests/state/objects/test_growth.py::test_damage_is_told",
+        f"{JOURNAL}[objects-one bit of old changes-plain]",
         SEGMENTS,
         "if hashlib.sha256(found.body).hexdigest() != segment.sha256:",
         "if False:",
     ),
     _tested(
         "a head that does not fit its journal is believed",
-        "tests/state/objects/test_growth.py::test_a_head_whose_newest_change_is_lost_is_not_believed",
+        f"{TAMPERING}[objects-the newest change is gone-plain]",
         SCOPES,
         "            if not head.fits(folded.marks):\n",
         "            if False:\n",
@@ -307,8 +330,8 @@ SHARED: tuple[Mutant, ...] = (
         "a lease that is taken during a move does not take it back",
         f"{MOMENTS_TEST}::test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here",
         ROOT,
-        "        if wanted <= root.scopes and not root.moving:\n",
-        "        if wanted <= root.scopes:\n",
+        "replace(root, moving=False), tag, serials, nonce)",
+        "root, tag, serials, nonce)",
     ),
     _tested(
         "a state is copied over another one",
@@ -385,7 +408,7 @@ SHARED: tuple[Mutant, ...] = (
         "PostgreSQL: a commit whose answer is lost counts as failed",
         "tests/state/postgres/test_line.py",
         PG_CONNECTIONS,
-        "                raise Unanswered(said(error, self.url)) from error\n",
+        "                raise NoAnswer(said(error, self.url)) from error\n",
         "                raise self._explained(error) from error\n",
     ),
     _tested(

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state.contents import Contents, same
+from reconciler.state.contents import StateDump, same
 from reconciler.state.log import segments
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
@@ -33,7 +33,7 @@ class Moment:
 
     objects: Objects
     state: State
-    contents: Contents
+    contents: StateDump
 
 
 @dataclass

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.state.log.commits import Committing
 from reconciler.state.log.lease_keeping import Keeping
+from reconciler.state.log.open_state import Committing
 from reconciler.state.places.sqlite import locks
 from tests.providers.postgres import running_postgres
 from tests.reliability.rivals import Tally, pauses, races, run

@@ -14,7 +14,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state, set_platform
 from reconciler.state.log import root as roots
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Layout
 from reconciler.state.log.root import Root
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state

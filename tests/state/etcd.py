@@ -11,7 +11,7 @@ from threading import Lock
 from msgspec import Struct
 
 from reconciler.core.clock import Clock
-from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.log.store import LogStore
 
@@ -90,9 +90,9 @@ class EtcdBucket(Bucket):
         try:
             revision = self._server.put_if(key, int(tag), body, leased="/leases/" in key)
         except ConnectionResetError as error:
-            raise Unanswered("the connection ended") from error
+            raise NoAnswer("the connection ended") from error
         if revision is None:
-            raise Taken
+            raise PreconditionFailed
         return str(revision)
 
     def delete(self, key: str) -> None:

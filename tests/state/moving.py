@@ -13,7 +13,7 @@ from reconciler.core.errors import StateMoved, StoreError
 from reconciler.core.model import Address
 from reconciler.state import prove
 from reconciler.state.between_scopes import arrived
-from reconciler.state.contents import Contents, Movable, same, verify
+from reconciler.state.contents import Movable, StateDump, same, verify
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, State, Store
 from tests.state.contract import Backend
@@ -231,7 +231,7 @@ class MovableContract:
         assert await backend.open().load() == await there.load()
 
 
-def _changed(contents: Contents, what: str) -> Contents:
+def _changed(contents: StateDump, what: str) -> StateDump:
     rows, heads = list(contents.rows), dict(contents.heads)
     if what == "row":
         rows[2] = replace(rows[2], columns=(*rows[2].columns[:-1], '{"ours":1}'))

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state.copies import bring_back, require_backup
-from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
@@ -59,8 +59,8 @@ class Kept:
     def backend(self, place: str) -> Store:
         if self.kind == "file":
             return SqliteStore(self.folder / place / "state.db", self.clock)
-        store = LogStore(self.bucket, self.clock)
-        return store if self.kind == "objects" else Encrypting(store, self.encryption)
+        sealed = SealedBucket(self.bucket, self.encryption)
+        return LogStore(sealed if self.kind == "encrypted" else self.bucket, self.clock)
 
     def open(self, place: str = "project", *, read_only: bool = False) -> Spooling:
         marks = Marks(self.marks, place, self.told.append, read_only=read_only)

@@ -14,7 +14,7 @@ import pytest
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state.chain import state_head
-from reconciler.state.contents import Contents, verify
+from reconciler.state.contents import StateDump, verify
 from reconciler.state.places.sqlite import backups, database, files, locks
 from reconciler.state.places.sqlite.salvage import salvage
 from reconciler.state.places.sqlite.store import SqliteStore
@@ -211,7 +211,7 @@ def test_rows_of_an_earlier_version_are_salvaged_where_it_cannot_be_migrated(
     chain = left_by(version, path)
     with closing(sqlite3.connect(path)) as connection:
         (lineage,) = connection.execute("SELECT value FROM meta WHERE key = 'lineage'").fetchone()
-    found = salvage(path, Contents(lineage, b"", ""), 0)
+    found = salvage(path, StateDump(lineage, b"", ""), 0)
     assert sum(map(len, found.rows.values())) == len(chain)
     assert found.rows.keys() == ({""} if version < 3 else {"blog", "org/personal", "shop"})
     assert set(found.records) == {DATA, POSTS}

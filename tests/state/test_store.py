@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.core.errors import StoreError
 from reconciler.state import files_of, maintenance_of, movable_of, open_store
-from reconciler.state.log.bucket import Taken
+from reconciler.state.log.bucket import PreconditionFailed
 from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.places.sqlite.state_file import StateFile
@@ -143,6 +143,6 @@ async def test_the_place_in_memory_takes_what_fits_what_is_there(clock: Simulate
     bucket = MemoryBucket(MemoryState(clock))
     tag = bucket.create("key", b"one")
     for tag_of_another in ("", "another"):
-        with pytest.raises(Taken):
+        with pytest.raises(PreconditionFailed):
             bucket.replace("key", b"two", tag_of_another)
     assert bucket.replace("key", b"two", tag) != tag

@@ -1,13 +1,10 @@
-"""A state whose names and contents are encrypted, in whatever store it lies.
+"""A state whose names and contents are encrypted, in whatever place it is kept.
 
-`store.py` is a wrapper around any backend. What the backend gets, it keeps as it keeps a plain state: names
-(scopes, addresses, ids, runs) became tokens, and the data of entries and records became text that nobody
-reads without the content key. So chains, serials, epochs and conditional writes work as before, and hashes
-are hashes of what is encrypted.
+`SealedBucket` stands between the one store and a place: what the store writes is sealed there, and what it
+reads is opened. So the store works on plain names and values, and the place holds none of them.
 
+    bucket.py      the bucket that seals and opens: keys of objects, heads line by line, all else as a whole
     cipher.py      one content key: tokens for names, sealed texts
-    sealing.py     journal entries and records, sealed and opened
-    envelope.py    the content key itself, encrypted to age recipients: it stands in the place of the plain
-                   state's fingerprint key, and holds that one, too
-    contents.py    whole states, for moves, restores and `state rekey`
+    envelope.py    the content keys, encrypted to age recipients: they stand in the root
+    problems.py    what is refused, and why
 """

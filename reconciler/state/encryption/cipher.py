@@ -1,21 +1,16 @@
 """One content key. AES-SIV (RFC 5297): no nonce that must never come twice, and no text without its binding.
 
-A name always becomes the same token, since the backend looks things up by it. A sealed text is bound to the
-place that it was made for: anywhere else it does not open.
+A name always becomes the same token, since the place looks objects up by it; so does a line of a head, so
+that what was written of it stays what it is. What is sealed is bound to where it belongs: anywhere else it
+does not open.
 """
 
-import hashlib
 import json
-import re
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 
-from reconciler.core.model import Address
-
 KEY_BYTES = 64
 _BLOCK = 32  # lengths are rounded up to it: the length of a name tells much of a short one
-_TOKEN = re.compile(r"(?:Enc[a-p]{16}/)?(enc-[A-Za-z0-9_-]{64,})")
-_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 
 class NotOurs(Exception):
@@ -23,7 +18,7 @@ class NotOurs(Exception):
 
 
 class Cipher:
-    """`lineage`: of the state, to which all is bound."""
+    """Seals and opens with one content key. `lineage`: of the state, to which all is bound."""
 
     def __init__(self, key: bytes, lineage: str) -> None:
         # Here, so that states that are not encrypted do without the extra.
@@ -34,17 +29,14 @@ class Cipher:
         self._refusals = (InvalidTag, NotBase64, ValueError)
         self._lineage = lineage
         self._tokens: dict[str, str] = {}
-        self._names: dict[str, str] = {"": ""}
+        self._names: dict[str, str] = {}
 
     def token(self, name: str) -> str:
-        """What stands for `name`; "" for ""."""
-        if not name:
-            return ""
+        """The token that stands for `name`, always the same one."""
         known = self._tokens.get(name)
         if known is None:
-            sealed = self._siv.encrypt(_padded(name), self._bound(("name",)))
-            known = self._tokens[name] = f"enc-{urlsafe_b64encode(sealed).decode()}"
-            self._names[known] = name
+            known = f"enc-{urlsafe_b64encode(self.seal(name.encode(), 'name')).decode()}"
+            self._tokens[name], self._names[known] = known, name
         return known
 
     def name(self, token: str) -> str:
@@ -52,65 +44,34 @@ class Cipher:
         known = self._names.get(token)
         if known is None:
             try:
-                sealed = urlsafe_b64decode(token.removeprefix("enc-"))
-                known = _unpadded(self._siv.decrypt(sealed, self._bound(("name",))))
+                known = self.open(urlsafe_b64decode(token.removeprefix("enc-")), "name").decode()
             except self._refusals:
                 raise NotOurs(token) from None
             self._tokens[known], self._names[token] = token, known
         return known
 
-    def address(self, address: Address) -> Address:
-        """The whole address as one name. All addresses of a kind have one kind."""
-        return Address(self.kind(address.kind), self.token(str(address)))
+    def seal(self, data: bytes, *binding: object) -> bytes:
+        """`data`, padded and sealed. It opens with the same `binding` only."""
+        padded = data + b"\x80"
+        return self._siv.encrypt(padded + bytes(-len(padded) % _BLOCK), self._bound(binding))
 
-    def plain_address(self, address: Address) -> Address:
-        """Raises NotOurs."""
+    def open(self, sealed: bytes, *binding: object) -> bytes:
+        """The inverse of `seal`. Raises NotOurs."""
         try:
-            plain = Address.parse(self.name(address.name))
-        except ValueError:
-            raise NotOurs(str(address)) from None
-        if self.address(plain) != address:
-            raise NotOurs(str(address))
-        return plain
-
-    def kind(self, kind: str) -> str:
-        """Letters, as every kind has."""
-        digest = hashlib.sha256(self.token(kind).encode()).hexdigest()[:16]
-        return f"Enc{digest.translate(_LETTERS)}"
-
-    def seal(self, text: str, *place: object) -> str:
-        return b64encode(self._siv.encrypt(_padded(text), self._bound(place))).decode()
-
-    def open(self, sealed: str, *place: object) -> str:
-        """Raises NotOurs, also for what was sealed for another place."""
-        try:
-            return _unpadded(self._siv.decrypt(b64decode(sealed), self._bound(place)))
+            return self._siv.decrypt(sealed, self._bound(binding)).rstrip(b"\0")[:-1]
         except self._refusals:
-            raise NotOurs(str(place[0])) from None
+            raise NotOurs(str(binding[0])) from None
 
-    def revealed(self, text: str) -> str:
-        """`text` with names where it has tokens of this key."""
+    def seal_text(self, text: str, *binding: object) -> str:
+        """As `seal`, as one line of text."""
+        return b64encode(self.seal(text.encode("utf-8", "surrogatepass"), *binding)).decode()
 
-        def plain(found: re.Match[str]) -> str:
-            try:
-                return self.name(found[1])
-            except NotOurs:
-                return found[0]
+    def open_text(self, sealed: str, *binding: object) -> str:
+        """The inverse of `seal_text`. Raises NotOurs."""
+        try:
+            return self.open(b64decode(sealed, validate=True), *binding).decode("utf-8", "surrogatepass")
+        except self._refusals:
+            raise NotOurs(str(binding[0])) from None
 
-        return _TOKEN.sub(plain, text)
-
-    def _bound(self, place: tuple[object, ...]) -> list[bytes]:
-        return [json.dumps([self._lineage, *place]).encode()]
-
-
-def is_token(name: str) -> bool:
-    return _TOKEN.fullmatch(name) is not None
-
-
-def _padded(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogatepass") + b"\x80"
-    return data + bytes(-len(data) % _BLOCK)
-
-
-def _unpadded(data: bytes) -> str:
-    return data.rstrip(b"\0")[:-1].decode("utf-8", "surrogatepass")
+    def _bound(self, binding: tuple[object, ...]) -> list[bytes]:
+        return [json.dumps([self._lineage, *binding]).encode()]

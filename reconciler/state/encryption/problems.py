@@ -8,6 +8,7 @@ _REKEY = command("state", "rekey")
 
 
 def not_configured() -> StateSealed:
+    """The state is encrypted, and reconcile.yaml does not say so."""
     problem = error(
         "state-encrypted",
         "the state is encrypted, and the settings do not say so",
@@ -25,6 +26,7 @@ def no_identity(why: str, help: str) -> StateSealed:
 
 
 def wrong_identity() -> StateSealed:
+    """There is an identity, and it opens nothing."""
     problem = error(
         "state-identity",
         "the state is not encrypted to the identity of `state.identity_from`",
@@ -49,6 +51,7 @@ def not_for_us() -> StateSealed:
 
 
 def not_encrypted() -> StateSealed:
+    """The settings want an encrypted state, and this one is in clear."""
     problem = error(
         "state-not-encrypted",
         "the settings say `encrypt_to`, but the state is not encrypted",
@@ -58,14 +61,22 @@ def not_encrypted() -> StateSealed:
     return StateSealed("the state was not touched; nothing was changed", [problem])
 
 
+def by_an_older_program() -> StateSealed:
+    """Such a state is written anew, as a whole, once."""
+    problem = error(
+        "state-encrypted",
+        "the state was encrypted by an older version of this program, in another way",
+        help=f"run `{_REKEY}` once, while nobody else uses the state",
+        advice=(_REKEY,),
+    )
+    return StateSealed("the state cannot be read", [problem])
+
+
 def damaged(what: str) -> StoreError:
+    """`what` does not open where it stands: it was altered, or belongs elsewhere."""
     restore = command("state", "restore", "FILE")
     return StoreError(
         f"the encrypted state is damaged: {what} is not what was written there",
         help=f"restore a backup with `{restore}` to a place without a state",
         advice=(restore,),
     )
-
-
-def rekeyed() -> StoreError:
-    return StoreError("the state was given another key during this run", help="run again")

@@ -4,9 +4,9 @@
 that a holder is alive; the places themselves are in `state/places/`.
 
     ENVIRONMENT/state.json    the root (`root.py`): lineage, key, which scopes there are; and GENERATION, with
-    heads/SCOPE               where a scope stands, and its newest changes (`head.py`, `head_writing.py`)
+    heads/SCOPE               where a scope stands, and its newest changes (`head.py`, `scopes.py`)
     journal/SCOPE/...         older changes, as files that are never changed (`segments.py`)
-    base/SCOPE/...            what all changes up to one amount to, so that a reader begins there (`bases.py`)
+    base/SCOPE/...            what all changes up to one amount to: a reader begins there (`segments.py`)
     leases/ID                 a lease, and its holder's sign of life (`lease_beats.py`)
 
 A commit is one conditional write, of the head: a holder that lost the scope meanwhile has another tag, and
@@ -15,11 +15,9 @@ to a segment. So a commit is one round trip, and costs the same however many rec
 
 What else there is:
 
-    keys, writes                               an object: its key, and conditional writes
+    bucket, writes                             an object: its key, conditional writes, and a store that lies
     lease_taking, lease_keeping, lease_beats   a lease: taken, kept by its holder, its sign of life
-    commits, head_writing                      a commit, and the head that it writes
-    changes, folded                            changes, and what they amount to
-    scopes, reading, open_state                what a process knows of a state, as of one moment
-    moving, copying, row_order                 a state that moves, and the order of its rows
-    probing, damage                            a store that breaks its word, and a state that is damaged
+    changes, scope_state                       changes, what they amount to, and which are allowed
+    scopes, reading, open_state                what a process knows of a state, as of one moment; its commits
+    moving, damage                             a state that moves, and one that is damaged
 """

@@ -4,6 +4,7 @@ All of it blocks, so that the thread that renews leases can use it, too. Every m
 the store refuses, or cannot be reached.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -11,6 +12,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from reconciler.core.advice import Command, command
+from reconciler.core.context import BASE
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,14 +25,14 @@ class Found(Struct, frozen=True):
     tag: str
 
 
-class Taken(Exception):
+class PreconditionFailed(Exception):
     """A conditional write was answered with no: there is an object already, or another one than was named.
 
     An answer to `create` only: some stores say so, too, where two wrote at once and neither landed.
     """
 
 
-class Unanswered(Exception):
+class NoAnswer(Exception):
     """A write got no answer that says what became of it. `cause`: for people, without any credential."""
 
     def __init__(self, cause: str) -> None:
@@ -68,11 +70,19 @@ class Bucket(Protocol):
         """What to do about damage, and the command in that text."""
         return restoring_a_file()
 
-    def get(self, key: str) -> Found | None: ...
+    def get(self, key: str) -> Found | None:
+        """Returns the object; None where there is none."""
+        ...
 
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """As `get`, of each of them in their order."""
         return self.in_parallel(self.get, keys)
+
+    def get_under(self, prefix: str) -> Mapping[str, Found]:
+        """By key, all objects under `prefix`; where `is_of_one_moment`, as they were at one moment."""
+        keys = list(self.list(prefix))
+        found = zip(keys, self.get_all(keys), strict=True)
+        return {key: item for key, item in found if item is not None}
 
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """The results of `work`, which sends requests, in the order of `values`."""
@@ -82,11 +92,11 @@ class Bucket(Protocol):
             return list(threads.map(work, values))
 
     def create(self, key: str, body: bytes) -> str:
-        """Write an object that must not exist, once; its tag. Raises Taken or Unanswered."""
+        """Write an object that must not exist, once; its tag. Raises PreconditionFailed or NoAnswer."""
         ...
 
     def replace(self, key: str, body: bytes, tag: str) -> str:
-        """Write over the object with this tag, once; its new tag. Raises Taken or Unanswered."""
+        """Write over the object with this tag, once; its new tag. Raises PreconditionFailed or NoAnswer."""
         ...
 
     def delete(self, key: str) -> None:
@@ -100,3 +110,59 @@ class Bucket(Protocol):
     def list_beside(self) -> tuple[str, ...]:
         """The keys that stand directly in the bucket's own prefix, in no folder."""
         ...
+
+    @property
+    def raw(self) -> "Bucket":
+        """The objects as the place has them."""
+        return self
+
+    def as_stored(self, key: str, body: bytes) -> bytes:
+        """`body` as the place holds it under `key`."""
+        return body
+
+    def renewed(self, lineage: str) -> "Bucket":
+        """The bucket that a whole new state of this lineage is written through."""
+        return self
+
+
+def unsealed(bucket: Bucket) -> Bucket:
+    """`bucket` as it is: nothing is encrypted."""
+    return bucket
+
+
+# --- the keys of all objects, below the prefix of the URL ---
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+
+
+class Layout:
+    """`environment`: whose state it is; "" for that of none. `generation`: see `root.Root`; "": not known."""
+
+    def __init__(self, environment: str, generation: str = "") -> None:
+        self.environment = f"{environment or BASE}/"
+        self.root = f"{self.environment}state.json"
+        self.folder = f"{self.environment}{generation}/"
+        self.heads = f"{self.folder}heads/"
+        self.leases = f"{self.folder}leases/"
+
+    def head(self, scope: str) -> str:
+        """The key of the head of a scope."""
+        return f"{self.heads}{quoted(scope)}"
+
+    def lease(self, id: str) -> str:
+        """The key of a lease, which has an id of its own."""
+        return f"{self.leases}{id}"
+
+    def segment(self, scope: str, name: str) -> str:
+        """The key of a file of older changes."""
+        return f"{self.folder}journal/{quoted(scope)}/{name}"
+
+    def base(self, scope: str, name: str) -> str:
+        """The key of a file with what changes amount to."""
+        return f"{self.folder}base/{quoted(scope)}/{name}"
+
+
+def quoted(scope: str) -> str:
+    """A scope as one part of a key. The scope of the whole state has no name: `=`."""
+    quoted = "".join(letter if _PLAIN.match(letter) else f"={letter.encode().hex()}." for letter in scope)
+    return quoted or "="

@@ -21,7 +21,7 @@ class Row(Struct, frozen=True):
     hash: str
 
 
-class Stored(Struct, frozen=True):
+class StoredRecord(Struct, frozen=True):
     """A record as it is kept. `body`: what `codec.encode_record` makes of it."""
 
     address: Address
@@ -36,17 +36,19 @@ class Stored(Struct, frozen=True):
         return int.from_bytes(hashlib.sha256(text.encode()).digest())
 
     def to_json(self) -> _StoredJson:
+        """The record as it stands in a line or a base."""
         return (*self.address, self.serial, self.body)
 
     @classmethod
-    def from_json(cls, values: _StoredJson) -> "Stored":
+    def from_json(cls, values: _StoredJson) -> "StoredRecord":
+        """The inverse of `to_json`."""
         kind, name, app, ordinal, serial, body = values
         return cls(Address(kind, name, app, ordinal), serial, body)
 
 
-def sum_of(stored: Iterable[Stored]) -> int:
+def sum_of(stored: Iterable[StoredRecord]) -> int:
     """The sum of the digests, as a scope's head has it."""
-    return sum(each.digest for each in stored) % (1 << SUM_BITS)
+    return sum(record.digest for record in stored) % (1 << SUM_BITS)
 
 
 class _Line(Struct):
@@ -69,10 +71,11 @@ class Change(Struct, frozen=True):
     number: int
     id: str
     rows: Sequence[Row] = ()
-    put: Sequence[Stored] = ()
+    put: Sequence[StoredRecord] = ()
     remove: Sequence[Address] = ()
 
     def to_line(self) -> str:
+        """The change as one line of JSON, which stands in a head or a segment."""
         line = _Line(
             self.number,
             self.id,
@@ -90,6 +93,6 @@ class Change(Struct, frozen=True):
             fields.number,
             fields.id,
             [Row(row[:-1], row[-1]) for row in fields.rows],
-            [Stored.from_json(values) for values in fields.put],
+            [StoredRecord.from_json(values) for values in fields.put],
             fields.remove,
         )

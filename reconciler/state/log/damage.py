@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.core.advice import Command
 from reconciler.core.errors import StoreError
 from reconciler.state.log.bucket import Bucket, restoring_a_file
+from reconciler.state.marks import StateOlder
 
 _SEAL = "sha256"
 
@@ -17,6 +18,14 @@ _encode = json.JSONEncoder(sort_keys=True).encode
 
 class Damaged(Exception):
     """Says what is not as it was written; `explained` adds the place and the way out."""
+
+
+class Contradiction(Damaged):
+    """Root and heads do not fit each other: one of them is older, or the root was read a moment before."""
+
+
+class Older(Contradiction):
+    """Root or head is an older one: what was stored since is missing."""
 
 
 class Gone(Exception):
@@ -56,12 +65,15 @@ def _digest_of(text: str) -> str:
 
 @contextmanager
 def explained(bucket: Bucket) -> Iterator[None]:
+    """Turns what this package raises into StoreErrors that name the place, the damage and the way out."""
     try:
         yield
     except Newer as error:
         raise newer_program(bucket.place) from error
     except Gone as error:
         raise damaged(bucket.place, f"{error} is missing", bucket.way_out()) from error
+    except Older as error:
+        raise StateOlder(f"the state {bucket.place} was put back in part: {error}") from error
     except Damaged as error:
         raise damaged(bucket.place, str(error), bucket.way_out()) from error
 
@@ -73,6 +85,7 @@ def damaged(place: str, what: str, way_out: tuple[str, Command] | None = None) -
 
 
 def newer_program(place: str) -> StoreError:
+    """Says that only a newer version of this program reads the state."""
     return StoreError(
         f"the state {place} was written by a newer version of this program",
         help="install that version, or a newer one",

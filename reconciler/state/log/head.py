@@ -11,9 +11,9 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from reconciler.state.log.damage import Damaged, Newer, sealed_line, unsealed
-from reconciler.state.log.folded import Marks
+from reconciler.state.log.scope_state import ScopeSummary
 
-FORMAT = 1
+FORMAT = 2  # 1 did not say how far the root had come
 
 
 class Segment(Struct, frozen=True):
@@ -30,7 +30,8 @@ class Head(Struct, frozen=True):
     """`serial` counts what was written here, `nonce` differs each time: two heads never have the same bytes.
 
     `epoch`: of the newest lease; `lease`: its id, "" once it is taken away. `holder` took it at `since`.
-    `changes`, `seq`, `hash`, `record_serial`, `records`, `sum`: see `Marks`.
+    `root`: the serial that the root had at least: one with a lower serial is older than this head.
+    `changes`, `seq`, `hash`, `record_serial`, `records`, `sum`: see `ScopeSummary`.
     """
 
     scope: str
@@ -49,9 +50,10 @@ class Head(Struct, frozen=True):
     sum: str = "0"
     base: Segment | None = None
     segments: Sequence[Segment] = field(default_factory=tuple)
+    root: int = 0
     format: int = FORMAT
 
-    def of(self, marks: Marks) -> "Head":
+    def of(self, marks: ScopeSummary) -> "Head":
         """This head, once the scope is as `marks` say."""
         return replace(
             self,
@@ -68,13 +70,22 @@ class Head(Struct, frozen=True):
         """Whether not all of the scope stands in this object."""
         return self.base is not None or bool(self.segments)
 
-    def fits(self, marks: Marks) -> bool:
+    def fits(self, marks: ScopeSummary) -> bool:
+        """Whether this head says what its journal and records amount to."""
         return self == self.of(marks)
 
 
 def encode(head: Head, tail: Sequence[str]) -> bytes:
     """The object. `tail`: the changes, a line each."""
     return "\n".join([sealed_line(to_builtins(head)), *tail, ""]).encode()
+
+
+def is_used(body: bytes) -> bool:
+    """Whether a change was ever stored in a scope. True for what is not a head."""
+    try:
+        return bool(json.loads(body[: body.index(b"\n")])["changes"])
+    except (KeyError, TypeError, ValueError):
+        return True
 
 
 def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
@@ -87,7 +98,7 @@ def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
             raise Newer
         fields = unsealed(fields)
         base = fields.pop("base")
-        segments = tuple(Segment(**each) for each in fields.pop("segments"))
+        segments = tuple(Segment(**segment) for segment in fields.pop("segments"))
         head = Head(**fields, base=Segment(**base) if base is not None else None, segments=segments)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the head of `{scope}` is not what was written") from error

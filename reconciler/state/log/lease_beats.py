@@ -23,9 +23,8 @@ from msgspec.structs import asdict, replace
 from reconciler.core.clock import Clock
 from reconciler.core.state_url import LEASE_S
 from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.keys import Layout
 
 _LONGER = 1.05  # how much longer is waited: the clocks of two machines do not run alike
 
@@ -47,15 +46,19 @@ class Beat(Struct, frozen=True):
     nonce: str = ""
 
     def encode(self) -> bytes:
+        """The object as it is written."""
         return json.dumps(asdict(self)).encode()
 
     def holds(self, scope: str) -> bool:
+        """Whether the lease covers the scope."""
         return not self.ended and scope not in self.freed
 
     def age_s(self, now: datetime) -> float:
+        """How long ago the lease was taken, by the holder's clock."""
         return max(0.0, (now - datetime.fromisoformat(self.since)).total_seconds())
 
     def looks_alive(self, now: datetime) -> bool:
+        """Whether the newest beat is recent, if both clocks are right."""
         return abs(now - datetime.fromisoformat(self.at)) < timedelta(seconds=self.lease_s)
 
 
@@ -76,7 +79,9 @@ class Exclusion(Protocol):
         """This process holds a lease from now on, which nobody else knows yet."""
         ...
 
-    def end(self, id: str) -> None: ...
+    def end(self, id: str) -> None:
+        """The lease has ended, or did not come about."""
+        ...
 
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         """Seconds until the holder may be taken for dead; None: it is alive, or was a moment ago."""
@@ -121,7 +126,7 @@ class Watched:
 def read(bucket: Bucket, layout: Layout, ids: Sequence[str]) -> dict[str, tuple[Beat, str]]:
     """By id, the newest beat of each of these leases, with its tag; none for one that has ended."""
     found = zip(ids, bucket.get_all([layout.lease(id) for id in ids]), strict=True)
-    return {id: (_decoded(id, each.body), each.tag) for id, each in found if each is not None}
+    return {id: (_decoded(id, item.body), item.tag) for id, item in found if item is not None}
 
 
 def _decoded(id: str, body: bytes) -> Beat:
@@ -140,7 +145,7 @@ def decoded(body: bytes) -> Beat:
 def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:
     """Write the first one; its tag."""
     outcome = writes.create(bucket, layout.lease(beat.id), beat.encode())
-    if isinstance(outcome, writes.Beaten):
+    if isinstance(outcome, writes.Conflict):
         raise Damaged(f"the lease {beat.id} exists already")
     return outcome.tag
 
@@ -148,12 +153,14 @@ def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:
 def replaced(bucket: Bucket, layout: Layout, beat: Beat, tag: str) -> str | None:
     """Write `beat` over the one with this tag; its own tag, or None where another came first."""
     outcome = writes.replace(bucket, layout.lease(beat.id), beat.encode(), tag)
-    return outcome.tag if isinstance(outcome, writes.Landed) else None
+    return outcome.tag if isinstance(outcome, writes.Stored) else None
 
 
 def end(bucket: Bucket, layout: Layout, id: str) -> None:
+    """Delete a lease, which has ended for everybody then."""
     bucket.delete(layout.lease(id))
 
 
 def without(beat: Beat, scopes: Collection[str], nonce: str) -> Beat:
+    """The next beat of a lease that no longer covers `scopes`."""
     return replace(beat, freed=tuple(sorted({*beat.freed, *scopes})), nonce=nonce)

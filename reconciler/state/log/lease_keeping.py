@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.core.clock import Clock
 from reconciler.state.log import lease_beats
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.store import Lease, ends_too_soon, no_longer_ours
 
@@ -29,6 +28,7 @@ class Held:
     lock: Lock = field(default_factory=Lock)
 
     def holds(self, scope: str) -> bool:
+        """Whether the scope is still ours, as far as is known here."""
         return not self.lost and self.beat.holds(scope)
 
 
@@ -52,9 +52,10 @@ class Keeping:
         self._nonce = nonce
         self._exclusion = exclusion
         self._held: dict[tuple[str, int], Held] = {}  # by scope and epoch
-        self._proofs: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
+        self._fresh: dict[tuple[str, int], list[float]] = {}  # the same; until when each serves a check
 
     def keep(self, held: Held, holder: str, epochs: dict[str, int]) -> Lease:
+        """Remember a lease that was just taken, with the epoch of each scope."""
         self._held.update(dict.fromkeys(epochs.items(), held))
         return self._lease(holder, epochs)
 
@@ -76,26 +77,27 @@ class Keeping:
         return min((held.ends_s for held in self._all([lease])), default=0.0) - self._clock.monotonic()
 
     def now_s(self) -> float:
+        """The monotonic clock, by which leases are counted."""
         return self._clock.monotonic()
 
-    def prove(self, lease: Lease, asked_s: float) -> None:
+    def note_commit(self, lease: Lease, asked_s: float) -> None:
         """The store took an intent under `lease`, which was sent at `asked_s`."""
         now_s = self._clock.monotonic()
         for key in lease.epochs.items():
-            self._proofs.setdefault(key, []).append(now_s + min(now_s - asked_s, _FRESH_S))
+            self._fresh.setdefault(key, []).append(now_s + min(now_s - asked_s, _FRESH_S))
 
-    def take_proof(self, lease: Lease) -> bool:
+    def use_fresh_check(self, lease: Lease) -> bool:
         """Whether the next check needs no look of its own."""
         now_s = self._clock.monotonic()
-        return all(self._take_proof(key, now_s) for key in lease.epochs.items())
+        return all(self._use_fresh_check(key, now_s) for key in lease.epochs.items())
 
-    def _take_proof(self, key: tuple[str, int], now_s: float) -> bool:
-        proofs = [until_s for until_s in self._proofs.pop(key, ()) if until_s >= now_s]
+    def _use_fresh_check(self, key: tuple[str, int], now_s: float) -> bool:
+        proofs = [until_s for until_s in self._fresh.pop(key, ()) if until_s >= now_s]
         if len(proofs) > 1:
-            self._proofs[key] = proofs[1:]
+            self._fresh[key] = proofs[1:]
         return bool(proofs)
 
-    def look(self, leases: Iterable[Lease]) -> None:
+    def refresh(self, leases: Iterable[Lease]) -> None:
         """Notice when some of it was taken away: one read for all scopes that were taken together."""
         for held in self._all(leases):
             with held.lock:
@@ -115,6 +117,7 @@ class Keeping:
         return self._lease(lease.holder, lease.epochs)
 
     def give_back(self, lease: Lease) -> None:
+        """Give up the scopes of `lease`: its last ones end the lease itself."""
         for held in self._all([lease]):
             ours = [scope for scope, epoch in lease.epochs.items() if self._held.get((scope, epoch)) is held]
             with held.lock:
@@ -122,7 +125,7 @@ class Keeping:
             for scope in ours:
                 del self._held[scope, lease.epochs[scope]]
 
-    def lose(self, scope: str, epoch: int) -> None:
+    def mark_lost(self, scope: str, epoch: int) -> None:
         """The head says that another one has it."""
         held = self._held.get((scope, epoch))
         if held is not None:
@@ -142,7 +145,7 @@ class Keeping:
                 self._read_again(held)
 
     def _give_back(self, held: Held, scopes: Collection[str]) -> None:
-        others = [scope for (scope, _), each in self._held.items() if each is held and scope not in scopes]
+        others = [scope for (scope, _), other in self._held.items() if other is held and scope not in scopes]
         if not any(map(held.holds, others)):
             held.lost = True
             lease_beats.end(self._bucket, self._layout, held.beat.id)

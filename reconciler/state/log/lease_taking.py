@@ -11,15 +11,15 @@ from reconciler.core.errors import Locked, StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.codec import encode_entry
 from reconciler.state.log import lease_beats, root
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.folded import Wanted, judged
 from reconciler.state.log.head import Head
-from reconciler.state.log.head_writing import Heads, Seen
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.lease_keeping import Held
-from reconciler.state.log.scopes import Scopes
+from reconciler.state.log.reading import require_fitting
+from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import Wanted, validate
+from reconciler.state.log.scopes import Heads, Scopes, Seen
 from reconciler.state.store import Event, JournalEntry
 
 
@@ -35,6 +35,7 @@ class Obstacle(Struct, frozen=True):
 
     @property
     def stands(self) -> bool:
+        """Whether the scope may not be taken yet."""
         return self.rest_s is None or self.rest_s > 0
 
 
@@ -43,6 +44,12 @@ class Raced(Exception):
 
 
 class Taking:
+    """Takes scopes of one state for this process, and frees them from others.
+
+    A taken scope has a head with a higher epoch, which names the new lease. What its former holder writes
+    then has an older tag, and does not land.
+    """
+
     def __init__(
         self,
         bucket: Bucket,
@@ -66,23 +73,23 @@ class Taking:
         """By scope, who has it, or may have it."""
         _, holders = self._holders(names)
         found = {name: self._obstacle(name, *beat) for name, beat in holders.items()}
-        return {name: each for name, each in found.items() if each.stands}
+        return {name: obstacle for name, obstacle in found.items() if obstacle.stands}
 
-    def take(
-        self, names: Sequence[str], holder: str, known: Collection[str]
-    ) -> Obstacle | tuple[Held, dict[str, int]]:
+    def take(self, names: Sequence[str], holder: str, known: Root) -> Obstacle | tuple[Held, dict[str, int]]:
         """All `names`, which are sorted, or none: then the first obstacle. Raises Raced, or StoreError.
 
-        `known`: the scopes that the root names, which have a head: Damaged where one is gone.
+        `known`: the root. Raises Damaged where a head that it names is gone, and Contradiction where one does
+        not fit it.
         Only the heads that were read here are written over: others of this process may read newer ones
         meanwhile, with a holder that is alive.
         """
         seen, holders = self._holders(names)
         for name in names:
-            if name in known and not seen[name].tag:
+            if name in known.scopes and not seen[name].tag:
                 raise Damaged(f"the head of `{name}` is missing")
+            require_fitting(known, seen[name].head)
         obstacles = [self._obstacle(name, *beat) for name, beat in holders.items()]
-        if obstacle := next((each for each in obstacles if each.stands), None):
+        if obstacle := next((obstacle for obstacle in obstacles if obstacle.stands), None):
             return obstacle
         for beat, tag in {beat.id: (beat, tag) for beat, tag in holders.values()}.values():
             self._bury(beat, tag)
@@ -96,9 +103,7 @@ class Taking:
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(seen[name], beat) for name in names[:1]]
             epochs += self._bucket.in_parallel(lambda name: self._take_one(seen[name], beat), names[1:])
-            root.name_scopes(
-                self._bucket, self._layout, self._environment, frozenset(names), self._heads.nonce()
-            )
+            self._note_taken(names)
         except BaseException:
             lease_beats.end(self._bucket, self._layout, beat.id)
             self._exclusion.end(beat.id)
@@ -122,9 +127,10 @@ class Taking:
                 beat = lease_beats.without(had[0], [name], self._heads.nonce())
                 if lease_beats.replaced(self._bucket, self._layout, beat, had[1]) is None:
                     continue  # its holder beats at this moment
+            self._note_taken([name])
             entry = self._unlocked(seen.head, obstacle is not None and obstacle.rest_s is None, by)
             wanted = Wanted(name, [encode_entry(entry)], (), ())
-            change = judged(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
+            change = validate(seen.marks, _nothing, _nothing, wanted, self._heads.nonce())
             if self._heads.advance(seen, [change], epoch=seen.head.epoch + 1, lease=""):
                 return obstacle
 
@@ -147,7 +153,7 @@ class Taking:
         """By scope, its head, and the newest beat of the lease that holds it there, dead or alive."""
         read = zip(names, self._bucket.get_all([self._layout.head(name) for name in names]), strict=True)
         there = [(name, found) for name, found in read if found is not None]
-        self._bucket.in_parallel(lambda each: self._scopes.take(*each), there)
+        self._bucket.in_parallel(lambda head: self._scopes.take(*head), there)
         seen = {name: self._heads.seen(name) for name in names}
         ids = {name: seen[name].head.lease for name, _ in there}
         found = lease_beats.read(self._bucket, self._layout, sorted(set(filter(None, ids.values()))))
@@ -169,6 +175,12 @@ class Taking:
         if not self._heads.advance(seen, epoch=epoch, lease=beat.id, holder=beat.holder, since=beat.since):
             raise Raced
         return epoch
+
+    def _note_taken(self, names: Sequence[str]) -> None:
+        serials = {name: self._heads.seen(name).head.serial for name in names}
+        self._heads.root = root.note_taken(
+            self._bucket, self._layout, self._environment, serials, self._heads.nonce()
+        )
 
 
 def _nothing(address: Address) -> None:

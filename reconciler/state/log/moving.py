@@ -1,6 +1,8 @@
-"""A whole state as `Contents`, and back; and the mark of one that has moved away. All of it blocks."""
+"""A whole state as `StateDump`, and back; and the mark of one that has moved away. All of it blocks."""
 
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -8,14 +10,21 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state import contents as wholes
-from reconciler.state.contents import Body, Contents, Row, has_changed, is_there, same
-from reconciler.state.log import copying, reading, root, writes
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.damage import Gone
-from reconciler.state.log.keys import Layout
+from reconciler.state import rules
+from reconciler.state.codec import decode_record
+from reconciler.state.contents import Body, Row, StateDump, has_changed, is_there, same
+from reconciler.state.log import head as heads
+from reconciler.state.log import reading, root, writes
+from reconciler.state.log.bucket import Bucket, Layout
+from reconciler.state.log.changes import Change, StoredRecord
+from reconciler.state.log.changes import Row as Hashed
+from reconciler.state.log.damage import Contradiction, Damaged, Gone
+from reconciler.state.log.head import Head
 from reconciler.state.log.open_state import Opened
-from reconciler.state.log.root import Root
-from reconciler.state.log.row_order import in_one
+from reconciler.state.log.root import PROBE, UNFINISHED, Root
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
+from reconciler.state.log.segments import Files
+from reconciler.state.rules import Effect
 from reconciler.state.store import no_state
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read
@@ -38,7 +47,8 @@ class Moving:
         self._opened = opened
         self._nonce = nonce
 
-    def export(self) -> Contents:
+    def export(self) -> StateDump:
+        """All that the state holds, as of one moment; also of one that has moved."""
         return self._exported(self._root()[0])
 
     def verify(self) -> None:
@@ -47,7 +57,11 @@ class Moving:
         root.require_here(self._bucket, known)
         wholes.verify(self._exported(known))
 
-    def import_(self, contents: Contents) -> None:
+    def import_(self, contents: StateDump) -> None:
+        """Make a state that holds exactly `contents`: its objects first, and last the root that shows them.
+
+        Raises StoreError where there is a state already that has not moved away.
+        """
         wholes.verify(contents)
         if contents.environment != self._environment:
             raise StoreError(
@@ -60,9 +74,9 @@ class Moving:
             root.refuse_foreign(self._bucket, self._layout)
         elif not before[0].moved_to or before[0].lineage != contents.lineage:
             raise is_there(self._bucket.place)
-        generation = self._nonce()
+        generation, bucket = self._nonce(), self._bucket.renewed(contents.lineage)
         layout = Layout(self._environment, generation)
-        copying.write(self._bucket, layout, contents, self._nonce)
+        _write_state(bucket, layout, contents, self._nonce)
         new = Root(
             contents.lineage,
             contents.environment,
@@ -70,21 +84,21 @@ class Moving:
             generation,
             self._nonce(),
             serial=before[0].serial + 1 if before is not None else 1,
-            scopes=frozenset(copying.scopes_of(contents)),
+            scopes=dict.fromkeys(_scopes_of(contents), 1),
             moved_to=contents.moved_to,
             least_serial=contents.least_serial,
         )
         if before is None:
-            outcome = writes.create(self._bucket, layout.root, new.encode())
+            outcome = writes.create(bucket, layout.root, new.encode())
         else:
-            outcome = writes.replace(self._bucket, layout.root, new.encode(), before[1])
-        if isinstance(outcome, writes.Beaten):
+            outcome = writes.replace(bucket, layout.root, new.encode(), before[1])
+        if isinstance(outcome, writes.Conflict):
             raise is_there(self._bucket.place)
-        copying.finish(self._bucket, layout)
+        self._bucket.delete(f"{layout.folder}{UNFINISHED}")  # its root is there
         if before is not None:
-            copying.delete_others(self._bucket, layout)
+            _delete_others(self._bucket.raw, layout)
 
-    def retire(self, to: str, contents: Contents) -> None:
+    def retire(self, to: str, contents: StateDump) -> None:
         """First the root says that the state moves: a lease that is taken from then on takes that back.
 
         Then every lease from before is ended, and what stands there now is compared once more.
@@ -99,10 +113,11 @@ class Moving:
         self._replaced(tag, replace(known.next(self._nonce()), moving=False, moved_to=to))
 
     def revive(self) -> None:
+        """Be the state itself again, after `retire` or as a copy."""
         known, tag = self._root()
         self._replaced(tag, replace(known.next(self._nonce()), moved_to=""))
 
-    def _refuse_other(self, known: Root, to: str, contents: Contents) -> None:
+    def _refuse_other(self, known: Root, to: str, contents: StateDump) -> None:
         if known.moved_to not in ("", to) or not same(self._exported(known), contents):
             raise has_changed(self._bucket.place)
 
@@ -121,21 +136,21 @@ class Moving:
     def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
         """Write `after` over the root with this tag; returns it with its own tag."""
         outcome = writes.replace(self._bucket, self._layout.root, after.encode(), tag)
-        if isinstance(outcome, writes.Beaten):
+        if isinstance(outcome, writes.Conflict):
             raise has_changed(self._bucket.place)
         return after, outcome.tag
 
-    def _exported(self, known: Root) -> Contents:
+    def _exported(self, known: Root) -> StateDump:
         for _ in range(_TIMES):
             try:
                 return self._read(known)
-            except Gone:
-                continue
+            except (Gone, Contradiction):
+                known = self._root()[0]
         return self._read(known)
 
-    def _read(self, known: Root) -> Contents:
+    def _read(self, known: Root) -> StateDump:
         opened = self._opened(known)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, known.scopes)
+        reading.keep_up(self._bucket, opened.layout, opened.scopes, known)
         records: dict[Address, Body] = {}
         chains: dict[str, list[Row]] = {}
         heads = {}
@@ -144,11 +159,12 @@ class Moving:
             with scope.lock:
                 head, tail = scope.head, scope.tail
                 records |= {
-                    each.address: Body(each.serial, each.body) for each in scope.folded.stored.values()
+                    record.address: Body(record.serial, record.body)
+                    for record in scope.folded.stored.values()
                 }
-            chains[name] = copying.rows_of(opened.files.all_changes(head, tail), head)
+            chains[name] = _rows_of(opened.files.all_changes(head, tail), head)
             heads[name] = wholes.Head(head.seq, head.hash, head.record_serial, head.epoch)
-        return Contents(
+        return StateDump(
             known.lineage,
             known.key,
             known.environment,
@@ -158,3 +174,120 @@ class Moving:
             known.moved_to,
             known.least_serial,
         )
+
+
+# --- a state that was made elsewhere, in a folder of its own; its root, which comes last, shows it ---
+
+_ROWS = 500  # how many rows stand in one change
+
+
+def _write_state(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Callable[[], str]) -> None:
+    """All of `contents` but the root, for a `layout` that nobody else uses."""
+    writes.create(bucket, f"{layout.folder}{UNFINISHED}", nonce().encode())
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in contents.rows:
+        rows[row.scope].append(row)
+    stored: dict[str, list[StoredRecord]] = defaultdict(list)
+    for address, body in contents.records.items():
+        scope = decode_record(address, body.serial, body.text.encode()).scope
+        stored[scope].append(StoredRecord(address, body.serial, body.text))
+
+    def write_scope(name: str) -> None:
+        _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
+
+    bucket.in_parallel(write_scope, _scopes_of(contents))
+
+
+def finish(bucket: Bucket, layout: Layout) -> None:
+    """Its root is there."""
+    bucket.delete(f"{layout.folder}{UNFINISHED}")
+
+
+def _delete_others(bucket: Bucket, layout: Layout) -> None:
+    """Delete what a state held at this place before: with another key, it would still be there to be read."""
+    kept = (layout.folder, f"{layout.environment}{PROBE}")
+    others = [
+        key for key in bucket.list(layout.environment) if key != layout.root and not key.startswith(kept)
+    ]
+    bucket.in_parallel(bucket.delete, others)
+
+
+def _scopes_of(contents: StateDump) -> list[str]:
+    return sorted({*contents.heads, *(row.scope for row in contents.rows)})
+
+
+def _rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
+    """The rows of a scope. Raises Damaged where some are missing."""
+    found = [
+        Row(head.scope, seq, row.columns, row.hash)
+        for seq, row in enumerate((row for change in changes for row in change.rows), 1)
+    ]
+    if len(found) != head.seq:
+        raise Damaged(f"rows of the journal of `{head.scope}` are missing")
+    return found
+
+
+def _write_scope(
+    bucket: Bucket,
+    layout: Layout,
+    contents: StateDump,
+    name: str,
+    rows: Sequence[Row],
+    stored: Sequence[StoredRecord],
+    nonce: Callable[[], str],
+) -> None:
+    """Its rows, then all its records with the last of them; the base has them, too: readers begin there."""
+    chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)] or [()]
+    folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
+    for number, chunk in enumerate(chunks, 1):
+        put = stored if number == len(chunks) else ()
+        change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
+        folded.take(change, read(folded.marks, folded.stored.get, change, name))
+        lines.append(change.to_line())
+    folded.marks = replace(folded.marks, serial=contents.head(name).serial)
+    head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
+    head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
+    writes.create(bucket, layout.head(name), heads.encode(head, ()))
+
+
+# --- one order for the rows of all scopes: by their time, and never before what caused them ---
+
+
+def in_one(chains: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """The rows of all scopes, each scope's in its own order."""
+    waiting = [deque(rows) for _, rows in sorted(chains.items()) if rows]
+    causes, ordered = _Causes(row for rows in chains.values() for row in rows), []
+    while waiting:
+        ready = [rows for rows in waiting if causes.came_before(rows[0])] or waiting
+        first = min(ready, key=lambda rows: datetime.fromisoformat(rows[0].columns[2]))
+        row = first.popleft()
+        causes.take(row)
+        ordered.append(row)
+        waiting = [rows for rows in waiting if rows]
+    return ordered
+
+
+class _Causes:
+    """What rows of other scopes a row may need: the first half of a move, an object that it decides about."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._effects = {id(row): rules.effect_of_row(row.columns) for row in rows}
+        self._untold = {effect.unclaimed for effect in self._effects.values() if effect.unclaimed}
+        self._moving: Counter[str] = Counter()
+
+    def came_before(self, row: Row) -> bool:
+        """Whether all that the row needs is ordered already."""
+        effect = self._of(row)
+        return effect.claimed not in self._untold and not (
+            effect.moved_away and self._moving[effect.moved_away] <= 0
+        )
+
+    def take(self, row: Row) -> None:
+        """The row comes next."""
+        effect = self._of(row)
+        self._untold.discard(effect.unclaimed)
+        self._moving[effect.moved_from] += 1
+        self._moving[effect.moved_away] -= 1
+
+    def _of(self, row: Row) -> Effect:
+        return self._effects[id(row)]

@@ -1,26 +1,137 @@
-"""All that works on one state, once its lineage is known."""
+"""All that works on one state, once its lineage is known; and its commits.
+
+Commits of one scope that wait at the same moment are one write of its head. All of it blocks.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from msgspec.structs import replace
+
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
+from reconciler.core.model import Address, StateRecord
 from reconciler.state.batching import Batching, in_thread
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.commits import Committing, Request
-from reconciler.state.log.damage import explained
-from reconciler.state.log.folded import Marks
-from reconciler.state.log.head_writing import Heads
-from reconciler.state.log.keys import Layout
+from reconciler.state.log import segments
+from reconciler.state.log.bucket import Bucket, Layout
+from reconciler.state.log.changes import Change, StoredRecord
+from reconciler.state.log.damage import Older, explained
 from reconciler.state.log.lease_beats import Exclusion
 from reconciler.state.log.lease_keeping import Keeping
 from reconciler.state.log.lease_taking import Taking
 from reconciler.state.log.root import Root
-from reconciler.state.log.scopes import Scopes
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, Wanted, validate
+from reconciler.state.log.scopes import Heads, Scopes, Seen
 from reconciler.state.log.segments import Files
-from reconciler.state.store import Lease
+from reconciler.state.store import Event, Lease, no_longer_ours
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One call of `Store.commit`, on its way to the worker thread and back. `id`: of its change."""
+
+    lease: Lease
+    wanted: Wanted
+    id: str
+    outcome: Sequence[StateRecord] | StoreError | None = None
+
+    def stored(self, change: Change) -> None:
+        """The change has landed: the outcome is its records, with their new serials."""
+        self.outcome = tuple(
+            replace(record, serial=stored.serial)
+            for (record, _), stored in zip(self.wanted.put, change.put, strict=True)
+        )
+
+
+class Committing:
+    """Stores what was asked for at the same moment in one scope, as one write of its head.
+
+    A write whose answer is lost is recognised by the ids of its changes, so that nothing is stored twice.
+    """
+
+    def __init__(self, bucket: Bucket, scopes: Scopes, heads: Heads, files: Files, keeping: Keeping) -> None:
+        self._bucket = bucket
+        self._scopes = scopes
+        self._heads = heads
+        self._files = files
+        self._keeping = keeping
+
+    def commit(self, batch: Sequence[Request]) -> None:
+        """Store the requests, all of one scope; each has an outcome then. One that fails fails alone."""
+        (name,) = {request.wanted.scope for request in batch}
+        try:
+            with explained(self._bucket):
+                while waiting := [request for request in batch if request.outcome is None]:
+                    self._attempt(name, waiting)
+        except StoreError as error:
+            for request in batch:
+                request.outcome = request.outcome or error
+
+    def _attempt(self, name: str, batch: Sequence[Request]) -> None:
+        """Write what of `batch` may be written; where another head is there, keep up with that one."""
+        before = self._heads.seen(name)
+        seen = self._with_room(before, self._scopes.of(name).folded)
+        valid = self._validated(name, seen, batch)
+        if not valid:
+            return
+        asked_s = self._keeping.now_s()
+        if self._heads.advance(
+            seen, [change for _, change in valid], base=seen.head.base, segments=seen.head.segments
+        ):
+            for request, (change, _) in valid:
+                request.stored(change)
+                # Where it is near, a look takes less time than who takes the scope away needs.
+                if self._bucket.at_once > 1 and any(row.columns[1] == Event.INTENT for row in change.rows):
+                    self._keeping.note_commit(request.lease, asked_s)
+            if seen is not before:
+                self._files.delete_unnamed(before.head, seen.head)
+            return
+        found = {change.id: change for change in self._scopes.refresh([name])[name]}
+        if self._heads.seen(name).tag == seen.tag:  # what is there is older than what is known
+            raise Older(f"the head of `{name}` is an older one")
+        for request, _ in valid:
+            if request.id in found:  # the answer was lost, and its write was not
+                request.stored(found[request.id])
+
+    def _validated(
+        self, name: str, seen: Seen, batch: Sequence[Request]
+    ) -> list[tuple[Request, tuple[Change, ScopeSummary]]]:
+        """The changes that may be made, one after another. A request that may not be has its outcome."""
+        overlay: dict[Address, StoredRecord | None] = {}
+        known = self._scopes.of(name).folded.stored
+
+        def lookup(address: Address) -> StoredRecord | None:
+            return overlay[address] if address in overlay else known.get(address)
+
+        def elsewhere(address: Address) -> str | None:
+            return self._scopes.elsewhere(name, address)
+
+        marks, found = seen.marks, []
+        for request in batch:
+            try:
+                self._require(request.lease, seen)
+                change, marks = validate(marks, lookup, elsewhere, request.wanted, request.id)
+            except StoreError as error:
+                request.outcome = error
+                continue
+            overlay.update(dict.fromkeys(change.remove))
+            overlay.update({stored.address: stored for stored in change.put})
+            found.append((request, (change, marks)))
+        return found
+
+    def _require(self, lease: Lease, seen: Seen) -> None:
+        self._keeping.require(lease)
+        if lease.epochs[lease.scope] != seen.head.epoch:
+            self._keeping.mark_lost(lease.scope, lease.epochs[lease.scope])
+            raise no_longer_ours(lease.scope)
+
+    def _with_room(self, seen: Seen, folded: ScopeState) -> Seen:
+        """`seen`, its tail in a segment where it has become long."""
+        if sum(map(len, seen.tail)) <= segments.TAIL_BYTES:
+            return seen
+        return replace(seen, head=self._files.moved_out(seen.head, seen.tail, folded), tail=())
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +146,8 @@ class Check:
 
 
 class Opened:
+    """Reads, takes, keeps and commits, for one handle on one state."""
+
     def __init__(
         self,
         bucket: Bucket,
@@ -48,7 +161,7 @@ class Opened:
         self._bucket = bucket
         self.layout = layout
         files = self.files = Files(bucket, layout)
-        self.scopes = Scopes(bucket, layout, files, Marks(root.lineage, serial=root.least_serial))
+        self.scopes = Scopes(bucket, layout, files, ScopeSummary(root.lineage, serial=root.least_serial))
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
         self.taking = Taking(
@@ -91,7 +204,7 @@ class Opened:
     def _check(self, batch: Sequence[Check]) -> None:
         try:
             with explained(self._bucket):
-                self.keeping.look([check.lease for check in batch])
+                self.keeping.refresh([check.lease for check in batch])
         except StoreError as failure:
             for check in batch:
                 check.failure = failure

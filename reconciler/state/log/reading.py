@@ -5,15 +5,18 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
+from operator import attrgetter
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
-from reconciler.state.log.bucket import Bucket
+from reconciler.state.log import head as heads
+from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
-from reconciler.state.log.damage import Damaged, Gone
-from reconciler.state.log.folded import Marks
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.damage import Contradiction, Damaged, Gone, Older
+from reconciler.state.log.head import Head
+from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import ScopeSummary
 from reconciler.state.log.scopes import Scopes, plain
 from reconciler.state.store import WHOLE_STATE, JournalEntry, State
 
@@ -25,21 +28,63 @@ def keep_up(
     bucket: Bucket,
     layout: Layout,
     scopes: Scopes,
-    names: Collection[str],
+    root: Root,
     listed: Mapping[str, str] | None = None,
 ) -> None:
-    """Bring `scopes` to one moment of these scopes of the state. Raises StoreError or Damaged.
+    """Bring `scopes` to one moment of all scopes of the state. Raises StoreError or Damaged.
+
+    Raises Contradiction where heads do not fit the root, which may have been read a moment before.
 
     `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
-    Between two lists of the heads that differ in one head at most, there was a moment at which all heads were
-    as they were read. Where several scopes are written to all the time, no two such lists come: then they
-    are read one after the other. That shows no moment, but no record twice or nowhere either, as long as
-    none moves from one scope to another, which is the only thing that a commit in one says of another.
+    Between two lists that differ in one head at most, there was a moment at which all heads were as they were
+    read. Where several scopes are written to all the time, no two such lists come: then heads are read one
+    after the other. This is not a snapshot. It is still consistent unless a record moves between scopes,
+    because nothing else links two scopes.
     """
+    names = root.scopes
     if bucket.is_of_one_moment and not any(scopes.of(name).tag for name in names):
         with suppress(Gone):  # a file that was merged meanwhile, or is lost
-            scopes.refresh(names)
+            found = bucket.get_under(layout.heads)
+            scopes.refresh(names, found)
+            _require_named(layout, root, found)
+            _require_fitting(scopes, root)
             return
+    if listed is None:
+        listed = bucket.list(layout.heads)
+    _read_one_by_one(bucket, layout, scopes, names, listed)
+    if unnamed := listed.keys() - {layout.head(name) for name in names}:
+        found = {key: head for key in unnamed if (head := bucket.get(key)) is not None}
+        _require_named(layout, root, found)
+    _require_fitting(scopes, root)
+
+
+def require_fitting(root: Root, head: Head) -> None:
+    """Raises Older where the head or the root is older than the other one says."""
+    if head.serial < root.scopes.get(head.scope, 0):
+        raise Older(f"the head of `{head.scope}` is an older one")
+    if root.serial < head.root:
+        raise Older("state.json is an older one")
+
+
+def _require_fitting(scopes: Scopes, root: Root) -> None:
+    for name in root.scopes:
+        require_fitting(root, scopes.of(name).head)
+
+
+def _require_named(layout: Layout, root: Root, found: Mapping[str, Found]) -> None:
+    """Raises Contradiction for a head that the root does not name, unless nothing was ever stored in it.
+
+    A process that dies while it takes a new scope leaves one that is empty.
+    """
+    named = {layout.head(name) for name in root.scopes}
+    for key, head in found.items():
+        if key not in named and heads.is_used(head.body):
+            raise Contradiction(f"state.json does not name {key.removeprefix(layout.folder)}")
+
+
+def _read_one_by_one(
+    bucket: Bucket, layout: Layout, scopes: Scopes, names: Collection[str], listed: Mapping[str, str]
+) -> None:
     before = _tags(bucket, layout, names, listed)
     if not before.keys() >= set(names):
         before = _tags(bucket, layout, names)
@@ -68,7 +113,7 @@ def keep_up(
 def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
     """All that is known of these scopes."""
     records: dict[Address, StateRecord] = {}
-    marks: dict[str, Marks] = {}
+    marks: dict[str, ScopeSummary] = {}
     for name in sorted(names):
         scope = scopes.of(name)
         with scope.lock:
@@ -77,24 +122,24 @@ def state_of(scopes: Scopes, lineage: str, names: Iterable[str]) -> State:
             marks[name] = scope.folded.marks
         if len(records) != count:
             raise Damaged(f"`{name}` and another scope have a record at one address")
-    views = [each.view for each in marks.values()]
-    claimed = {name: each.claimed for name, each in marks.items()}
+    views = [summary.view for summary in marks.values()]
+    claimed = {name: summary.claimed for name, summary in marks.items()}
     return rules.as_moved(
         State(
             lineage,
             records,
             _oldest_first(entry for view in views for entry in view.open_intents.values()),
-            frozenset().union(*(each.plans | each.view.plans_run for each in marks.values())),
+            frozenset().union(*(summary.plans | summary.view.plans_run for summary in marks.values())),
             unclaimed=_oldest_first(
                 entry
-                for name, each in marks.items()
-                for id, entry in each.view.unclaimed.items()
+                for name, summary in marks.items()
+                for id, entry in summary.view.unclaimed.items()
                 if not any(id in ids for other, ids in claimed.items() if other != name)
             ),
             half_moved=_half_moved(marks.values()),
-            serials={name: each.serial for name, each in marks.items()},
-            heads={name: each.hash for name, each in marks.items() if each.seq},
-            lengths={name: each.seq for name, each in marks.items()},
+            serials={name: summary.serial for name, summary in marks.items()},
+            heads={name: summary.hash for name, summary in marks.items() if summary.seq},
+            lengths={name: summary.seq for name, summary in marks.items()},
             version=_version(lineage, marks),
             platform=_platform(marks),
         )
@@ -115,21 +160,23 @@ def _crosses(change: Change) -> bool:
     return any(effect.moved_from or effect.moved_away for effect in effects)
 
 
-def _half_moved(marks: Collection[Marks]) -> tuple[JournalEntry, ...]:
+def _half_moved(marks: Collection[ScopeSummary]) -> tuple[JournalEntry, ...]:
     arrived: dict[str, tuple[int, JournalEntry]] = {}
-    for source, (times, entry) in chain(*(each.departures.arrived.items() for each in marks)):
+    for source, (times, entry) in chain(*(summary.departures.arrived.items() for summary in marks)):
         before, newest = arrived.get(source, (0, entry))
-        arrived[source] = before + times, max(newest, entry, key=lambda each: each.at)
+        arrived[source] = before + times, max(newest, entry, key=attrgetter("at"))
     return _oldest_first(
         entry
         for source, (times, entry) in arrived.items()
-        if times > sum(each.departures.left.get(source, 0) for each in marks)
+        if times > sum(summary.departures.left.get(source, 0) for summary in marks)
     )
 
 
-def _platform(marks: Mapping[str, Marks]) -> str:
+def _platform(marks: Mapping[str, ScopeSummary]) -> str:
     """It is recorded in the scope of the whole state."""
-    named = [each.view.platform for each in (marks.get(WHOLE_STATE), *marks.values()) if each is not None]
+    named = [
+        summary.view.platform for summary in (marks.get(WHOLE_STATE), *marks.values()) if summary is not None
+    ]
     return next(filter(None, named), "")
 
 
@@ -137,6 +184,8 @@ def _oldest_first(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.at))
 
 
-def _version(lineage: str, marks: Mapping[str, Marks]) -> str:
-    known = [(name, each.changes, each.hash, f"{each.sum:x}") for name, each in sorted(marks.items())]
+def _version(lineage: str, marks: Mapping[str, ScopeSummary]) -> str:
+    known = [
+        (name, summary.changes, summary.hash, f"{summary.sum:x}") for name, summary in sorted(marks.items())
+    ]
     return hashlib.sha256(json.dumps([lineage, known]).encode()).hexdigest()

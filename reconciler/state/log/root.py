@@ -1,7 +1,11 @@
-"""The root of a state: what it is, and which scopes it has. So a missing head is noticed."""
+"""The root of a state: what it is, which scopes it has, and how far each of them had come at least.
+
+So a head that is missing, that nobody named, or that was put back to an older one is noticed.
+"""
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -10,9 +14,9 @@ from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.head import Head
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
@@ -20,10 +24,12 @@ PROBE = "probe/"  # where it is tried out whether the store keeps its word
 
 
 class Root(Struct, frozen=True):
-    """`key`: the fingerprint key. `scopes`: each that was ever leased. `moved_to`: where the state went.
+    """What a state is. `key`: the fingerprint key. `moved_to`: where the state went.
 
+    `scopes`: each that was ever leased, with the serial that its head had at the begin or end of a lease; the
+    head may have a higher one. A program before this one wrote the names only.
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
-    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `Contents`.
+    everything else, so that a copy appears as a whole, with its root. `least_serial`: see `StateDump`.
     `serial` and `nonce`: see `head.Head`.
     """
 
@@ -33,16 +39,17 @@ class Root(Struct, frozen=True):
     generation: str
     nonce: str
     serial: int = 1
-    scopes: frozenset[str] = field(default_factory=frozenset)
+    scopes: Mapping[str, int] = field(default_factory=dict)
     moved_to: str = ""
     moving: bool = False
     least_serial: int = 0
     format: int = FORMAT
 
     def encode(self) -> bytes:
+        """The object as it is written, with a digest of its fields."""
         fields = asdict(self) | {
             "key": base64.b64encode(self.key).decode(),
-            "scopes": sorted(self.scopes),
+            "scopes": dict(sorted(self.scopes.items())),
         }
         return json.dumps(sealed(fields), indent=1).encode()
 
@@ -67,12 +74,17 @@ def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] |
 
 
 def require_here(bucket: Bucket, root: Root) -> None:
+    """Raises StateMoved where the state is at another place."""
     if root.moved_to:
         raise StateMoved(bucket.place, root.moved_to)
 
 
-def name_scopes(bucket: Bucket, layout: Layout, environment: str, wanted: frozenset[str], nonce: str) -> None:
-    """Let the root name `wanted`, whose heads were just taken. Raises StateMoved.
+def note_taken(
+    bucket: Bucket, layout: Layout, environment: str, serials: Mapping[str, int], nonce: str
+) -> int:
+    """Let the root name scopes that were just taken, with the serials of their heads; returns its own serial.
+
+    Raises StateMoved.
 
     A move that has begun can no longer end: it may have read what the new holders are about to change.
     """
@@ -82,20 +94,52 @@ def name_scopes(bucket: Bucket, layout: Layout, environment: str, wanted: frozen
             raise StoreError(f"the state {bucket.place} was deleted", help="restore a backup")
         root, tag = known
         require_here(bucket, root)
-        if wanted <= root.scopes and not root.moving:
+        if _written(bucket, layout, replace(root, moving=False), tag, serials, nonce):
+            return root.serial + 1
+
+
+def note_given_back(
+    bucket: Bucket, layout: Layout, environment: str, serials: Mapping[str, int], nonce: str
+) -> None:
+    """Let the root say how far these scopes have come. A state that moves, or has moved, stays as it is."""
+    while (known := read(bucket, layout, environment)) is not None:
+        root, tag = known
+        if root.moving or root.moved_to or _written(bucket, layout, root, tag, serials, nonce):
             return
-        root = replace(root.next(nonce), scopes=root.scopes | wanted, moving=False)
-        if isinstance(writes.replace(bucket, layout.root, root.encode(), tag), writes.Landed):
-            return
+
+
+def accept(bucket: Bucket, layout: Layout, environment: str, heads: Sequence[Head], nonce: str) -> None:
+    """Let the root fit these heads, which may be older than it says: a person goes on with them."""
+    known = read(bucket, layout, environment)
+    if known is None:
+        return
+    root, tag = known
+    serial = max([root.serial, *(head.root for head in heads)])
+    scopes = {**root.scopes, **{head.scope: head.serial for head in heads}}
+    if (serial, scopes) != (root.serial, root.scopes):
+        new = replace(root, serial=serial + 1, nonce=nonce, scopes=scopes)
+        writes.replace(bucket, layout.root, new.encode(), tag)
+
+
+def _written(
+    bucket: Bucket, layout: Layout, root: Root, tag: str, serials: Mapping[str, int], nonce: str
+) -> bool:
+    """Whether the root says so now; False: another one came first."""
+    scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
+    new = replace(root.next(nonce), scopes=scopes)
+    return isinstance(writes.replace(bucket, layout.root, new.encode(), tag), writes.Stored)
+
+
+def traces_of(bucket: Bucket, layout: Layout) -> Sequence[str]:
+    """The keys of what a state left. What was cut off, a proof or a copy without its root, does not count."""
+    found = sorted(bucket.raw.list(layout.environment))
+    unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
+    return [key for key in found if not key.startswith((*unfinished, f"{layout.environment}{PROBE}"))]
 
 
 def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
     """Raises StoreError where a new state would stand among files that are none of ours."""
-    found = sorted(bucket.list(layout.environment))
-    unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
-    # A proof that was cut off may have left something behind.
-    proof = f"{layout.environment}{PROBE}"
-    traces = [key for key in found if not key.startswith((*unfinished, proof))]
+    traces = traces_of(bucket, layout)
     if traces and bucket.get(layout.root) is None:  # nobody has made one meanwhile
         raise StoreError(
             f"there is no state {bucket.place}, but there are traces of one, such as {traces[0]}",
@@ -117,7 +161,8 @@ def decoded(bucket: Bucket, found: Found) -> Root:
         newer = fields["format"] > FORMAT
         if not newer:
             fields = unsealed(fields)
-            key, scopes = base64.b64decode(fields.pop("key")), frozenset(fields.pop("scopes"))
+            key, named = base64.b64decode(fields.pop("key")), fields.pop("scopes")
+            scopes = named if isinstance(named, dict) else dict.fromkeys(named, 0)
             # An older program wrote more.
             known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
             return Root(**known, key=key, scopes=scopes)

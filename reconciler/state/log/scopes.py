@@ -1,19 +1,21 @@
 """What one process knows of the scopes of a state: as of which head, and what that amounts to."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.model import Address
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Gone
-from reconciler.state.log.folded import Folded, Marks, read
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files, decoded
 
 
@@ -22,7 +24,7 @@ class Scope:
     """`tag`: of the head. `tail`: its changes, as lines. `lock`: for reading or changing the rest."""
 
     head: Head
-    folded: Folded
+    folded: ScopeState
     tag: str = ""
     tail: list[str] = field(default_factory=list)
     lock: RLock = field(default_factory=RLock)
@@ -39,7 +41,7 @@ class _Read(Struct, frozen=True):
 class Scopes:
     """Keeps up with heads as they are read and written. For any thread."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: Marks) -> None:
+    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: ScopeSummary) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
@@ -47,28 +49,35 @@ class Scopes:
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
+        """What is known of a scope; a scope without a head is empty."""
         if name not in self._known:
             new = Head(name, self._begin.hash).of(self._begin)
-            self._known.setdefault(name, Scope(new, Folded(self._begin)))
+            self._known.setdefault(name, Scope(new, ScopeState(self._begin)))
         return self._known[name]
 
     @property
     def known(self) -> Mapping[str, Scope]:
+        """All scopes of which anything is known."""
         return dict(self._known)
 
     def differing(self, tags: Mapping[str, str]) -> list[str]:
         """Of these scopes, those whose head is not the one we know."""
         return [name for name, tag in tags.items() if plain(self.of(name).tag) != plain(tag)]
 
-    def refresh(self, names: Collection[str]) -> dict[str, Sequence[Change]]:
-        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer."""
-        names = list(names)
-        read = self._bucket.get_all([self._layout.head(name) for name in names])
+    def refresh(
+        self, names: Collection[str], heads: Mapping[str, Found] | None = None
+    ) -> dict[str, Sequence[Change]]:
+        """Read the heads of these scopes; by name, what is new. Raises Gone, Damaged or Newer.
+
+        `heads`: by key, those that were read already.
+        """
+        keys = [self._layout.head(name) for name in names]
+        read = [heads.get(key) for key in keys] if heads is not None else self._bucket.get_all(keys)
         decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
-        changes = {each.head.scope: self._keep_up(each) for each in decoded if not each.head.has_files}
-        waiting = [each for each in decoded if each.head.has_files]
+        changes = {found.head.scope: self._keep_up(found) for found in decoded if not found.head.has_files}
+        waiting = [found for found in decoded if found.head.has_files]
         done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
-        return changes | {each.head.scope: new for each, new in zip(waiting, done, strict=True)}
+        return changes | {found.head.scope: new for found, new in zip(waiting, done, strict=True)}
 
     def read_again(self, names: Collection[str]) -> None:
         """Read these scopes as if nothing of them was known. Raises as `refresh` does."""
@@ -83,7 +92,7 @@ class Scopes:
         return self._keep_up(self._decoded(name, found))
 
     def wrote(
-        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, Marks]]
+        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, ScopeSummary]]
     ) -> None:
         """Keep up with a head that was written, unless it was read meanwhile."""
         scope = self.of(name)
@@ -115,12 +124,14 @@ class Scopes:
         head, scope = read.head, self.of(read.head.scope)
         with scope.lock:
             if scope.tag and head.serial <= scope.head.serial:
+                if head == scope.head:
+                    scope.tag = read.tag
                 return ()
             changes = self._fold(scope.folded, head, read.tail, head.scope)
             scope.head, scope.tag, scope.tail = head, read.tag, read.tail
         return changes
 
-    def _fold(self, folded: Folded, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
+    def _fold(self, folded: ScopeState, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
         """Bring `folded` to `head`. Where that fails, it is as empty as at first."""
         before = folded.marks.changes
         try:
@@ -147,3 +158,52 @@ class Scopes:
 def plain(tag: str) -> str:
     """Lists give tags without the versions, and sometimes without the quotes, that they have elsewhere."""
     return tag.partition("\n")[0].strip('"')
+
+
+# --- writing a head over the one that is known: the only way in which a scope changes ---
+
+
+class Seen(Struct, frozen=True):
+    """A head as it is known, with its tag ("": there is none), its tail, and what it amounts to."""
+
+    head: Head
+    tag: str
+    tail: Sequence[str]
+    marks: ScopeSummary
+
+
+class Heads:
+    """`nonce()` gives another text each time."""
+
+    def __init__(self, bucket: Bucket, layout: Layout, scopes: Scopes, nonce: Callable[[], str]) -> None:
+        self._bucket = bucket
+        self._layout = layout
+        self._scopes = scopes
+        self.nonce = nonce
+        self.root = 0  # the serial that the root had when this process took a scope last
+
+    def seen(self, name: str) -> Seen:
+        """The head of a scope as it is known now, to be written over."""
+        scope = self._scopes.of(name)
+        with scope.lock:
+            return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
+
+    def advance(self, seen: Seen, changes: Sequence[tuple[Change, ScopeSummary]] = (), **fields: Any) -> bool:
+        """Write what follows from `seen`; False: there is another head.
+
+        `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
+        """
+        root = max(seen.head.root, self.root)
+        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), root=root, **fields)
+        if changes:
+            head = head.of(changes[-1][1])
+        tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
+        key, body = self._layout.head(head.scope), heads.encode(head, tail)
+        if seen.tag:
+            outcome = writes.replace(self._bucket, key, body, seen.tag)
+        else:
+            outcome = writes.create(self._bucket, key, body)
+        if isinstance(outcome, writes.Conflict):
+            return False
+        self._scopes.wrote(head.scope, head, outcome.tag, tail, changes)
+        return True

@@ -7,18 +7,22 @@ the journal itself stays whole.
 
 import gzip
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
-from reconciler.state.log import bases, writes
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.changes import Change
+from reconciler.state.codec import decode_entry, decode_record, encode_entry
+from reconciler.state.log import writes
+from reconciler.state.log.bucket import Bucket, Layout
+from reconciler.state.log.changes import Change, StoredRecord, decode_stored, sum_of
 from reconciler.state.log.damage import Damaged, Gone
-from reconciler.state.log.folded import Folded
 from reconciler.state.log.head import Head, Segment
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.scope_state import PendingMoves, ScopeState, ScopeSummary
+from reconciler.state.rules import View
+from reconciler.state.store import JournalEntry
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
@@ -35,14 +39,14 @@ class Files:
 
     def changes(self, head: Head, after: int) -> list[Change]:
         """Those in segments whose number is greater. Raises Gone, or Damaged."""
-        wanted = [each for each in head.segments if each.last > after]
+        wanted = [segment for segment in head.segments if segment.last > after]
         texts = self._bucket.in_parallel(
-            lambda each: self._read(self._layout.segment(head.scope, each.name), each), wanted
+            lambda segment: self._read(self._layout.segment(head.scope, segment.name), segment), wanted
         )
         found = (decoded(line, head.scope) for text in texts for line in text.splitlines())
         return [change for change in found if change.number > after]
 
-    def since(self, head: Head, known: int, until: int) -> tuple[Folded | None, list[Change]]:
+    def since(self, head: Head, known: int, until: int) -> tuple[ScopeState | None, list[Change]]:
         """The base of `head`, for who knows no change yet, and the changes in segments after what is known.
 
         Both are asked for at once. `until`: the last change in any segment. Raises Gone, or Damaged.
@@ -55,14 +59,14 @@ class Files:
         found = self._bucket.in_parallel(lambda ask: ask(), asked)
         return (found.pop() if base is not None else None), (found[0] if found else [])
 
-    def _base(self, scope: str, base: Segment) -> Folded:
-        return bases.decode(self._read(self._layout.base(scope, base.name), base), scope)
+    def _base(self, scope: str, base: Segment) -> ScopeState:
+        return _decode_base(self._read(self._layout.base(scope, base.name), base), scope)
 
     def all_changes(self, head: Head, tail: Sequence[str]) -> list[Change]:
         """From the first on. Raises Gone, or Damaged."""
         return [*self.changes(head, 0), *(decoded(line, head.scope) for line in tail)]
 
-    def moved_out(self, head: Head, tail: Sequence[str], folded: Folded) -> Head:
+    def moved_out(self, head: Head, tail: Sequence[str], folded: ScopeState) -> Head:
         """`head` with its tail in a segment. `folded`: the scope as the head has it.
 
         Writes files that no head names yet; the caller does that. Done again, it writes the same ones.
@@ -72,13 +76,13 @@ class Files:
         new = Segment("", first, head.changes, len(text), "")  # it gets its name once it is written
         segments, base = [*head.segments, new], head.base
         since = base.last if base is not None else 0
-        changed = sum(each.size for each in segments if each.last > since)
+        changed = sum(segment.size for segment in segments if segment.last > since)
         if changed > max(BASE_BYTES, base.size if base is not None else 0):
             base, since = self._write_base(head, folded), head.changes
         kept = [self._as_one(head, group, text) for group in _groups(segments, since)]
         return replace(head, base=base, segments=tuple(kept))
 
-    def copied(self, head: Head, lines: Sequence[str], folded: Folded) -> Head:
+    def copied(self, head: Head, lines: Sequence[str], folded: ScopeState) -> Head:
         """`head` of a scope that was made elsewhere, with its changes and what they amount to in files."""
         text = "".join(f"{line}\n" for line in lines)
         segment = self._write_segment(head, 1, head.changes, text)
@@ -86,9 +90,11 @@ class Files:
 
     def delete_unnamed(self, before: Head, after: Head) -> None:
         """Delete the segments that `before` names and `after`, which has replaced it, does not."""
-        kept = {each.name for each in after.segments}
+        kept = {segment.name for segment in after.segments}
         unnamed = [
-            self._layout.segment(before.scope, each.name) for each in before.segments if each.name not in kept
+            self._layout.segment(before.scope, segment.name)
+            for segment in before.segments
+            if segment.name not in kept
         ]
         if before.base is not None and before.base != after.base:
             unnamed.append(self._layout.base(before.scope, before.base.name))
@@ -113,15 +119,15 @@ class Files:
         name = f"{head.epoch}-{first}-{last}"
         return self._write(self._layout.segment(head.scope, name), name, first, last, text)
 
-    def _write_base(self, head: Head, folded: Folded) -> Segment:
+    def _write_base(self, head: Head, folded: ScopeState) -> Segment:
         name = f"{head.epoch}-{head.changes}"
         return self._write(
-            self._layout.base(head.scope, name), name, head.changes, head.changes, bases.encode(folded)
+            self._layout.base(head.scope, name), name, head.changes, head.changes, _encode_base(folded)
         )
 
     def _write(self, key: str, name: str, first: int, last: int, text: str) -> Segment:
         body = gzip.compress(text.encode(), compresslevel=3, mtime=0)
-        if isinstance(writes.create(self._bucket, key, body), writes.Beaten):
+        if isinstance(writes.create(self._bucket, key, body), writes.Conflict):
             raise Damaged(f"{key} was written by somebody else")
         return Segment(name, first, last, len(text), hashlib.sha256(body).hexdigest())
 
@@ -167,3 +173,77 @@ def _next_merge(groups: Sequence[Sequence[Segment]], since: int) -> slice | None
             if (some[0] < some[-1]) if length == 2 else len(set(some)) == 1:
                 return found
     return None
+
+
+# --- a base: what all changes up to one amount to, so that a reader need not read them ---
+
+
+def _encode_base(folded: ScopeState) -> str:
+    """Two lines: the marks, the records. The same scope always gives the same text."""
+    marks, view, departures = folded.marks, folded.marks.view, folded.marks.departures
+    first = {
+        "hash": marks.hash,
+        "changes": marks.changes,
+        "seq": marks.seq,
+        "serial": marks.serial,
+        "sum": f"{marks.sum:x}",
+        "open_intents": [encode_entry(entry) for entry in view.open_intents.values()],
+        "plans_run": sorted(marks.plans | view.plans_run),
+        "unclaimed": [encode_entry(entry) for entry in view.unclaimed.values()],
+        "platform": view.platform,
+        "arrived": {
+            source: [times, encode_entry(entry)] for source, (times, entry) in departures.arrived.items()
+        },
+        "left": departures.left,
+        "claimed": sorted(marks.claimed),
+    }
+    records = sorted(
+        (stored.to_json() for stored in folded.stored.values()), key=lambda values: str(values[:4])
+    )
+    return f"{json.dumps(first)}\n{encode_json(records).decode()}\n"
+
+
+def _decode_base(text: str, scope: str) -> ScopeState:
+    """Raises Damaged for another text."""
+    try:
+        first, second, _ = text.split("\n")
+        fields, records = json.loads(first), decode_stored(second)
+        stored = [StoredRecord.from_json(values) for values in records]
+        marks = ScopeSummary(
+            fields["hash"],
+            fields["changes"],
+            fields["seq"],
+            fields["serial"],
+            len(stored),
+            # The head authenticates the file. One that version 0.2.0 wrote does not hold the sum.
+            int(fields["sum"], 16) if "sum" in fields else sum_of(stored),
+            _view(fields),
+            PendingMoves(
+                {source: (times, _entry(row)) for source, (times, row) in fields["arrived"].items()},
+                fields["left"],
+            ),
+            frozenset(fields["claimed"]),
+            frozenset(fields["plans_run"]),
+        )
+        decoded = {
+            record.address: decode_record(record.address, record.serial, record.body.encode())
+            for record in stored
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the records of `{scope}` are not what was written") from error
+    return ScopeState(marks, {record.address: record for record in stored}, decoded)
+
+
+def _view(fields: dict[str, Any]) -> View[JournalEntry]:
+    intents = [_entry(row) for row in fields["open_intents"]]
+    unclaimed = [_entry(row) for row in fields["unclaimed"]]
+    return View(
+        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
+        unclaimed={entry.data["unclaimed"]: entry for entry in unclaimed},
+        platform=fields["platform"],
+    )
+
+
+def _entry(row: Sequence[Any]) -> JournalEntry:
+    run, event, at, address, step, attempt, data = row
+    return decode_entry(run, event, at, address, step, attempt, data.encode())

@@ -6,6 +6,7 @@ Blocking work runs in worker threads. What the files of this folder do is said i
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -20,21 +21,20 @@ from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import decode_entry, encode_entry, encode_record
-from reconciler.state.contents import Contents
-from reconciler.state.log import probing, reading, root, writes
-from reconciler.state.log.bucket import Bucket
-from reconciler.state.log.commits import Request
-from reconciler.state.log.damage import Gone, explained
-from reconciler.state.log.folded import Wanted
-from reconciler.state.log.keys import Layout
+from reconciler.state.contents import StateDump
+from reconciler.state.log import head, reading, root, writes
+from reconciler.state.log.bucket import Bucket, Layout
+from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
 from reconciler.state.log.lease_taking import Obstacle, Raced
 from reconciler.state.log.moving import Moving
-from reconciler.state.log.open_state import Check, Opened
+from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import Wanted
 from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
 
 _KEY_BYTES = 32
+_LOOKS = 3  # how often root and heads are read again that do not fit
 _RACES = 20  # how often somebody else may be faster before we say so
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class LogStore:
         environment: str = "",
         read_only: bool = False,
     ) -> None:
-        self._bucket = bucket
+        self.bucket = self._bucket = bucket
         self._clock = clock
         self._randomness = randomness
         self._environment = environment
@@ -68,18 +68,23 @@ class LogStore:
         self._loaded: State | None = None
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
+        """As in `Store`: reads the root, the list of heads, and what has changed since."""
         return (await self._in_thread(self._load)).of(scopes)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
+        """As in `Store`. Reads all segments."""
         return await self._in_thread(lambda: history.of_runs_since(self._journal(), since))
 
     async def create(self) -> bool:
+        """As in `Store`: the root is one conditional write."""
         return await self._in_thread(self._create)
 
     async def fingerprint_key(self) -> bytes:
+        """As in `Store`: the root holds it."""
         return await self._in_thread(self._fingerprint_key)
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
+        """As in `Store`. Waits by asking again, since no place calls back."""
         wanted = sorted(set(scopes))
         ends_s = self._clock.monotonic() + timeout_s
         while True:
@@ -89,14 +94,17 @@ class LogStore:
             await self._wait(taken, ends_s)
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
+        """As in `Store`. Reads heads and leases."""
         found = await self._in_thread(lambda: self._obstacles(scopes))
-        return {name: each.locked for name, each in found.items()}
+        return {name: obstacle.locked for name, obstacle in found.items()}
 
     async def renew(self, lease: Lease) -> Lease:
+        """As in `Store`: the next beat of the lease."""
         return await self._in_thread(lambda: self.beat(lease))
 
     @property
     def lease_s(self) -> float:
+        """How long a lease lasts unless it is renewed; `math.inf`: as long as its process."""
         return self._exclusion.lease_s
 
     def beat(self, lease: Lease) -> Lease:
@@ -110,7 +118,7 @@ class LogStore:
             raise no_longer_ours(lease.scopes[0])
         opened = self._opened
         opened.keeping.require(lease)
-        if not opened.keeping.take_proof(lease):
+        if not opened.keeping.use_fresh_check(lease):
             check = Check(lease)
             await opened.checks.ask(check)
             if check.failure is not None:
@@ -121,6 +129,7 @@ class LogStore:
         opened.keeping.require(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
+        """As in `Store`. Cannot be cancelled half-way."""
         with anyio.CancelScope(shield=True):
             await self._in_thread(lambda: self._release(lease))
 
@@ -147,6 +156,7 @@ class LogStore:
         return request.outcome
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
+        """As in `Maintenance`."""
         opened, _ = await self._in_thread(self._require_state)
         while not force:
             found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
@@ -174,18 +184,27 @@ class LogStore:
             advice=(migrate,),
         )
 
-    async def export(self) -> Contents:
+    async def export(self) -> StateDump:
+        """As in `Movable`."""
         return await self._in_thread(lambda: self._moving().export())
 
-    async def import_(self, contents: Contents) -> None:
+    async def import_(self, contents: StateDump) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().import_(contents))
         await self.close()  # what was known is of the state before
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().retire(to, contents))
 
     async def revive(self) -> None:
+        """As in `Movable`."""
         await self._in_thread(lambda: self._moving().revive())
+
+    async def accept(self) -> None:
+        """As in `Accepting`."""
+        await self._in_thread(self._accept)
+        self._opened = self._loaded = None
 
     async def probe(self) -> bool:
         """Prove that the store keeps its word; False where that needs no proof.
@@ -195,11 +214,12 @@ class LogStore:
         if self._bucket.is_sure:
             return False
         await self._in_thread(
-            lambda: probing.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
+            lambda: writes.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
         )
         return True
 
     async def close(self) -> None:
+        """As in `Store`. What this handle knows is forgotten."""
         self._exclusion.close()
         self._opened = self._loaded = None
 
@@ -229,12 +249,18 @@ class LogStore:
     # --- in a worker thread ---
 
     def _load(self) -> State:
+        for _ in range(_LOOKS):
+            with suppress(Contradiction):  # the root may have been read a moment too early
+                return self._load_once()
+        return self._load_once()
+
+    def _load_once(self) -> State:
         found, listed = self._root_and_heads()
         if found is None:
             return State("", {}, (), frozenset())
         opened = self._open(found)
         with collector_paused():
-            reading.keep_up(self._bucket, opened.layout, opened.scopes, found.scopes, listed)
+            reading.keep_up(self._bucket, opened.layout, opened.scopes, found, listed)
             state = reading.state_of(opened.scopes, found.lineage, found.scopes)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
@@ -244,21 +270,35 @@ class LogStore:
         if self._root() is None:
             return ()
         rows = self._moving().export().rows
-        return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+        try:
+            return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
+        except ValueError as error:
+            raise Damaged("a row of the journal holds what was never written there") from error
+
+    def _accept(self) -> None:
+        found = self._root()
+        if found is None:
+            return
+        layout = Layout(self._environment, found.generation)
+        read = zip(
+            found.scopes, self._bucket.get_all([layout.head(name) for name in found.scopes]), strict=True
+        )
+        known = [head.decode(item.body, name, found.lineage)[0] for name, item in read if item is not None]
+        root.accept(self._bucket, self._layout, self._environment, known, self._nonce())
 
     def _moving(self) -> Moving:
         return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
 
     def _create(self) -> bool:
-        found = self._root()
-        if found is not None:
+        if root.read(self._bucket, self._layout, self._environment) is not None:
+            self._root()
             return False
         root.refuse_foreign(self._bucket, self._layout)
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
         new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
         self._forbid_read_only()
-        made = writes.create(self._bucket, self._layout.root, new.encode())
-        return isinstance(made, writes.Landed)
+        made = writes.create(self._bucket.renewed(lineage), self._layout.root, new.encode())
+        return isinstance(made, writes.Stored)
 
     def _fingerprint_key(self) -> bytes:
         found = self._root()
@@ -268,24 +308,30 @@ class LogStore:
         return self._new_key
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
-        opened, known = self._require_state()
-        self._forbid_read_only()
-        if not scopes:
-            return Lease(holder, {})
-        gone: Gone | None = None
+        gone: Gone | Contradiction | None = None
         for _ in range(_RACES):
+            opened, known = self._require_state()
+            self._forbid_read_only()
+            if not scopes:
+                return Lease(holder, {})
             try:
-                taken = opened.taking.take(scopes, holder, known.scopes)
+                taken = opened.taking.take(scopes, holder, known)
             except Raced:
                 continue
-            except Gone as missing:
-                gone = missing
+            except (Gone, Contradiction) as doubt:
+                gone = doubt
                 continue
             if isinstance(taken, Obstacle):
                 return taken
             held, epochs = taken
-            self._load()
-            return opened.keeping.keep(held, holder, epochs)
+            lease = opened.keeping.keep(held, holder, epochs)
+            try:
+                self._load()
+            except BaseException:
+                with suppress(StoreError):
+                    opened.keeping.give_back(lease)
+                raise
+            return lease
         if gone is not None:
             raise gone
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
@@ -297,13 +343,19 @@ class LogStore:
         return self._open(found).taking.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
-        if self._opened is not None:
-            self._opened.keeping.give_back(lease)
+        if self._opened is None:
+            return
+        serials = {scope: self._opened.scopes.of(scope).head.serial for scope in lease.epochs}
+        with suppress(StoreError):  # it only helps to notice a scope that is put back later
+            root.note_given_back(self._bucket, self._layout, self._environment, serials, self._nonce())
+        self._opened.keeping.give_back(lease)
 
     def _root(self) -> Root | None:
-        """None where there is no state. Raises StateMoved."""
+        """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
         found = root.read(self._bucket, self._layout, self._environment)
         if found is None:
+            if any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
+                raise Damaged("state.json is missing")
             return None
         root.require_here(self._bucket, found[0])
         return found[0]

@@ -13,13 +13,12 @@ from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
 from reconciler.state.codec import encode_record
 from reconciler.state.log import head as heads
-from reconciler.state.log.bucket import Bucket, Found, Taken
-from reconciler.state.log.changes import Stored, sum_of
-from reconciler.state.log.folded import Folded, Marks
+from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed, unsealed
+from reconciler.state.log.changes import StoredRecord, sum_of
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.log.root import Root
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary
 from reconciler.state.log.segments import Files
 from reconciler.state.log.store import LogStore
 from reconciler.state.rules import View
@@ -48,30 +47,35 @@ def holding_state(state: State, key: bytes, clock: Clock, lease_s: float = math.
     if not state.lineage:
         return known
     records = [*state.records.values(), *state.remembered.values()]
-    scopes = {WHOLE_STATE, *state.serials, *(each.scope for each in records)}
+    scopes = {WHOLE_STATE, *state.serials, *(record.scope for record in records)}
     scopes |= {entry.data.get("scope", "") for entry in (*state.open_intents, *state.unclaimed)}
-    root = Root(state.lineage, "", key, "made", "made", scopes=frozenset(scopes))
+    root = Root(state.lineage, "", key, "made", "made", scopes=dict.fromkeys(scopes, 1))
     bucket, layout = MemoryBucket(known), Layout("", root.generation)
     bucket.create(layout.root, root.encode())
     for scope in scopes:
-        folded = _folded(state, scope, [each for each in records if each.scope == scope])
+        folded = _folded(state, scope, [record for record in records if record.scope == scope])
         head = Files(bucket, layout).copied(Head(scope, state.lineage, serial=1).of(folded.marks), [], folded)
         bucket.create(layout.head(scope), heads.encode(head, ()))
     return known
 
 
-def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> Folded:
-    intents = [each for each in state.open_intents if each.data.get("scope", "") == scope]
-    unclaimed = [each for each in state.unclaimed if each.data.get("scope", "") == scope]
+def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> ScopeState:
+    intents = [entry for entry in state.open_intents if entry.data.get("scope", "") == scope]
+    unclaimed = [entry for entry in state.unclaimed if entry.data.get("scope", "") == scope]
     view = View(
         {(entry.run, entry.step, entry.attempt): entry for entry in intents},
         state.plans_run if scope == WHOLE_STATE else frozenset(),
         {entry.data["unclaimed"]: entry for entry in unclaimed},
     )
-    stored = {each.address: Stored(each.address, each.serial, encode_record(each)) for each in records}
-    serial = max([state.serials.get(scope, 0), *(each.serial for each in records)])
-    marks = Marks(state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view)
-    return Folded(marks, stored)
+    stored = {
+        record.address: StoredRecord(record.address, record.serial, encode_record(record))
+        for record in records
+    }
+    serial = max([state.serials.get(scope, 0), *(record.serial for record in records)])
+    marks = ScopeSummary(
+        state.lineage, serial=serial, records=len(stored), sum=sum_of(stored.values()), view=view
+    )
+    return ScopeState(marks, stored)
 
 
 class MemoryBucket(Bucket):
@@ -93,7 +97,7 @@ class MemoryBucket(Bucket):
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         with self._state.lock:
             found = [self._state.objects.get(key) for key in keys]
-        return [each[0] if each is not None else None for each in found]
+        return [item[0] if item is not None else None for item in found]
 
     def create(self, key: str, body: bytes) -> str:
         return self.replace(key, body, "")
@@ -102,7 +106,7 @@ class MemoryBucket(Bucket):
         with self._state.lock:
             there = self._state.objects.get(key)
             if (there[0].tag if there is not None else "") != tag:
-                raise Taken
+                raise PreconditionFailed
             self._state.writes += 1
             new = Found(body, str(self._state.writes))
             self._state.objects[key] = new, self._state.clock.monotonic()
@@ -158,8 +162,9 @@ class MemoryHolders:
 class MemoryStore(LogStore):
     """One handle on a `MemoryState`, as one process has it."""
 
-    def __init__(self, state: MemoryState) -> None:
-        super().__init__(MemoryBucket(state), state.clock, state.randomness, exclusion=MemoryHolders(state))
+    def __init__(self, state: MemoryState, seal: Callable[[Bucket], Bucket] = unsealed) -> None:
+        bucket = seal(MemoryBucket(state))
+        super().__init__(bucket, state.clock, state.randomness, exclusion=MemoryHolders(state))
 
     @property
     def state(self) -> State:

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from reconciler.core.errors import StoreError
-from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
 from reconciler.state.log.changes import Change
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.ghost import CANARY, Endless, Ghost
@@ -43,10 +43,10 @@ class Shared:
     requests: int = 0
 
     def write(self, process: "Process", key: str, body: bytes, tag: str) -> str:
-        """Write over the object with this tag, or, with "", one that is not there. Raises Taken."""
+        """Write over the object with this tag, or a new one for "". Raises PreconditionFailed."""
         found = self.objects.get(key)
         if (found.tag if found is not None else "") != tag:
-            raise Taken
+            raise PreconditionFailed
         self.objects[key] = Found(body, hashlib.sha256(body).hexdigest())
         self._tell(process, key, body)
         return self.objects[key].tag
@@ -103,7 +103,7 @@ class Reached(Bucket):
         process, rng = self.process, self.shared.rng
         fault = self._go("write")
         if fault == "refused":  # for nothing: some stores do, where two write at once
-            raise Taken
+            raise PreconditionFailed
         if fault in ("request lost", "late"):
             if fault == "late":
                 process.ghost.timeline.call_later(rng.uniform(0.1, LATE_S), self._arrive, key, body, tag)
@@ -117,13 +117,13 @@ class Reached(Bucket):
         return tag
 
     def _arrive(self, key: str, body: bytes, tag: str) -> None:
-        with suppress(Taken):
+        with suppress(PreconditionFailed):
             self.shared.write(self.process, key, body, tag)
             self.process.ghost.tally.note("store", "late write lands")
 
     def _fail(self) -> None:
         pause(self.shared.rng.choice((0.05, 0.05, TIMEOUT_S)))
-        raise Unanswered("the connection to the store broke")
+        raise NoAnswer("the connection to the store broke")
 
     def _go(self, what: str) -> str:
         """On the way to the store, where things get lost; the fault that the answer suffers."""
@@ -141,7 +141,7 @@ class Reached(Bucket):
         if fault == "unreachable":
             pause(self.shared.rng.choice((0.05, TIMEOUT_S)))
             if what == "write":
-                raise Unanswered("no connection to the store")
+                raise NoAnswer("no connection to the store")
             raise StoreError("the state memory:// cannot be reached: no connection to the store")
         return fault
 

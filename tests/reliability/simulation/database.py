@@ -27,7 +27,7 @@ from psycopg.waiting import Ready, Wait
 from reconciler.core.clock import SystemClock
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state
-from reconciler.state.log import probing
+from reconciler.state.log import writes
 from reconciler.state.places.postgres.store import PostgresStore
 from tests.providers.postgres import running_postgres
 from tests.reliability.simulation.scenario import State
@@ -135,7 +135,7 @@ class Database:
             await create_state(store, Actor(SystemClock(), "the state"))
             await store.close()
 
-        with patch.object(probing, "_TIMES", 1):
+        with patch.object(writes, "_INCREMENTS", 1):
             asyncio.run(make())
         self._watching.execute("CREATE TABLE simulated.objects AS SELECT * FROM reconcile.objects")
         self._begin = (

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching
-from reconciler.state.log import bucket, lease_keeping, lease_taking, probing, scopes, segments
+from reconciler.state.log import bucket, lease_keeping, lease_taking, scopes, segments, writes
 from reconciler.state.log import store as object_store
 from reconciler.state.log.changes import Change
 from reconciler.state.log.lease_beats import Beat
@@ -31,8 +31,8 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         (object_store, "to_thread", ToThread),
         (batching, "to_thread", ToThread),
         (bucket, "ThreadPoolExecutor", Executor),
-        (probing, "ThreadPoolExecutor", Executor),
-        (probing, "_TIMES", 1),
+        (writes, "ThreadPoolExecutor", Executor),
+        (writes, "_INCREMENTS", 1),
         (segments, "TAIL_BYTES", TAIL_BYTES),
         (segments, "BASE_BYTES", BASE_BYTES),
         (lease_taking, "Held", _held),

@@ -1,11 +1,12 @@
 """Encryption to one person, as tests of the state need it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from reconciler.secrets import age
-from reconciler.state.encryption.store import Encrypting, Encryption
-from reconciler.state.store import Store
+from reconciler.state.encryption.bucket import Encryption, SealedBucket
+from reconciler.state.log.bucket import Bucket
+from reconciler.state.places.memory import MemoryState, MemoryStore
 from tests.age_keys import generate
 
 
@@ -40,12 +41,13 @@ def person() -> Person:
 ANA, BEN = person(), person()
 
 
-@dataclass
-class Team:
-    """Opens what `make` opens, encrypted to Ana."""
+def sealing(
+    encryption: Encryption = ANA.alone, tell: Callable[[str], None] = lambda message: None
+) -> Callable[[Bucket], SealedBucket]:
+    """What gives the bucket of a state that is encrypted as `encryption` says."""
+    return lambda bucket: SealedBucket(bucket, encryption, tell=tell)
 
-    make: Callable[[], Store]
-    told: list[str] = field(default_factory=list)
 
-    def __call__(self, encryption: Encryption = ANA.alone) -> Encrypting:
-        return Encrypting(self.make(), encryption, tell=self.told.append)
+def in_memory(known: MemoryState, encryption: Encryption = ANA.alone) -> MemoryStore:
+    """A handle on a state in memory that is encrypted."""
+    return MemoryStore(known, sealing(encryption))

@@ -16,27 +16,28 @@ from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.places.postgres.connections import Connections
 from reconciler.state.places.postgres.store import PostgresStore
 from reconciler.state.places.postgres.url import DatabaseUrl
-from reconciler.state.store import Store
 from tests.providers.postgres import Postgres
+
+Seal = Callable[[Bucket], Bucket]
 
 
 @dataclass(frozen=True)
 class Place:
     """`stored`: each thing that is stored there, as text."""
 
-    open: Callable[[], Store]
+    open: Callable[[Seal], LogStore]
     stored: Callable[[], list[str]]
 
 
 def in_memory(clock: Clock) -> Place:
     known = MemoryState(clock)
-    return Place(lambda: MemoryStore(known), lambda: _stored(MemoryBucket(known)))
+    return Place(lambda seal: MemoryStore(known, seal), lambda: _stored(MemoryBucket(known)))
 
 
 def in_objects(clock: Clock) -> Place:
     memory = Objects()
     bucket = ObstoreBucket("memory://", memory, memory)
-    return Place(lambda: LogStore(bucket, clock), lambda: _stored(bucket))
+    return Place(lambda seal: LogStore(seal(bucket), clock), lambda: _stored(bucket))
 
 
 def _stored(bucket: Bucket, prefix: str = "") -> list[str]:
@@ -45,7 +46,7 @@ def _stored(bucket: Bucket, prefix: str = "") -> list[str]:
         body = bucket.get(key)
         assert body is not None
         data = gzip.decompress(body.body) if body.body[:2] == b"\x1f\x8b" else body.body
-        found += [key, data.decode()]
+        found += [key, data.decode(errors="replace")]
     return found
 
 
@@ -58,4 +59,4 @@ def in_postgres(database: Postgres, clock: Clock) -> Place:
         finally:
             connections.close()
 
-    return Place(lambda: PostgresStore(database.url, clock), stored)
+    return Place(lambda seal: PostgresStore(database.url, clock, seal=seal), stored)

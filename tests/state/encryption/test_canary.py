@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.state.between_scopes import arrived
-from reconciler.state.encryption.store import Encrypting, Encryption
+from reconciler.state.encryption.bucket import Encryption
+from reconciler.state.log.store import LogStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Maintenance, Run
-from tests.state.encryption.doubles import ANA
+from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run
+from tests.state.encryption.doubles import ANA, sealing
 from tests.state.encryption.places import Place, in_memory, in_objects, in_postgres
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import NOON, SimulatedClock
@@ -66,7 +67,7 @@ async def write_all(store: Spooling) -> None:
     await store.commit(lease.of(OTHER), [moved], [secret])
     done = JournalEntry("run-4711", Event.DONE, NOON, MACHINE, "step-4711", 1, {"id": "fly_4711"})
     await store.spool(lease, [done], [stored], [])
-    if isinstance(store.inner, Encrypting) and isinstance(store.inner.inner, Maintenance):
+    if isinstance(store.inner, LogStore):
         await store.inner.unlock(APP, force=True, by="ben@canary-host")
 
 
@@ -74,8 +75,8 @@ async def write_all(store: Spooling) -> None:
 async def test_nothing_that_is_stored_says_a_name_or_a_value(
     place: Place, encryption: Encryption, tmp_path: Path, clock: SimulatedClock
 ) -> None:
-    sealed = Encrypting(place.open(), encryption)
-    store = Spooling(sealed, tmp_path / "state.spool", clock, sealed)
+    sealed = place.open(sealing(encryption))
+    store = Spooling(sealed, tmp_path / "state.spool", clock, sealed.bucket)  # type: ignore[arg-type]
     await write_all(store)
     spooled = (tmp_path / "state.spool").read_text(errors="replace")
     told = b"".join(await store.spooled()).decode()

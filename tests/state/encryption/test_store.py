@@ -1,7 +1,9 @@
-"""What an encrypted state does beside the contract of all states: moves, notes, what is spooled."""
+"""What an encrypted state does beside the contract of all states: keys, what is spooled, older programs."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import json
+from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,50 +11,36 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import StateSealed, StoreError
-from reconciler.core.model import Address, StateRecord
+from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, encryption_of
 from reconciler.state import spool_file
-from reconciler.state.codec import encode_record
-from reconciler.state.contents import Contents, same
-from reconciler.state.encryption import envelope
+from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
+from reconciler.state.contents import Body, StateDump, chained
+from reconciler.state.encryption import envelope, older
+from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
-from reconciler.state.encryption.sealing import open_entry, open_record, seal_entry, seal_record
-from reconciler.state.encryption.store import Encrypting, Encryption
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Lease, State
-from tests.state.encryption.doubles import ANA, BEN
+from reconciler.state.store import Event
+from tests.state.encryption.doubles import ANA, BEN, in_memory
 from tests.state.moving import filled
-from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
+from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = pytest.mark.anyio
 
 CIPHER, OTHER = Cipher(b"k" * KEY_BYTES, "lineage-1"), Cipher(b"k" * KEY_BYTES, "lineage-2")
-PLACE = (1, 2, 3)
 
 
-@dataclasses.dataclass
-class Busy(MemoryStore):
-    """Another process makes the state just before this one does."""
-
-    def __init__(self, state: MemoryState, encryption: Encryption | None) -> None:
-        super().__init__(state)
-        self.memory, self.encryption = state, encryption
-
-    async def import_(self, contents: Contents) -> None:
-        if self.encryption is not None:
-            await Encrypting(MemoryStore(self.memory), self.encryption).create()
-        elif not (await MemoryStore(self.memory).load()).lineage:
-            raise StoreError("the store is gone")
-        await super().import_(contents)
+def spooling(known: MemoryState, folder: Path, clock: SimulatedClock) -> Spooling:
+    store = in_memory(known)
+    return Spooling(store, folder / "state.spool", clock, store.bucket)  # type: ignore[arg-type]
 
 
-def spooling(
-    known: MemoryState, folder: Path, clock: SimulatedClock, encryption: Encryption = ANA.alone
-) -> Spooling:
-    sealed = Encrypting(MemoryStore(known), encryption)
-    return Spooling(sealed, folder / "state.spool", clock, sealed)
+async def encrypted(clock: SimulatedClock) -> MemoryState:
+    known = MemoryState(clock)
+    await in_memory(known).create()
+    return known
 
 
 async def left_by_a_runner(known: MemoryState, folder: Path, clock: SimulatedClock) -> list[bytes]:
@@ -64,115 +52,55 @@ async def left_by_a_runner(known: MemoryState, folder: Path, clock: SimulatedClo
     return await store.spooled()
 
 
-# --- moves ---
+async def rekey(known: MemoryState) -> None:
+    store = in_memory(known, ANA.changing)
+    contents = await store.export()
+    await store.retire("rekey:", contents)
+    await store.import_(contents)
 
 
-async def test_it_moves_as_it_is_without_encryption(clock: SimulatedClock) -> None:
-    plain, sealed = MemoryState(clock), MemoryState(clock)
-    here = await filled(MemoryStore(plain))
-    contents = await MemoryStore(plain).export()
-    there = Encrypting(MemoryStore(sealed), ANA.alone)
-    await there.import_(dataclasses.replace(contents, moved_to="copy:here"))
-    assert same(await there.export(), contents)
-    await there.revive()
-    assert dataclasses.replace(await there.load(), heads={}) == dataclasses.replace(here.state, heads={})
-    back = MemoryStore(MemoryState(clock))
-    await back.import_(await there.export())
-    assert (await back.load()).heads == here.state.heads
-    with pytest.raises(StoreError, match="has changed since it was copied"):
-        await there.retire("elsewhere", dataclasses.replace(contents, key=b"another"))
-    await there.retire("elsewhere", contents)
-    assert (await there.export()).moved_to == "elsewhere"
-
-
-# --- what is made while another makes it ---
-
-
-async def test_of_two_who_make_a_state_one_does(clock: SimulatedClock) -> None:
-    known = MemoryState(clock)
-    assert await Encrypting(Busy(known, ANA.alone), ANA.alone).create() is False
-    assert (await Encrypting(MemoryStore(known), ANA.alone).load()).lineage
-    with pytest.raises(StoreError, match="the store is gone"):
-        await Encrypting(Busy(MemoryState(clock), None), ANA.alone).create()
+# --- whose state it is ---
 
 
 async def test_a_plain_state_that_another_makes_meanwhile_is_refused(clock: SimulatedClock) -> None:
     known = MemoryState(clock)
-    store = Encrypting(MemoryStore(known), ANA.alone)
+    store = in_memory(known)
     assert (await store.load()).lineage == ""
     await MemoryStore(known).create()
     with pytest.raises(StateSealed):
         await store.load()
 
 
-async def test_a_state_that_another_makes_between_two_looks_is_read(clock: SimulatedClock) -> None:
-    known = MemoryState(clock)
-
-    class Made(MemoryStore):
-        async def load(self, scopes: Collection[str] | None = None) -> State:
-            before = await super().load(scopes)
-            if not before.lineage:
-                await Encrypting(MemoryStore(known), ANA.alone).create()
-                return before if scopes == () else await super().load(scopes)
-            return before
-
-    assert (await Encrypting(Made(known), ANA.alone).load()).lineage
-    known.objects.clear()
-
-    class MadeLater(MemoryStore):
-        async def load(self, scopes: Collection[str] | None = None) -> State:
-            if scopes is None and not known.objects:
-                await Encrypting(MemoryStore(known), ANA.alone).create()
-            return await super().load(scopes)
-
-    assert (await Encrypting(MadeLater(known), ANA.alone).load()).lineage
-
-
 async def test_without_recipients_all_passes_as_it_is(tmp_path: Path, clock: SimulatedClock) -> None:
-    plain = MemoryState(clock)
+    plain, other = MemoryState(clock), MemoryState(clock)
     await filled(MemoryStore(plain))
-    store = Encrypting(MemoryStore(MemoryState(clock)), Encryption())
+    store = in_memory(other, Encryption())
     await store.import_(await MemoryStore(plain).export())
-    assert await store.load() == await MemoryStore(plain).load()
-    with pytest.raises(StoreError, match="no longer ours"):
-        await store.check(Lease("me", {"shop": 7}))
+    assert await MemoryStore(other).load() == await store.load() == await MemoryStore(plain).load()
     line = b"".join(await left_by_a_runner(await encrypted(clock), tmp_path, clock))
     assert all(kept.sealed for kept in spool_file.decode(line))
 
 
-async def encrypted(clock: SimulatedClock) -> MemoryState:
-    known = MemoryState(clock)
-    await Encrypting(MemoryStore(known), ANA.alone).create()
-    return known
+def test_nobody_encrypts_a_state_that_he_could_not_read() -> None:
+    def refused(data: bytes) -> bytes:
+        raise StateSealed("not for us")
+
+    ANA.alone.require_readable()
+    Encryption().require_readable()
+    with pytest.raises(StateSealed) as refusal:
+        Encryption((BEN.recipient,), lambda data: data, refused).require_readable()
+    (problem,) = refusal.value.diagnostics
+    assert "--without-me FILE" in (problem.help or "")
 
 
-# --- what a backend writes itself ---
-
-
-async def test_who_took_a_lock_is_told_by_name(clock: SimulatedClock) -> None:
-    @dataclasses.dataclass
-    class WithUpkeep(MemoryStore):
-        def __init__(self, state: MemoryState) -> None:
-            super().__init__(state)
-
-        async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-            note = JournalEntry("", Event.DECIDED, NOON, data={"unlock": scope, "by": by, "alive": force})
-            lease = await self.lease([WHOLE_STATE], "me")
-            await self.commit(lease, [note])
-            await self.release(lease)
-            return f"{scope} was taken from {by}"
-
-        async def take_over(self, environment: str, *, by: str) -> bool:
-            return (await self.unlock(environment, force=True, by=by)) != ""
-
-    for encryption in (ANA.alone, Encryption()):
-        store = Encrypting(WithUpkeep(MemoryState(clock)), encryption)
-        await store.create()
-        assert await store.unlock("shop", force=True, by="ana") == "shop was taken from ana"
-        assert await store.take_over("prod", by="ben")
-        said = [found.data["by"] for _, found in await store.journal()]
-        assert said == ["ana", "ben"]
-        assert await store.holders(["shop"]) == {}
+async def test_recipients_that_differ_are_told_once(clock: SimulatedClock) -> None:
+    known, told = await encrypted(clock), list[str]()
+    store = in_memory(known, ANA.reads(ANA.recipient, BEN.recipient))
+    store.bucket._tell = told.append  # type: ignore[attr-defined]
+    await store.load()
+    await store.load()
+    (message,) = told
+    assert "`reconcile state rekey`" in message
 
 
 # --- what is spooled ---
@@ -185,7 +113,7 @@ async def test_what_was_spooled_is_taken_in_on_another_machine(tmp_path: Path, c
     other = spooling(known, tmp_path / "other", clock)
     assert await other.ingest(lines, "me") == 1
     state = await other.load()
-    assert [each.id for each in state.records.values()] == ["vol_data"]
+    assert [record.id for record in state.records.values()] == ["vol_data"]
     assert not state.open_intents
 
 
@@ -216,14 +144,6 @@ async def test_what_is_no_outcome_is_refused(tmp_path: Path, clock: SimulatedClo
         await store.ingest(line, "me")
 
 
-async def rekey(known: MemoryState) -> None:
-    store = Encrypting(MemoryStore(known), ANA.changing)
-    left = await store.raw.export()
-    keys, plain = await store.opened_keys(left), await store.plain(left)
-    await store.raw.retire("rekey:", left)
-    await store.replace(store.sealed(plain, keys))
-
-
 # --- the key ---
 
 
@@ -243,7 +163,7 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
         with pytest.raises(StoreError) as refused:
             encryption_of(config, Opening("s3://b/p")).unwrap(data)
         if isinstance(refused.value, StateSealed):
-            return [each.code for each in refused.value.diagnostics]
+            return [problem.code for problem in refused.value.diagnostics]
         return [refused.value.message]
 
     wrapped = ANA.alone.wrap(b"key")
@@ -256,74 +176,86 @@ def test_no_identity_and_another_one_are_told_apart(tmp_path: Path) -> None:
     assert code(ANA.identity, wrapped) == ["state-encrypted"]
 
 
-async def test_the_key_of_another_state_opens_nothing(clock: SimulatedClock) -> None:
-    known, other = await encrypted(clock), await encrypted(clock)
-    contents = dataclasses.replace(
-        await MemoryStore(known).export(), key=(await MemoryStore(other).export()).key
-    )
-    with pytest.raises(StoreError, match="damaged: its key"):
-        await Encrypting(MemoryStore(known), ANA.alone).plain(contents)
-
-
-# --- pieces ---
-
-
 def test_names_and_texts_open_only_where_they_belong() -> None:
     token = CIPHER.token("shop")
     assert Cipher(b"k" * KEY_BYTES, "lineage-1").name(token) == "shop"
-    assert CIPHER.token("") == CIPHER.name("") == ""
-    assert CIPHER.revealed(f"`{token}` and {CIPHER.address(DATA)}") == "`shop` and Volume/shop/data"
-    assert OTHER.revealed(token) == token
     for cipher, name in ((OTHER, token), (CIPHER, "shop")):
         with pytest.raises(NotOurs):
             cipher.name(name)
     with pytest.raises(NotOurs):
-        CIPHER.open("?", 1)
-    text = CIPHER.seal("secret", "entry", "shop")
-    assert CIPHER.open(text, "entry", "shop") == "secret"
+        CIPHER.open_text("?", "heads")
+    text = CIPHER.seal_text("secret", "heads", "shop")
+    assert CIPHER.open_text(text, "heads", "shop") == "secret"
     with pytest.raises(NotOurs):
-        CIPHER.open(text, "entry", "blog")
+        CIPHER.open_text(text, "heads", "blog")
 
 
-@pytest.mark.parametrize(
-    "address", [Address("Enc", CIPHER.token("shop")), Address("Enc", CIPHER.token(str(DATA)))]
-)
-def test_an_address_that_was_put_together_is_refused(address: Address) -> None:
-    with pytest.raises(NotOurs):
-        CIPHER.plain_address(address)
+# --- states that an older program encrypted ---
 
 
-def test_entries_and_records_that_were_put_together_are_refused() -> None:
-    run = JournalEntry("r1", Event.RUN_STARTED, NOON, data={"plan": "p1"})
-    sealed = seal_entry(CIPHER, run, '{"plan":"p1"}', "shop", PLACE)
-    assert open_entry(CIPHER, sealed).entry == run
-    kept = seal_record(CIPHER, record(), record_text(), PLACE)
-    assert open_record(CIPHER, kept)[0] == record()
-    entries = [
-        replace(sealed, data={**sealed.data, "plan": CIPHER.token("p2")}),
-        replace(sealed, data={**sealed.data, "place": 1}),
-        replace(sealed, event=Event.DECIDED),
-    ]
-    for forged in entries:
-        with pytest.raises(NotOurs):
-            open_entry(CIPHER, forged)
-    records: list[StateRecord] = [replace(kept, id=CIPHER.token("vol_2")), replace(kept, applied={})]
-    for other in records:
-        with pytest.raises(NotOurs):
-            open_record(CIPHER, other)
+def as_an_older_program(contents: StateDump) -> StateDump:
+    """Encrypted to Ana as programs did that sealed each entry and each record."""
+    cipher = Cipher(b"o" * KEY_BYTES, contents.lineage)
+    keys = {"content": (b"o" * KEY_BYTES).hex(), "fingerprint": contents.key.hex()}
+    text = json.dumps(keys | {"lineage": contents.lineage})
+
+    def token(name: str) -> str:
+        return cipher.token(name) if name else ""
+
+    def address(plain: Address) -> Address:
+        return Address("Encaaaaaaaaaaaaaaaa", cipher.token(str(plain)))
+
+    rows = []
+    for row in contents.rows:
+        found = decode_entry(*row.columns[:-1], row.columns[-1].encode())
+        place, about = [1, row.seq, 0], [str(found.address)] if found.address else []
+        enc = cipher.seal_text(row.columns[-1], "entry", row.scope, place, list(row.columns[:-1]), about)
+        data = {"enc": enc, "in": token(row.scope), "place": place, "about": list(map(token, about))}
+        at = None if found.address is None else address(found.address)
+        sealed = replace(found, run=token(found.run), step=token(found.step), address=at, data=data)
+        rows.append((token(row.scope), encode_entry(sealed)))
+    note = entry(Event.DECIDED, "", run="", unlock=token("shop"), by=token("ana"))
+    rows.append((token("shop"), encode_entry(replace(note, address=None))))
+    records = {}
+    for plain, body in contents.records.items():
+        kept = decode_record(plain, body.serial, body.text.encode())
+        enc = cipher.seal_text(body.text, "record", str(plain), [1, body.serial, 0])
+        applied = {"enc": enc, "place": [1, body.serial, 0]}
+        scope, id = token(kept.scope), token(kept.id)
+        sealed_record = StateRecord(address(plain), id, scope, applied, Lifecycle(), LONG_AGO, "")
+        records[address(plain)] = Body(body.serial, encode_record(sealed_record))
+    chain = chained(contents.lineage, rows)
+    ends = {row.scope: row for row in chain}
+    heads = {
+        token(scope): replace(head, seq=ends[token(scope)].seq, hash=ends[token(scope)].hash)
+        if token(scope) in ends
+        else head
+        for scope, head in contents.heads.items()
+    }
+    key = older.MAGIC + ANA.alone.wrap(text.encode())
+    return dataclasses.replace(contents, key=key, rows=chain, records=records, heads=heads)
 
 
-def record_text() -> str:
-    return encode_record(record())
-
-
-def test_nobody_encrypts_a_state_that_he_could_not_read() -> None:
-    def sealed(data: bytes) -> bytes:
-        raise StateSealed("not for us")
-
-    ANA.alone.require_readable()
-    Encryption().require_readable()
+async def test_a_state_that_an_older_program_encrypted_is_read_once_as_a_whole(clock: SimulatedClock) -> None:
+    plain, known = MemoryState(clock), MemoryState(clock)
+    await filled(MemoryStore(plain))
+    contents = await MemoryStore(plain).export()
+    before = as_an_older_program(contents)
+    await MemoryStore(known).import_(before)
     with pytest.raises(StateSealed) as refused:
-        Encryption((BEN.recipient,), lambda data: data, sealed).require_readable()
-    (problem,) = refused.value.diagnostics
-    assert "--without-me FILE" in (problem.help or "")
+        await in_memory(known).load()
+    assert "reconcile state rekey" in (refused.value.diagnostics[0].help or "")
+    found = older.opened(await in_memory(known, ANA.changing).export(), ANA.alone.unwrap)
+    noted = [row for row in found.rows if row.columns[0] == "" and "unlock" in row.columns[-1]]
+    assert [json.loads(row.columns[-1])["by"] for row in noted] == ["ana"]
+    rest = [row for row in found.rows if row not in noted]
+    assert (set(rest), found.records, found.key) == (set(contents.rows), contents.records, contents.key)
+    assert older.opened(contents, ANA.alone.unwrap) is contents
+    one, other = list(before.records)[:2]
+    swapped = {one: before.records[other], other: before.records[one]}
+    forged = dataclasses.replace(before, records={**before.records, **swapped})
+    with pytest.raises(StoreError, match="the encrypted state is damaged"):
+        older.opened(forged, ANA.alone.unwrap)
+    with pytest.raises(StoreError, match="damaged: its key"):
+        older.opened(dataclasses.replace(before, lineage="another"), ANA.alone.unwrap)
+    assert b64encode(older.MAGIC[:24]) in b64encode(before.key)

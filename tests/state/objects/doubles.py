@@ -9,7 +9,7 @@ from typing import Literal
 
 from obstore.store import MemoryStore
 
-from reconciler.state.log.bucket import Bucket, Found, Taken, Unanswered
+from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
 from reconciler.state.places.objects.bucket import ObstoreBucket
 
 # What becomes of a write: its answer or itself is lost, it comes through later, it is refused for nothing.
@@ -102,7 +102,7 @@ class Faulty(Wrapped):
         with self.lock:
             late, self.late = self.late, []
         for write in late:
-            with suppress(Taken):
+            with suppress(PreconditionFailed):
                 write()
 
     def _write(self, key: str, write: Callable[[], str]) -> str:
@@ -110,12 +110,12 @@ class Faulty(Wrapped):
         if fault == "late":
             self.late.append(write)
         elif fault == "answer lost":
-            with suppress(Taken):
+            with suppress(PreconditionFailed):
                 write()
         elif fault == "refused":
-            raise Taken
+            raise PreconditionFailed
         if fault:
-            raise Unanswered("the connection to the store broke")
+            raise NoAnswer("the connection to the store broke")
         return write()
 
 
@@ -134,7 +134,7 @@ class Liar(Wrapped):
         while lies:
             found = self.inner.get(key)
             assert found is not None
-            with suppress(Taken):
+            with suppress(PreconditionFailed):
                 return self.inner.replace(key, body, found.tag)
         return self.inner.replace(key, body, tag)
 

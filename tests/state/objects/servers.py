@@ -139,7 +139,7 @@ def _free_ports(count: int) -> list[int]:
 def _until_it_writes(endpoint: str) -> None:
     """Its parts find each other some seconds after they listen; the bucket comes with the first write."""
     from reconciler.core.errors import StoreError
-    from reconciler.state.log.bucket import Unanswered
+    from reconciler.state.log.bucket import NoAnswer
     from reconciler.state.places.objects.bucket import open_bucket
 
     bucket = open_bucket(f"s3://{BUCKET}/begun", variables(endpoint))
@@ -147,7 +147,7 @@ def _until_it_writes(endpoint: str) -> None:
     while True:
         try:
             bucket.create(f"probe-{uuid.uuid4().hex}", b"1")
-        except (StoreError, Unanswered):
+        except (StoreError, NoAnswer):
             if time.monotonic() > ends_s:
                 raise
             pause.wait(0.2)

@@ -5,7 +5,7 @@ from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, U
 from obstore.store import S3Store
 
 from reconciler.core.errors import StoreError
-from reconciler.state.log.bucket import Unanswered
+from reconciler.state.log.bucket import NoAnswer
 from reconciler.state.places.objects.bucket import open_bucket
 from reconciler.state.places.objects.errors import reading, writing
 
@@ -71,7 +71,7 @@ def test_a_write_that_got_no_answer_is_not_taken_for_refused() -> None:
     def break_off() -> None:
         raise GenericError("HttpError { kind: Timeout }")
 
-    with pytest.raises(Unanswered, match="the store did not answer in time"):
+    with pytest.raises(NoAnswer, match="the store did not answer in time"):
         writing("s3://team/shop", break_off)
     with pytest.raises(StoreError, match="cannot be reached: the store did not answer in time"):
         reading("s3://team/shop", break_off)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
 from reconciler.state.contents import verify
 from reconciler.state.log import segments
@@ -181,71 +180,7 @@ async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
         assert state.open_intents == ()
 
 
-@pytest.mark.anyio
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("folder", ["/heads/", "/base/", "/journal/"])
-@pytest.mark.parametrize("harm", ["flipped", "missing"])
-async def test_damage_is_told(
-    store: LogStore, bucket: Counting, clock: SimulatedClock, folder: str, harm: str
-) -> None:
-    lease = await store.lease(["shop"], "me")
-    await create_many(store, lease, range(60))
-    key = max(key for key in bucket.list("") if folder in key)
-    body = bytearray(_body(bucket, key))
-    bucket.delete(key)
-    if harm == "flipped":
-        at = body.find(b"hash") if folder == "/heads/" else len(body) // 2
-        body[at + 8] ^= 1
-        bucket.create(key, bytes(body))
-    reader = LogStore(bucket, clock)
-    with pytest.raises(StoreError, match="the state memory:// is damaged: ") as refused:
-        await reader.verify()
-    assert "reconcile state restore FILE" in refused.value.help
-
-
-@pytest.mark.anyio
-async def test_a_head_whose_newest_change_is_lost_is_not_believed(
-    store: LogStore, bucket: Counting, clock: SimulatedClock
-) -> None:
-    lease = await store.lease(["shop"], "anna")
-    await store.commit(lease, [entry(Event.INTENT)], [record()])
-    await store.commit(lease, [entry(Event.DONE)])
-    (key,) = [key for key in bucket.list("") if "/heads/" in key]
-    found = bucket.get(key)
-    assert found is not None
-    first, *changes, _newest, end = found.body.split(b"\n")
-    bucket.replace(key, b"\n".join([first, *changes, end]), found.tag)
-    with pytest.raises(StoreError, match="the state memory:// is damaged: "):
-        await LogStore(bucket, clock).load()
-
-
 def _body(bucket: Bucket, key: str) -> bytes:
     found = bucket.get(key)
     assert found is not None
     return found.body
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("folder", "field"),
-    [
-        ("state.json", b'"key": "'),
-        ("/heads/", b'"epoch":'),
-        ("/heads/", b'"lease":"'),
-        ("/heads/", b"inferre"),  # of a record
-        ("/heads/", b"step.inten"),
-    ],
-)
-async def test_a_field_is_not_believed_that_was_changed(
-    store: LogStore, bucket: Counting, clock: SimulatedClock, folder: str, field: bytes
-) -> None:
-    lease = await store.lease(["shop"], "anna")
-    await store.commit(lease, [entry(Event.INTENT)], [record()])
-    (key,) = [key for key in bucket.list("") if folder in key]
-    found = bucket.get(key)
-    assert found is not None
-    at = found.body.index(field) + len(field)
-    changed = b"7" if found.body[at : at + 1] != b"7" else b"8"
-    bucket.replace(key, found.body[:at] + changed + found.body[at + 1 :], found.tag)
-    with pytest.raises(StoreError, match="is damaged"):
-        await LogStore(bucket, clock).load()

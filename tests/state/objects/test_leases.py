@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
-from reconciler.state.log.bucket import Bucket, Unanswered
+from reconciler.state.log.bucket import Bucket, NoAnswer
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.lease_keeping import Held
 from reconciler.state.log.store import LogStore
@@ -404,7 +404,7 @@ async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_
             self.inner.replace(key, body, tag)
             with from_thread.start_blocking_portal() as portal:
                 portal.call(partial(opened().unlock, "shop", force=True, by="ben"))
-            raise Unanswered("the connection to the store broke")
+            raise NoAnswer("the connection to the store broke")
 
     armed = ["", "now", "", ""]
     holder = opened(Overtaken(bucket))
@@ -456,17 +456,6 @@ async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sen
 
 
 @pytest.mark.anyio
-async def test_a_scope_whose_head_is_gone_is_no_new_one(opened: Open, bucket: Bucket) -> None:
-    store = opened()
-    await store.create()
-    await store.release(await store.lease(["shop"], "anna"))
-    (head,) = (key for key in bucket.list("base/") if "/heads/" in key)
-    bucket.delete(head)
-    with pytest.raises(StoreError, match="is damaged: the head of `shop` is missing"):
-        await opened().lease(["shop"], "anna")
-
-
-@pytest.mark.anyio
 async def test_a_state_that_another_makes_at_the_same_moment_is_no_trace_of_one(bucket: Bucket) -> None:
     other = LogStore(bucket, SimulatedClock())
 
@@ -498,3 +487,47 @@ async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: S
         for scope in ("blog", "shop") * 10:
             tasks.start_soon(store.check, lease.of(scope), 30)
     assert len(beats) == 1
+
+
+@pytest.mark.anyio
+async def test_each_check_of_one_moment_hears_that_the_lease_is_lost(opened: Open) -> None:
+    store = opened()
+    await store.create()
+    lease = await store.lease(["blog", "shop"], "anna")
+    other = await store.lease(["wiki"], "anna")
+    await opened().unlock("shop", force=True)
+    refused = []
+
+    async def check(asked: Lease) -> None:
+        try:
+            await store.check(asked)
+        except StoreError as failure:
+            refused.append(failure.message)
+
+    async with anyio.create_task_group() as tasks:
+        for asked in (lease, other, lease, other, lease):
+            tasks.start_soon(check, asked)
+    assert refused == ["the lease of `shop` is no longer ours"] * 3
+
+
+@pytest.mark.anyio
+async def test_a_check_that_was_not_asked_for_is_no_yes(opened: Open) -> None:
+    store = opened()
+    await store.create()
+    lease = await store.lease(["shop"], "anna")
+    refused = []
+
+    def fail(leases: object) -> None:
+        raise AssertionError("a mistake of ours")
+
+    async def check() -> None:
+        try:
+            await store.check(lease)
+        except (StoreError, AssertionError) as failure:
+            refused.append(str(failure))
+
+    store._opened.keeping.refresh = fail  # type: ignore[union-attr, method-assign]
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(check)
+    assert len(refused) == 5

@@ -13,7 +13,7 @@ from reconciler.core.errors import Locked, StateMoved, StoreError
 from reconciler.core.model import Address
 from reconciler.project.migrate import Side, migrate
 from reconciler.state import between_scopes
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.log import lease_beats, segments
 from reconciler.state.log.bucket import Bucket, Found
 from reconciler.state.log.store import LogStore
@@ -207,7 +207,7 @@ class Watched(LogStore):
 
     when_retired: Act
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
         await self.when_retired()
         await super().retire(to, contents)
 
@@ -234,7 +234,7 @@ async def test_a_copy_that_is_not_what_was_written_is_not_moved_to(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
     class Wrong(LogStore):
-        async def import_(self, contents: Contents) -> None:
+        async def import_(self, contents: StateDump) -> None:
             await super().import_(replace(contents, key=bytes(32)))
 
     source, target = (

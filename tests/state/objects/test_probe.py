@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state.log.bucket import Bucket, Taken, Unanswered
-from reconciler.state.log.probing import probe
+from reconciler.state.log.bucket import Bucket, NoAnswer, PreconditionFailed
 from reconciler.state.log.store import LogStore
+from reconciler.state.log.writes import probe
 from tests.state.objects.conftest import S3
 from tests.state.objects.doubles import Faulty, Liar, Mixing, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock
@@ -74,9 +74,9 @@ class Overtaken(Wrapped):
         tag = self.inner.replace(key, body, tag)
         if next(self.writes) % 7:
             return tag
-        with suppress(Taken):
+        with suppress(PreconditionFailed):
             self.inner.replace(key, json.dumps(json.loads(body) | {"nonce": nonce()}).encode(), tag)
-        raise Unanswered("the connection to the store broke")
+        raise NoAnswer("the connection to the store broke")
 
 
 def test_a_change_whose_answer_was_lost_and_that_was_written_over_still_counts() -> None:

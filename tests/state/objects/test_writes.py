@@ -25,10 +25,10 @@ def in_turn(faults: Iterable[Fault]) -> Callable[[str], Fault]:
 def test_a_write_whose_answer_is_lost_lands_once_and_is_known_to_have(first: Fault, second: Fault) -> None:
     bucket = faulty(first, second)
     made = writes.create(bucket, "key", b"one")
-    assert isinstance(made, writes.Landed)
+    assert isinstance(made, writes.Stored)
     bucket.choose = in_turn((first, second))
     changed = writes.replace(bucket, "key", b"two", made.tag)
-    assert isinstance(changed, writes.Landed)
+    assert isinstance(changed, writes.Stored)
     bucket.let_through()
     found = bucket.inner.get("key")
     assert found is not None
@@ -39,7 +39,7 @@ def test_a_write_whose_answer_is_lost_lands_once_and_is_known_to_have(first: Fau
 def test_a_write_on_what_has_changed_never_lands(fault: Fault) -> None:
     bucket = faulty()
     made = writes.create(bucket, "key", b"one")
-    assert isinstance(made, writes.Landed)
+    assert isinstance(made, writes.Stored)
     writes.replace(bucket, "key", b"other", made.tag)
     for create in (True, False):
         bucket.choose = in_turn([fault])
@@ -47,7 +47,7 @@ def test_a_write_on_what_has_changed_never_lands(fault: Fault) -> None:
             outcome = writes.create(bucket, "key", b"mine")
         else:
             outcome = writes.replace(bucket, "key", b"mine", made.tag)
-        assert isinstance(outcome, writes.Beaten)
+        assert isinstance(outcome, writes.Conflict)
         assert outcome.found is not None
         assert outcome.found.body == b"other"
     bucket.let_through()

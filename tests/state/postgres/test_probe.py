@@ -10,7 +10,7 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state
-from reconciler.state.log import probing
+from reconciler.state.log import writes
 from reconciler.state.places.postgres import connections
 from reconciler.state.places.postgres.bucket import TableBucket
 from reconciler.state.places.postgres.connections import Connections
@@ -191,7 +191,7 @@ async def test_a_state_is_not_made_where_changes_get_lost(
     def lost(*asked: object) -> None:
         raise StoreError("a state cannot be kept in there")
 
-    monkeypatch.setattr(probing, "probe", lost)
+    monkeypatch.setattr(writes, "probe", lost)
     with pytest.raises(StoreError, match="cannot be kept"):
         await create_state(handles.open(), Actor(handles.clock, "me"))
     assert (await handles.open().load()).lineage == ""

@@ -5,7 +5,7 @@ those of the process by itself, and then for credentials of the machine (an IAM 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed, unsealed
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.errors import reading, unusable, writing
@@ -77,7 +77,7 @@ class ObstoreBucket(Bucket):
         return writing(self._place, work)
 
     def delete(self, key: str) -> None:
-        with suppress(Taken):
+        with suppress(PreconditionFailed):
             reading(self._place, lambda: obstore.delete(self._reads, key), "write")
 
     def list(self, prefix: str) -> Mapping[str, str]:
@@ -85,12 +85,12 @@ class ObstoreBucket(Bucket):
 
     def list_beside(self) -> tuple[str, ...]:
         found = reading(self._place, lambda: obstore.list_with_delimiter(self._reads))
-        return tuple(each["path"] for each in found["objects"]) if found else ()
+        return tuple(item["path"] for item in found["objects"]) if found else ()
 
     def _listed(self, prefix: str) -> Iterator[tuple[str, str]]:
         for page in obstore.list(self._reads, prefix):
-            for each in page:
-                yield each["path"], _tag(each)
+            for item in page:
+                yield item["path"], _tag(item)
 
 
 def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> ObstoreBucket:
@@ -103,7 +103,7 @@ def open_bucket(url: str, variables: Mapping[str, str], endpoint: str = "") -> O
     kind, begins, addresses = _STORES[scheme]
     place = f"{scheme}://{name}/{prefix}".rstrip("/")
     config = dict(_config(kind, name, begins, variables))
-    found = [each for each in (endpoint, *(config.pop(key, "") for key in addresses)) if each]
+    found = [address for address in (endpoint, *(config.pop(key, "") for key in addresses)) if address]
     if found:
         _refuse_unusable(found[0], place, addresses)
         config[addresses[0]] = found[0]
@@ -131,9 +131,10 @@ def open_objects(
     environment: str = "",
     read_only: bool = False,
     lease_s: float = LEASE_S,
+    seal: Callable[[Bucket], Bucket] = unsealed,
 ) -> LogStore:
-    """The state at `url`, in the bucket that `open_bucket` gives."""
-    bucket = open_bucket(url, variables, endpoint)
+    """The state at `url`, in the bucket that `open_bucket` gives, which `seal` may encrypt."""
+    bucket = seal(open_bucket(url, variables, endpoint))
     watched = Watched(clock, lease_s)
     return LogStore(bucket, clock, exclusion=watched, environment=environment, read_only=read_only)
 

@@ -15,7 +15,7 @@ from obstore.exceptions import (
 )
 
 from reconciler.core.errors import StoreError
-from reconciler.state.log.bucket import Taken, Unanswered
+from reconciler.state.log.bucket import NoAnswer, PreconditionFailed
 
 _BUCKET_MISSING = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE)
 _WRONG_KEY = re.compile(
@@ -120,21 +120,21 @@ def reading(place: str, work: Callable[[], T], verb: _Verb = "read") -> T | None
 
 
 def writing(place: str, work: Callable[[], T]) -> T:
-    """What a conditional write answers. Raises Taken, Unanswered or StoreError."""
+    """What a conditional write answers. Raises PreconditionFailed, NoAnswer or StoreError."""
     try:
         return work()
     except (AlreadyExistsError, PreconditionError):
-        raise Taken from None
+        raise PreconditionFailed from None
     except (NotFoundError, FileNotFoundError) as error:
         if _BUCKET_MISSING.search(str(error)):
             raise _no_bucket(place) from None
-        raise Taken from None  # what was to be replaced is gone
+        raise PreconditionFailed from None  # what was to be replaced is gone
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise _explained(place, error, "write") from None
     except BaseError as error:
         if any(said.search(str(error)) for said in (_NO_KEY, _EXPIRED, _WRONG_KEY)):
             raise _explained(place, error, "write") from None
-        raise Unanswered(_unreached(place, str(error))[0]) from None
+        raise NoAnswer(_unreached(place, str(error))[0]) from None
 
 
 def _explained(place: str, error: BaseError, verb: _Verb) -> StoreError:
@@ -170,6 +170,7 @@ def _explained(place: str, error: BaseError, verb: _Verb) -> StoreError:
 
 
 def unusable(place: str) -> StoreError:
+    """The store's own variables contradict each other, or miss one."""
     words = _words(place)
     return StoreError(
         f"the state {place} cannot be opened with these variables",

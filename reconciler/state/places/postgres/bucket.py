@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed
 from reconciler.state.log.damage import damaged
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Beat
 from reconciler.state.places.postgres import older
 from reconciler.state.places.postgres.connections import (
@@ -47,6 +46,7 @@ _KEYS = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = ':
 _GET = """SELECT key, max(tag), string_agg(body, ''::bytea ORDER BY part),
     extract(epoch FROM :now - min(written_at))::float8
     FROM :schema.objects WHERE key = ANY(%s) GROUP BY key HAVING min(part) = 0"""
+_GET_UNDER = _GET.replace("key = ANY(%s)", "key >= %s AND key < %s")
 _LIST = "SELECT key, tag FROM :schema.objects WHERE key >= %s AND key < %s AND part = 0"
 _INSERT = """INSERT INTO :schema.objects (key, part, tag, body, written_at) VALUES (%s, 0, %s, %s, :now)
     ON CONFLICT DO NOTHING RETURNING tag"""
@@ -103,6 +103,12 @@ class TableBucket(Bucket):
                 self._ages[_last(key)] = age_s
         return [found.get(key) for key in keys]
 
+    def get_under(self, prefix: str) -> Mapping[str, Found]:
+        rows = self._rows(_GET_UNDER, *_under(prefix))
+        if rows is None:
+            return {key: found for key, found in self._before.items() if key.startswith(prefix)}
+        return {key: Found(bytes(body), tag) for key, tag, body, _ in rows}
+
     def create(self, key: str, body: bytes) -> str:
         tag = _tag()
         return self._wrote(tag, [(_INSERT, [key, tag, body])])
@@ -130,13 +136,14 @@ class TableBucket(Bucket):
     def list(self, prefix: str) -> Mapping[str, str]:
         rows = self._rows(_LIST, *_under(prefix))
         if rows is None:
-            return {key: each.tag for key, each in self._before.items() if key.startswith(prefix)}
+            return {key: found.tag for key, found in self._before.items() if key.startswith(prefix)}
         return dict(rows)
 
     def list_beside(self) -> tuple[str, ...]:
         return ()
 
     def close(self) -> None:
+        """Close the connections; what was known of heads is forgotten."""
         self._connections.close()
         self._written.clear()
 
@@ -160,7 +167,7 @@ class TableBucket(Bucket):
         """Give all objects of one environment to another one, and drop its leases.
 
         The root, which must have this `tag`, gets a new `body`. False: it has another tag, and nothing was
-        changed. Raises Unanswered.
+        changed. Raises NoAnswer.
         """
         new, start = _tag(), len(before.environment) + 1
         try:
@@ -172,7 +179,7 @@ class TableBucket(Bucket):
                     (_RENAME, [after.environment, start, *_under(before.environment), before.root, new]),
                 ],
             )
-        except Taken:
+        except PreconditionFailed:
             return False
         return True
 
@@ -181,10 +188,12 @@ class TableBucket(Bucket):
         return TableBucket(self._connections, schema=schema)
 
     def drop(self) -> None:
+        """Drop the schema with all that is in it."""
         statement = self._statement("DROP SCHEMA IF EXISTS :schema CASCADE")
         self._connections.repeat(lambda ask: ask(BEGIN, LIMITS, statement, COMMIT))
 
     def has_table(self) -> bool:
+        """Whether there is a state, or was one, that this version has written."""
         return ("objects",) in self._connections.read((_TABLES, [self._schema]))[0]
 
     # --- the table ---
@@ -193,7 +202,10 @@ class TableBucket(Bucket):
         return self._connections.read(self._statement(text, *values))[0]
 
     def _wrote(self, tag: str, statements: Sequence[Statement]) -> str:
-        """Send the statements; returns the `tag` that the first one has written. Raises Taken, Unanswered."""
+        """Send the statements; returns the `tag` that the first one has written.
+
+        Raises PreconditionFailed or NoAnswer.
+        """
         ready = [self._statement(text, *values) for text, values in statements]
         try:
             first, *_ = self._connections.write(*ready)
@@ -201,7 +213,7 @@ class TableBucket(Bucket):
             self._make()
             first, *_ = self._connections.write(*ready)
         if first != [(tag,)]:
-            raise Taken
+            raise PreconditionFailed
         return tag
 
     def _statement(self, text: str, *values: object) -> Statement:
@@ -259,7 +271,7 @@ class TableBucket(Bucket):
                 ask(older.lock(names))
                 older.require_free(ask)
                 found = older.objects(ask, self.place, names, begun=True)
-                rows = [(key, each.tag, each.body) for key, each in found.items()]
+                rows = [(key, item.tag, item.body) for key, item in found.items()]
                 statements.append(self._statement(_COPY, *map(list, zip(*rows, strict=True))))
                 statements += [older.GRANTS, older.drop(names)]
             ask(*statements, COMMIT)

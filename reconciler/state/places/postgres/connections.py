@@ -16,7 +16,7 @@ from psycopg import errors
 from psycopg.abc import PQGen
 
 from reconciler.core.clock import Clock
-from reconciler.state.log.bucket import Unanswered
+from reconciler.state.log.bucket import NoAnswer
 from reconciler.state.places.postgres.errors import explain, is_lost, said
 from reconciler.state.places.postgres.url import DatabaseUrl
 
@@ -68,13 +68,13 @@ class Connections:
         return self.repeat(lambda ask: ask(BEGIN_READING, LIMITS, *statements, COMMIT))[2:-1]
 
     def write(self, *statements: Statement) -> list[list[Row]]:
-        """The rows of each statement, in a transaction that is sent once. Raises Unanswered."""
+        """The rows of each statement, in a transaction that is sent once. Raises NoAnswer."""
         try:
             with self._connected() as ask:
                 return ask(BEGIN, LIMITS, *statements, COMMIT)[2:-1]
         except (psycopg.Error, TimeoutError) as error:
             if is_lost(error) and not isinstance(error, _Unreachable):
-                raise Unanswered(said(error, self.url)) from error
+                raise NoAnswer(said(error, self.url)) from error
             raise self._explained(error) from error
 
     def repeat(self, work: Callable[[Ask], T]) -> T:
@@ -90,6 +90,7 @@ class Connections:
             self.pause(_PAUSE_S)
 
     def close(self) -> None:
+        """Close the connections that nobody uses now."""
         while self._idle:
             self._idle.pop().close()
 

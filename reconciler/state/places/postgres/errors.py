@@ -64,6 +64,7 @@ def is_lost(error: Exception) -> bool:
 
 
 def explain(error: psycopg.Error | TimeoutError, url: DatabaseUrl) -> StoreError:
+    """What an error means for the person at the command line. No stored value and no password is in it."""
     state = f"the state {url.shown}"
     match error:
         case errors.InsufficientPrivilege():
@@ -102,6 +103,7 @@ def explain(error: psycopg.Error | TimeoutError, url: DatabaseUrl) -> StoreError
 
 
 def not_whole(place: str, what: str) -> StoreError:
+    """The schema holds other tables than a state has."""
     restore = command("state", "restore", "FILE")
     return StoreError(
         f"the state {place} is not whole: {what}",

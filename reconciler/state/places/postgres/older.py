@@ -13,10 +13,9 @@ from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address
 from reconciler.state import archive
-from reconciler.state.contents import Body, Contents, Head, Row
-from reconciler.state.log.bucket import Found
+from reconciler.state.contents import Body, Head, Row, StateDump
+from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import damaged, newer_program
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
@@ -64,6 +63,7 @@ def lock(tables: Collection[str]) -> Statement:
 
 
 def drop(tables: Collection[str]) -> Statement:
+    """Drop the tables, whose content is in the new one."""
     return f"DROP TABLE {_named(tables)}", ()
 
 
@@ -103,7 +103,7 @@ def _states(
     records: Sequence[Fields],
     journal: Sequence[Fields],
     packed: Sequence[Fields] = (),
-) -> Iterator[Contents]:
+) -> Iterator[StateDump]:
     """Raises StoreError for what was not written so."""
     if not version:
         raise damaged(place, "table version is empty")
@@ -120,7 +120,7 @@ def _states(
         if len(stored) != (count := sum(row[5] for row in heads if row[0] == id)):
             raise damaged(place, f"there are {len(stored)} records, and not {count}")
         entries = tuple(Row(row[2], row[3], tuple(row[6:]), row[5]) for row in rows if row[0] == id)
-        yield Contents(lineage, bytes(key), environment, entries, stored, ends, moved_to)
+        yield StateDump(lineage, bytes(key), environment, entries, stored, ends, moved_to)
 
 
 def _head(place: str, scope: str | None, *columns: Any) -> tuple[str, Head]:

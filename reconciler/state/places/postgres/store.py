@@ -9,8 +9,7 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.state_url import LEASE_S
 from reconciler.state.log import root, writes
-from reconciler.state.log.bucket import Unanswered
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout, NoAnswer, unsealed
 from reconciler.state.log.root import Root
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.postgres.bucket import ServerTime, TableBucket
@@ -25,7 +24,8 @@ class PostgresStore(LogStore):
     """A `store.Store` in the database that `url` names. Connects when it is first asked for something.
 
     `tell` gets a line about a migration. `environment`, `read_only`: as in `LogStore`. `lease_s`: how long a
-    lease lasts unless it is renewed, by the server's time, for which `now` gives the SQL.
+    lease lasts unless it is renewed, by the server's time, for which `now` gives the SQL. `seal`: gives the
+    bucket that encrypts what is in the table.
 
     Raises StoreError for a URL that is not one.
     """
@@ -41,11 +41,12 @@ class PostgresStore(LogStore):
         read_only: bool = False,
         lease_s: float = LEASE_S,
         now: Callable[[], str] = lambda: SERVER_TIME,
+        seal: Callable[[Bucket], Bucket] = unsealed,
     ) -> None:
         self.connections = Connections(DatabaseUrl.of(url), clock, now)
         self._table = TableBucket(self.connections, tell)
         super().__init__(
-            self._table,
+            seal(self._table),
             clock,
             randomness,
             exclusion=ServerTime(self._table, lease_s),
@@ -73,12 +74,12 @@ class PostgresStore(LogStore):
         """As in `Provable`: in the table of the states, or in a schema of its own while there is none."""
         if await self._in_thread(self._table.has_table):
             return await super().probe()
-        self._bucket = self._table.proving(f"reconcile_probe_{self._nonce()}")
+        apart = self._bucket = self._table.proving(f"reconcile_probe_{self._nonce()}")
         try:
             return await super().probe()
         finally:
-            await self._in_thread(self._bucket.drop)
-            self._bucket = self._table
+            await self._in_thread(apart.drop)
+            self._bucket = self.bucket
 
     # --- in a worker thread ---
 
@@ -107,12 +108,12 @@ class PostgresStore(LogStore):
         if known is None:
             raise no_state(self._bucket.place)
         new = replace(known[0].next(self._nonce()), environment=environment).encode()
-        cause = ""
+        stored, cause = self._bucket.as_stored(after.root, new), ""
         for _ in range(_TIMES):
             try:
-                if self._table.rename(before, after, new, known[1]):
+                if self._table.rename(before, after, stored, known[1]):
                     return
-            except Unanswered as unanswered:
+            except NoAnswer as unanswered:
                 cause = unanswered.cause
             found = self._bucket.get(after.root)
             if found is not None and found.body == new:

@@ -64,8 +64,9 @@ class DatabaseUrl:
         )
 
     def without_secrets(self, text: str) -> str:
-        for each in self.hidden:
-            text = text.replace(each, "***")
+        """`text` with *** for each secret of the URL and of libpq's variables."""
+        for secret in self.hidden:
+            text = text.replace(secret, "***")
         return text
 
 

@@ -8,5 +8,5 @@
     files, database    files that appear whole, the fingerprint key; tables, connections, errors
     state_file, whole  the file of one state; a state as one piece: made, read, verified
     backups, restore, salvage   copies, and the way back with what a damaged file still proves
-    older              files of older versions, read as `Contents`
+    older              files of older versions, read as `StateDump`
 """

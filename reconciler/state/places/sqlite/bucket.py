@@ -7,15 +7,15 @@ writes none again, and a page that is damaged costs the lines in it.
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import RLock, local
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
-from reconciler.state.log.bucket import Bucket, Found, Taken
+from reconciler.state.log.bucket import Bucket, Found, PreconditionFailed
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite.database import transaction
 
@@ -124,12 +124,13 @@ class TableBucket(Bucket):
         return ()
 
     def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
-        """The tag of what was written where `before`, a tag, allows it. Raises Taken where it does not."""
+        """Write where `before`, a tag, allows it; returns the new tag. Raises PreconditionFailed."""
         first, tail, counts = body, b"", (0, 0)
         if is_head(key):
             first, _, tail = body.partition(b"\n")
-            found = _counts_of(first)
-            counts = found.seq, found.record_serial
+            with suppress(MsgspecError):  # it is sealed in the copy of an encrypted state
+                found = _counts_of(first)
+                counts = found.seq, found.record_serial
         tag = tag_of(first)
 
         def write(connection: sqlite3.Connection) -> int:
@@ -140,7 +141,7 @@ class TableBucket(Bucket):
             return changed
 
         if not self._write(write):
-            raise Taken
+            raise PreconditionFailed
         return tag
 
     def _write_lines(self, connection: sqlite3.Connection, key: str, tail: bytes, before: str = "") -> int:

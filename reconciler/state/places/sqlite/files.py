@@ -16,7 +16,7 @@ from pathlib import Path
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
 from reconciler.state.durable import make_private, sync, sync_directory
-from reconciler.state.encryption.envelope import is_envelope
+from reconciler.state.encryption.older import is_older
 from reconciler.state.places.sqlite import database
 
 KEY_BYTES = 32
@@ -75,7 +75,7 @@ def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
         key = file.read_bytes()
     except FileNotFoundError:
         return None
-    if is_envelope(key):
+    if is_older(key):
         if sealed:
             return key
         raise StoreError(

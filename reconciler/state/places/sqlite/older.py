@@ -1,4 +1,4 @@
-"""Files of versions 1 to 6, read as `Contents`, and brought to the newest version.
+"""Files of versions 1 to 6, read as `StateDump`, and brought to the newest version.
 
 They had tables of rows, with a digest for each small table and each record. Versions 1 to 3 had one chain of
 journal rows and one serial for all scopes; in files that versions 4 and 5 made of these, the chain of a scope
@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from reconciler.core.model import Address
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.contents import Body, Contents, Head, chained
+from reconciler.state.contents import Body, Head, StateDump, chained
 from reconciler.state.contents import Row as ContentRow
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite import database, whole
@@ -68,7 +68,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         whole.fill(connection, contents, version + 1, lambda: "migrated")
 
 
-def read(connection: sqlite3.Connection) -> tuple[Contents, int]:
+def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:
     """All of a state, with the digest of its key, and how many transactions it has had. Raises Damaged."""
     check_all_pages(connection)
     try:
@@ -82,7 +82,7 @@ def read(connection: sqlite3.Connection) -> tuple[Contents, int]:
         rows = chained(current.lineage, _in_their_scopes(_followed(connection, current)))
         epochs = dict(connection.execute("SELECT scope, epoch FROM leases WHERE epoch > 0"))
         heads = _heads(current, database.version_of(connection) or 0, rows, records, epochs)
-        contents = Contents(
+        contents = StateDump(
             current.lineage,
             bytes.fromhex(current.key or ""),
             _signed(connection, current.lineage, "environment"),

@@ -20,10 +20,10 @@ from reconciler.core.advice import command
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import contents as wholes
 from reconciler.state.chain import row_hash
-from reconciler.state.contents import Contents, Row, with_entry
+from reconciler.state.contents import Row, StateDump, with_entry
 from reconciler.state.durable import sync_directory
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.row_order import in_one
+from reconciler.state.log.moving import in_one
 from reconciler.state.places.sqlite import backups, database, files, older, seen, whole
 from reconciler.state.places.sqlite.database import connect, explained
 from reconciler.state.places.sqlite.files import beside
@@ -119,6 +119,7 @@ def _restore_key(
 def _restore_from(
     source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, nonce: Callable[[], str]
 ) -> Restored:
+    files.read_key(source)  # not that of an encrypted state
     with explained(source), backups.reading(source) as connection:
         whole.verify(connection)
         base, version = whole.contents_of(connection), seen.of(connection).version
@@ -172,7 +173,7 @@ def _key_digest(path: Path) -> bytes:
     return b""
 
 
-def _merged(base: Contents, salvaged: Salvage, least_serial: int) -> Contents:
+def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
     """The backup, with all that was salvaged. `least_serial`: from which on every scope counts."""
     chains: dict[str, list[Row]] = defaultdict(list)
     for known in base.rows:
@@ -196,7 +197,7 @@ def _merged(base: Contents, salvaged: Salvage, least_serial: int) -> Contents:
     )
 
 
-def _lost(salvaged: Salvage, base: Contents, known: Seen, at: datetime, now: datetime) -> str:
+def _lost(salvaged: Salvage, base: StateDump, known: Seen, at: datetime, now: datetime) -> str:
     """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
     rows = [columns for scope in salvaged.rows.values() for columns in scope]
     there = len(base.rows) + len(rows)

@@ -21,14 +21,13 @@ from reconciler.core.model import Address
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
-from reconciler.state.contents import Body, Contents
+from reconciler.state.contents import Body, StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Found
+from reconciler.state.log.bucket import Found, quoted
 from reconciler.state.log.changes import Change
 from reconciler.state.log.damage import Damaged, Newer
 from reconciler.state.log.head import Head
-from reconciler.state.log.keys import quoted
 from reconciler.state.places.sqlite import database, older, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
 from reconciler.state.store import Event
@@ -56,7 +55,7 @@ class Salvage:
     rows_known: int | None = None
 
 
-def salvage(file: Path, base: Contents, version: int) -> Salvage:
+def salvage(file: Path, base: StateDump, version: int) -> Salvage:
     """Read `file`, a copy of the damaged database with its WAL next to it. Never raises for what it holds.
 
     `base`: the backup, after which changes are looked for; `version`: its newest change.
@@ -71,7 +70,7 @@ def salvage(file: Path, base: Contents, version: int) -> Salvage:
     return found
 
 
-def _salvage(connection: sqlite3.Connection, base: Contents, found: Salvage) -> None:
+def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) -> None:
     objects = dict(_objects(connection))
     folders = [key.partition("/")[0] for key in objects if "/" in key]
     generation = max(folders, key=folders.count, default="")
@@ -79,7 +78,7 @@ def _salvage(connection: sqlite3.Connection, base: Contents, found: Salvage) -> 
     with suppress(StoreError, KeyError):
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, generation = root.lineage, root.generation
-        names |= root.scopes
+        names |= set(root.scopes)
     with suppress(sqlite3.Error, Damaged, TypeError):
         counted = seen.of(connection)
         found.changes, found.rows_known = counted.version, counted.rows
@@ -101,7 +100,7 @@ def _salvage(connection: sqlite3.Connection, base: Contents, found: Salvage) -> 
 
 
 def _take_scope(
-    name: str, head: Head | None, changes: Sequence[Change], base: Contents, found: Salvage
+    name: str, head: Head | None, changes: Sequence[Change], base: StateDump, found: Salvage
 ) -> dict[Address, Body]:
     """Add what came after the backup in one scope; returns the records that were stored then."""
     known = {row.hash for row in base.rows if row.scope == name}
@@ -189,7 +188,7 @@ def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Itera
 # --- files of older versions ---
 
 
-def _salvage_older(connection: sqlite3.Connection, base: Contents, version: int, found: Salvage) -> None:
+def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int, found: Salvage) -> None:
     """Rows whose hashes fit, and records whose digests do, each of its own."""
     known = None
     with suppress(sqlite3.Error, Damaged):
@@ -221,7 +220,7 @@ def _salvage_older(connection: sqlite3.Connection, base: Contents, version: int,
             found.reopened.add(changed)
 
 
-def _following(rows: Mapping[int, older.Row], base: Contents) -> list[tuple[str, EntryColumns]]:
+def _following(rows: Mapping[int, older.Row], base: StateDump) -> list[tuple[str, EntryColumns]]:
     """The rows after the backup, with their scopes. The row before one may be of another scope."""
     hashes: dict[int, set[str]] = defaultdict(set, {0: {base.lineage}})
     for head in base.heads.values():

@@ -11,10 +11,10 @@ from reconciler.core.advice import Command, command
 from reconciler.core.clock import Clock
 from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
+from reconciler.state.encryption.bucket import header
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Found
+from reconciler.state.log.bucket import Found, Layout
 from reconciler.state.log.damage import Damaged
-from reconciler.state.log.keys import Layout
 from reconciler.state.places.sqlite import backups, database, files, locks, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
 from reconciler.state.places.sqlite.seen import Seen
@@ -47,6 +47,7 @@ class StateFile(TableBucket):
         self._clock = clock
         self._tell = tell
         self._read_only = read_only
+        self.is_sealed_copy = False  # of an encrypted state: it holds its key itself
         self._sealed = sealed  # the key may be that of an encrypted state
         self.is_older = False
         self._writing: sqlite3.Connection | None = None
@@ -177,7 +178,10 @@ class StateFile(TableBucket):
         """Raises StoreError where the state belongs to another environment."""
         found = self.get(self._root)
         assert found is not None
-        root = roots.decoded(self, found)
+        copy = header(found.body)
+        if copy is not None:
+            files.read_key(self.path, sealed=self._sealed)
+        root, self.is_sealed_copy = copy or roots.decoded(self, found), copy is not None
         if root.environment != self.environment and not (self.heir and root.environment in ("", self.heir)):
             raise _of_another(self.path, root.environment, self.heir or self.environment)
         self.lineage, self.environment, self.key_digest = root.lineage, root.environment, root.key

@@ -14,10 +14,11 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import contents as wholes
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
+from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
-from reconciler.state.log.keys import Layout
+from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
@@ -41,8 +42,8 @@ class SqliteStore(LogStore):
 
     `randomness(n)` gives n bytes. `tell` gets a line about what failed besides the requested work. `backups`:
     whether `release` makes one after commits. `environment`: whose state it must be ("": that of none).
-    `read_only`: change no file, and make none. `sealed`: it may be a copy of an encrypted state, which is
-    only to be copied.
+    `read_only`: change no file, and make none. `seal`: gives the bucket that encrypts,
+    or opens, the copy of an encrypted state.
     """
 
     def __init__(
@@ -55,18 +56,20 @@ class SqliteStore(LogStore):
         backups: bool = True,
         environment: str = "",
         read_only: bool = False,
-        sealed: bool = False,
+        seal: Callable[[Bucket], Bucket] = unsealed,
     ) -> None:
         self.path = path
+        sealed = seal is not unsealed
         self._file = StateFile(path, clock, tell, environment=environment, read_only=read_only, sealed=sealed)
         super().__init__(
-            self._file,
+            seal(self._file),
             clock,
             randomness,
             exclusion=ByteHolders(files.lock_path(path)),
             environment=environment,
             read_only=read_only,
         )
+        self._seal = seal
         self._tell = tell
         self._makes_backups = backups
         self._committed = False  # since the newest backup
@@ -119,7 +122,7 @@ class SqliteStore(LogStore):
         await self.close()
         return await self._in_thread(lambda: self._restore(backup, by))
 
-    async def import_(self, contents: Contents) -> None:
+    async def import_(self, contents: StateDump) -> None:
         """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
         if await self._in_thread(self._file.exists):
@@ -128,11 +131,13 @@ class SqliteStore(LogStore):
         else:
             await self._in_thread(lambda: self._make(contents))
 
-    async def export(self) -> Contents:
+    async def export(self) -> StateDump:
         contents = await super().export()
+        if self._file.is_sealed_copy:
+            return contents
         return with_fields(contents, key=await self._in_thread(lambda: self._file.key() or b""))
 
-    async def retire(self, to: str, contents: Contents) -> None:
+    async def retire(self, to: str, contents: StateDump) -> None:
         await super().retire(to, _with_digest(contents))
 
     async def verify(self) -> None:
@@ -169,7 +174,7 @@ class SqliteStore(LogStore):
         if self._root() is None:
             self._forbid_read_only()
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-            self._make(Contents(lineage, b"", self._environment))
+            self._make(StateDump(lineage, b"", self._environment))
         if not self._read_only and not self._file.is_older:
             self._complete_key()
         found = self._root()
@@ -183,17 +188,21 @@ class SqliteStore(LogStore):
             self._file.key()
         return super()._take(scopes, holder)
 
-    def _make(self, contents: Contents) -> None:
+    def _make(self, contents: StateDump) -> None:
         """Make a file that holds `contents`. Raises StoreError where traces of another state are there."""
+        sealing = self.bucket if isinstance(self.bucket, SealedBucket) else None
+        key, inside = (
+            (contents.key, _with_digest(contents)) if sealing is None else (sealing.key_file, contents)
+        )
         known = seen.read(self.path, contents.lineage)
         expected = [files.seen_path(self.path)] if known.version else []
-        if contents.key and files.read_key(self.path, sealed=True) == contents.key:
+        if key and files.read_key(self.path, sealed=True) == key:
             expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
         refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
-        self._keep_key(contents.key)
-        whole.make(self.path, _with_digest(contents), known.version + 1, self._nonce)
+        self._keep_key(key)
+        whole.make(self.path, inside, known.version + 1, self._nonce, self._seal)
 
-    def _replace_key(self, contents: Contents) -> None:
+    def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
         found = root.read(self._file, self._layout, self._environment)
         if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
@@ -215,7 +224,7 @@ class SqliteStore(LogStore):
             digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
             after = replace(known.next(self._nonce()), key=digest)
             if known.key or isinstance(
-                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Landed
+                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Stored
             ):
                 self._file.key_digest = digest
 
@@ -262,6 +271,6 @@ class SqliteStore(LogStore):
         self._layout = Layout(environment)
 
 
-def _with_digest(contents: Contents) -> Contents:
+def _with_digest(contents: StateDump) -> StateDump:
     """As its file holds it: the key is in another one."""
     return with_fields(contents, key=files.key_digest(contents.key))

@@ -1,15 +1,15 @@
-"""A whole state in a database: made of `Contents`, read as `Contents`, and verified byte by byte."""
+"""A whole state in a database: made of `StateDump`, read as `StateDump`, and verified byte by byte."""
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.core.clock import SystemClock
-from reconciler.state.contents import Contents
+from reconciler.state.contents import StateDump
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
+from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.damage import Damaged, explained
-from reconciler.state.log.keys import Layout
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
@@ -19,24 +19,36 @@ from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
 
 
-def make(path: Path, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+def make(
+    path: Path,
+    contents: StateDump,
+    number: int,
+    nonce: Callable[[], str],
+    seal: Callable[[Bucket], Bucket] = unsealed,
+) -> None:
     """A new file at `path` that holds `contents`; nothing where another process was faster. See `fill`."""
 
     def fill_new(connection: sqlite3.Connection) -> None:
         with transaction(connection):
-            fill(connection, contents, number, nonce)
+            fill(connection, contents, number, nonce, seal)
 
     files.create_state(path, fill_new)
 
 
-def fill(connection: sqlite3.Connection, contents: Contents, number: int, nonce: Callable[[], str]) -> None:
+def fill(
+    connection: sqlite3.Connection,
+    contents: StateDump,
+    number: int,
+    nonce: Callable[[], str],
+    seal: Callable[[Bucket], Bucket] = unsealed,
+) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
     The key of `contents` is the digest that the root holds; the key itself is in its own file. `number`: of
-    the newest change. `nonce()` gives another text each time.
+    the newest change. `nonce()` gives another text each time. `seal`: gives the bucket that encrypts it.
     """
     database.make(connection)
-    bucket = TableBucket("of the copy", connection)
+    bucket = seal(TableBucket("of the copy", connection))
     Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
 
@@ -53,7 +65,7 @@ def lineage_of(connection: sqlite3.Connection) -> str:
     return root_of(TableBucket("of the copy", connection)).lineage
 
 
-def contents_of(connection: sqlite3.Connection) -> Contents:
+def contents_of(connection: sqlite3.Connection) -> StateDump:
     """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
     known, clock = root_of(bucket), SystemClock()

@@ -1,4 +1,4 @@
-"""A scope after all its changes, and whether one more change is allowed. Pure, but for `Folded.take`."""
+"""A scope after all its changes, and whether one more change is allowed. Pure, but for `ScopeState.take`."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_entry, decode_record
-from reconciler.state.log.changes import SUM_BITS, Change, Row, Stored
+from reconciler.state.log.changes import SUM_BITS, Change, Row, StoredRecord
 from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
-from reconciler.state.store import JournalEntry, not_covered
+from reconciler.state.store import Event, JournalEntry, not_covered
 
 
-class Departures(Struct, frozen=True):
+class PendingMoves(Struct, frozen=True):
     """Records that leave one scope for another. Each move has an entry in both: here stand this scope's.
 
     `arrived`: by the address that was left, how often a record from there was put here, and the newest entry
@@ -28,7 +28,7 @@ class Departures(Struct, frozen=True):
     left: Mapping[str, int] = field(default_factory=dict)
 
 
-class Marks(Struct, frozen=True):
+class ScopeSummary(Struct, frozen=True):
     """All but the records. `changes`: how many there were; `seq` and `hash`: the end of the journal's chain.
 
     `serial`: the highest of any record; `sum`: over the digests of the records there are.
@@ -42,21 +42,21 @@ class Marks(Struct, frozen=True):
     records: int = 0
     sum: int = 0
     view: View[JournalEntry] = field(default_factory=View)
-    departures: Departures = field(default_factory=Departures)
+    departures: PendingMoves = field(default_factory=PendingMoves)
     claimed: frozenset[str] = frozenset()  # untracked objects that were decided about here
     plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Folded:
+class ScopeState:
     """A scope as of one change."""
 
-    marks: Marks
-    stored: dict[Address, Stored] = dataclasses.field(default_factory=dict)
+    marks: ScopeSummary
+    stored: dict[Address, StoredRecord] = dataclasses.field(default_factory=dict)
     records: dict[Address, StateRecord] = dataclasses.field(default_factory=dict)  # `stored`, decoded
 
-    def take(self, change: Change, marks: Marks) -> None:
-        """`marks`: what `judged` or `read` made of the change. Raises Damaged."""
+    def take(self, change: Change, marks: ScopeSummary) -> None:
+        """`marks`: what `validate` or `read` made of the change. Raises Damaged."""
         for address in change.remove:
             self.stored.pop(address, None)
             self.records.pop(address, None)
@@ -66,14 +66,14 @@ class Folded:
         self.marks = marks
 
 
-def _decoded(stored: Stored) -> StateRecord:
+def _decoded(stored: StoredRecord) -> StateRecord:
     try:
         return decode_record(stored.address, stored.serial, stored.body.encode())
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the record of {stored.address} is not what was written") from error
 
 
-Lookup = Callable[[Address], Stored | None]  # the record of this scope at an address
+Lookup = Callable[[Address], StoredRecord | None]  # the record of this scope at an address
 
 
 class Wanted(Struct, frozen=True):
@@ -85,9 +85,9 @@ class Wanted(Struct, frozen=True):
     remove: Sequence[Address]
 
 
-def judged(
-    marks: Marks, lookup: Lookup, elsewhere: Callable[[Address], str | None], wanted: Wanted, id: str
-) -> tuple[Change, Marks]:
+def validate(
+    marks: ScopeSummary, lookup: Lookup, elsewhere: Callable[[Address], str | None], wanted: Wanted, id: str
+) -> tuple[Change, ScopeSummary]:
     """The change that stores `wanted`. Raises StoreError if it is not allowed.
 
     `elsewhere`: the scope, another one, that has a record at an address.
@@ -103,7 +103,7 @@ def judged(
         if address not in gone:
             marks = _replaced(marks, lookup(address), None)
         gone.add(address)
-    put: dict[Address, Stored] = {}
+    put: dict[Address, StoredRecord] = {}
     for record, body in wanted.put:
         address = record.address
         there = put.get(address) or (None if address in gone else lookup(address))
@@ -111,12 +111,12 @@ def judged(
             raise StoreError(f"the record of {address} has changed since it was read", help="run again")
         if there is None and address not in gone:
             _not_of(elsewhere(address), address)
-        put[address] = Stored(address, marks.serial + 1, body)
+        put[address] = StoredRecord(address, marks.serial + 1, body)
         marks = _replaced(marks, there, put[address])
     return Change(marks.changes, id, rows, list(put.values()), list(wanted.remove)), marks
 
 
-def read(marks: Marks, lookup: Lookup, change: Change, scope: str) -> Marks:
+def read(marks: ScopeSummary, lookup: Lookup, change: Change, scope: str) -> ScopeSummary:
     """What follows from a change that was read. Raises Damaged where it is not what was written."""
     if change.number != marks.changes + 1:
         raise Damaged(f"change {change.number} of `{scope}` does not follow the one before it")
@@ -134,7 +134,9 @@ def read(marks: Marks, lookup: Lookup, change: Change, scope: str) -> Marks:
     return replace(marks, changes=change.number)
 
 
-def _append(marks: Marks, scope: str, entries: Iterable[EntryColumns]) -> tuple[Marks, Sequence[Row]]:
+def _append(
+    marks: ScopeSummary, scope: str, entries: Iterable[EntryColumns]
+) -> tuple[ScopeSummary, Sequence[Row]]:
     rows = []
     for columns in entries:
         marks, row = _appended(marks, scope, columns)
@@ -142,9 +144,11 @@ def _append(marks: Marks, scope: str, entries: Iterable[EntryColumns]) -> tuple[
     return marks, rows
 
 
-def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, Row]:
+def _appended(marks: ScopeSummary, scope: str, columns: EntryColumns) -> tuple[ScopeSummary, Row]:
     row = Row(columns, row_hash(marks.hash, marks.seq + 1, columns[:-1], columns[-1].encode(), scope))
     marks = replace(marks, seq=marks.seq + 1, hash=row.hash)
+    if columns[1] not in _EVENTS:
+        raise ValueError(columns[1])
     effect = rules.effect_of_row(columns)
     if effect == _NONE:
         return marks, row
@@ -161,9 +165,10 @@ def _appended(marks: Marks, scope: str, columns: EntryColumns) -> tuple[Marks, R
 
 
 _NONE = rules.Effect()
+_EVENTS = frozenset(Event)
 
 
-def _departing(departures: Departures, effect: rules.Effect, entry: JournalEntry) -> Departures:
+def _departing(departures: PendingMoves, effect: rules.Effect, entry: JournalEntry) -> PendingMoves:
     if effect.moved_from:
         times = departures.arrived[effect.moved_from][0] if effect.moved_from in departures.arrived else 0
         departures = replace(
@@ -175,7 +180,7 @@ def _departing(departures: Departures, effect: rules.Effect, entry: JournalEntry
     return departures
 
 
-def _replaced(marks: Marks, before: Stored | None, after: Stored | None) -> Marks:
+def _replaced(marks: ScopeSummary, before: StoredRecord | None, after: StoredRecord | None) -> ScopeSummary:
     total, count, serial = marks.sum, marks.records, marks.serial
     if before is not None:
         total, count = total - before.digest, count - 1
