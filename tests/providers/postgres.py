@@ -168,13 +168,13 @@ def _process(
         text=True,
     ) as process:
         assert process.stderr is not None
-        told = []
+        printed = []
         for line in process.stderr:
-            told.append(line)
+            printed.append(line)
             if "ready to accept" in line:
                 break
         else:
-            pytest.fail("PostgreSQL did not start:\n" + "".join(told))
+            pytest.fail("PostgreSQL did not start:\n" + "".join(printed))
         drain = threading.Thread(target=process.stderr.read)  # a full pipe would stop the server
         drain.start()
         try:

@@ -1,6 +1,6 @@
 """The reference provider as a real process, and a platform that signs what it sends there.
 
-Import `provider` into a conftest, beside `postgres`: one provider with two workers for each session.
+Import `provider` into a conftest together with `postgres`: one provider with two workers for each session.
 """
 
 import json

@@ -13,7 +13,7 @@ from reconciler.sandbox.parts.secret import holds
 from tests.cli.harness import PATIENCE_S, Project, environment, only
 from tests.providers.postgres import Postgres
 from tests.providers.serve import SIGNING_SECRET
-from tests.providers.together import NAME, ORGANIZATION, Together, standing_together
+from tests.providers.together import NAME, ORGANIZATION, Together, running_together
 from tests.state.doubles import make_state
 
 ADDRESS = "Extension/shop/db"
@@ -43,7 +43,7 @@ class Scene:
         )
 
     def resource(self) -> dict[str, Any]:
-        """The only one that the provider told the platform of, once it did."""
+        """The only one that the provider reported, once it did."""
         until(lambda: bool(self.together.resources()))
         found: dict[str, Any] = only(self.together.resources())
         return found
@@ -51,7 +51,7 @@ class Scene:
 
 @pytest.fixture(params=["hex", "base64"])
 def scene(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) -> Iterator[Scene]:
-    with standing_together(postgres, tmp_path, request.param) as together:
+    with running_together(postgres, tmp_path, request.param) as together:
         together.sandbox.call("POST", "/_sandbox/apps", {"name": "shop", "org_slug": ORGANIZATION})
         together.sandbox.call("POST", "/_sandbox/machines", {"app": "shop", "id": "m1"})
         root = tmp_path / "project"
@@ -84,7 +84,7 @@ def test_an_extension_from_its_manifest_to_its_end(scene: Scene) -> None:
     assert scene.postgres.databases() == before
     project.approve(ADDRESS)
 
-    sandbox.fault("POST", f"/webhooks/{NAME}", "drop_after")  # so that the first is told again
+    sandbox.fault("POST", f"/webhooks/{NAME}", "drop_after")  # so that the first is sent again
     first = project.apply()
     assert set(first.outcomes().values()) == {"done"}, first.out
     (database,) = scene.postgres.databases() - before

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.providers.postgres import Postgres
-from tests.providers.together import ORGANIZATION, Together, standing_together
+from tests.providers.together import ORGANIZATION, Together, running_together
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 RESOURCE = "db-of-acme"
@@ -28,7 +28,7 @@ _hosts = count(1)
 
 @pytest.fixture(scope="module")
 def together(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
-    with standing_together(postgres, tmp_path_factory.mktemp("together")) as together:
+    with running_together(postgres, tmp_path_factory.mktemp("together")) as together:
         for user in USERS:
             together.sandbox.call("POST", "/_sandbox/users", user)
         made = together.provider.platform.provision(RESOURCE, organization_id=ORGANIZATION)
@@ -132,7 +132,7 @@ def test_a_person_signs_in_with_a_real_browser(together: Together, page: Any) ->
     page.get_by_role("heading", name="Sign in to databases").wait_for()
     names = [item.inner_text() for item in page.get_by_role("button").all()]
     assert [name.partition(" ")[0] for name in names] == ["Ann", "Mia", "Bob", "Do"]
-    assert page.locator("body").evaluate("each => each.scrollWidth") <= 400
+    assert page.locator("body").evaluate("body => body.scrollWidth") <= 400
     page.get_by_role("button", name="Bob").click()
     page.get_by_role("heading", name="cannot open the resource").wait_for()
     page.goto(f"{together.provider.url}/extensions/{RESOURCE}/sso")

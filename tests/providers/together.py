@@ -24,7 +24,7 @@ class Together:
     store: Path
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the provider told the platform of."""
+        """What the provider reported to the platform."""
         found: list[dict[str, Any]] = self.sandbox.call("GET", "/_sandbox/world")["resources"]
         return found
 
@@ -35,7 +35,7 @@ class Together:
 
 
 @contextmanager
-def standing_together(postgres: Postgres, folder: Path, encoding: Encoding = "hex") -> Iterator[Together]:
+def running_together(postgres: Postgres, folder: Path, encoding: Encoding = "hex") -> Iterator[Together]:
     """The sandbox, on a clock that stands still, and the reference provider."""
     store = folder / "provider.db"
     with (

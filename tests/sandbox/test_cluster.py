@@ -154,16 +154,16 @@ def test_deleting_is_asynchronous_and_a_repeat_is_gone(platform: Platform) -> No
 
 
 def test_the_list_shows_deleted_clusters_on_request_only(platform: Platform) -> None:
-    gone, kept = platform.cluster(name="orders")["id"], platform.cluster(name="orders")["id"]
+    gone, other = platform.cluster(name="orders")["id"], platform.cluster(name="orders")["id"]
     platform.ok("DELETE", f"/v1/postgres/{gone}")
     platform.advance(60)
     listed = platform.ok("GET", "/v1/postgres?org_slug=personal")["data"]
     everything = platform.ok("GET", "/v1/postgres?include_deleted=true")["data"]
-    assert [shown["id"] for shown in listed] == [kept]
+    assert [shown["id"] for shown in listed] == [other]
     assert "endpoints" not in listed[0]
     assert {cluster["id"]: cluster.get("deleted_at") for cluster in everything} == {
         gone: "2026-03-01T12:01:00Z",
-        kept: None,
+        other: None,
     }
 
 

@@ -93,10 +93,10 @@ def test_strictness_switches_and_faults_are_there_from_the_first_request(tmp_pat
 )
 def test_an_unusable_seed_is_named_without_a_traceback(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "seed.yaml").write_text(text)
-    code, told = failed("--seed", "seed.yaml", cwd=tmp_path)
+    code, err = failed("--seed", "seed.yaml", cwd=tmp_path)
     assert code == 1
-    assert says in told
-    assert "Traceback" not in told
+    assert says in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -112,26 +112,26 @@ def test_an_unusable_seed_is_named_without_a_traceback(tmp_path: Path, text: str
     ],
 )
 def test_a_slip_on_the_command_line_is_a_usage_error(options: Sequence[str], says: str) -> None:
-    code, told = failed(*options)
+    code, err = failed(*options)
     assert code == 64
-    assert says in told
+    assert says in err
 
 
 def test_a_misspelt_script_of_faults_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "faults.json").write_text(json.dumps([{"action": "explode"}]))
-    code, told = failed("--faults", "faults.json", cwd=tmp_path)
+    code, err = failed("--faults", "faults.json", cwd=tmp_path)
     assert code == 64
-    assert "action" in told
+    assert "action" in err
 
 
 @pytest.mark.parametrize("text", ["hello", "5", "{seed: 1}"])
 def test_a_file_that_is_no_script_of_faults_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "faults.yaml").write_text(text)
-    code, told = failed("--faults", "faults.yaml", cwd=tmp_path)
+    code, err = failed("--faults", "faults.yaml", cwd=tmp_path)
     assert code == 64
-    assert "faults.yaml: " in told
-    assert "action" in told
-    assert "Script" not in told
+    assert "faults.yaml: " in err
+    assert "action" in err
+    assert "Script" not in err
 
 
 @pytest.mark.parametrize("name", ["state.db", "foreign.db", "text.db"])
@@ -147,10 +147,10 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path, na
                 connection.execute("PRAGMA application_id = 0x52636e63")
                 connection.execute("PRAGMA user_version = 2")
     before = file.read_bytes()
-    code, told = failed("--db", name, cwd=tmp_path)
+    code, err = failed("--db", name, cwd=tmp_path)
     assert code == 1
-    assert f"{name} is not the database of a sandbox" in told
-    assert "Traceback" not in told
+    assert f"{name} is not the database of a sandbox" in err
+    assert "Traceback" not in err
     assert file.read_bytes() == before
     assert [item.name for item in tmp_path.iterdir()] == [name]
 

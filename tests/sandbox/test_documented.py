@@ -335,7 +335,7 @@ def test_a_cassette_replayed_gives_the_same_status_and_shape(cassette: Path) -> 
 
 
 def shape(value: Any) -> Any:
-    """The types in a JSON value; a time is told from other text."""
+    """The types in a JSON value; a time differs from other text."""
     if isinstance(value, dict):
         return {name: shape(item) for name, item in value.items() if name != "value"}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Machine events: owed with the change itself, signed, sent beside the requests, and never lost."""
+"""Machine events: owed with the change itself, signed, sent apart from the requests, and never lost."""
 
 import json
 import time
@@ -140,8 +140,8 @@ def test_a_provider_that_cannot_be_reached_is_named_as_the_problem(played: Playe
     played.platform.ok("POST", "/_sandbox/providers", {"name": "store", "signing_secret": ""})
     played.platform.ok("POST", SUSPEND)
     assert played.send() == []
-    (kept,) = played.deliveries()
-    assert (kept["state"], kept["problem"]) == (
+    (stored,) = played.deliveries()
+    assert (stored["state"], stored["problem"]) == (
         "waiting",
         "the provider has no base_url or no signing_secret",
     )

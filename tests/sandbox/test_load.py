@@ -16,10 +16,10 @@ VOLUMES = "/v1/apps/shop/volumes"
 
 def test_nothing_is_lost_or_refused_under_load() -> None:
     with serving() as url:
-        told, losses = asyncio.run(load(url, CLIENTS, 0.5))
-    assert [problem for client in told for problem in client.errors] == []
+        clients, losses = asyncio.run(load(url, CLIENTS, 0.5))
+    assert [problem for client in clients for problem in client.errors] == []
     assert losses == []
-    assert all(item.writes for item in told)
+    assert all(item.writes for item in clients)
 
 
 VOLUME = {"id": "vol_1", "app": "a", "name": "data", "size_gb": 10, "state": "created"}
@@ -36,10 +36,10 @@ VOLUME = {"id": "vol_1", "app": "a", "name": "data", "size_gb": 10, "state": "cr
     ],
 )
 def test_a_lost_write_is_noticed(volumes: list[dict[str, object]], problem: str) -> None:
-    told = Acknowledged("a", volumes={"vol_1": {"name": "data", "size_gb": 10}})
+    client = Acknowledged("a", volumes={"vol_1": {"name": "data", "size_gb": 10}})
     if problem.startswith("the deletion"):
-        told.volumes["vol_2"] = None
-    problems = lost(told, {"volumes": volumes, "snapshots": [], "secrets": []})
+        client.volumes["vol_2"] = None
+    problems = lost(client, {"volumes": volumes, "snapshots": [], "secrets": []})
     assert problem in " ".join(problems)
     assert bool(problems) is bool(problem)
 

@@ -217,11 +217,11 @@ def test_where_extends_need_no_restart_none_is_pending_then_or_later(platform: P
     assert pending(platform) == [volume]
 
 
-@pytest.mark.parametrize(("snapshot", "kept"), [(None, True), (True, True), (False, False)])
+@pytest.mark.parametrize(("snapshot", "has_snapshot"), [(None, True), (True, True), (False, False)])
 def test_a_suspended_machine_is_registered_with_or_without_its_snapshot(
-    platform: Platform, snapshot: bool | None, kept: bool
+    platform: Platform, snapshot: bool | None, has_snapshot: bool
 ) -> None:
-    assert platform.machine(state="suspended", snapshot=snapshot)["snapshot"] is kept
+    assert platform.machine(state="suspended", snapshot=snapshot)["snapshot"] is has_snapshot
     assert platform.machine(state="started", snapshot=False)["snapshot"] is False
     platform.ok("POST", f"{MACHINES}/m1/suspend")
     platform.advance(10)

@@ -1,4 +1,4 @@
-"""Worlds to start with: what they carry, and how a slip in one is told. Source: docs/sandbox.md."""
+"""Worlds to start with: what they carry, and the message about a slip in one. Source: docs/sandbox.md."""
 
 import json
 from pathlib import Path
@@ -200,27 +200,27 @@ SLIPS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_slip_is_named_with_its_place(slip: str) -> None:
     seed, says = SLIPS[slip]
-    told = problem_of(seed)
-    assert told.startswith("world.yaml: ")
-    assert says in told
+    problem = problem_of(seed)
+    assert problem.startswith("world.yaml: ")
+    assert says in problem
     for internal in ("pydantic", "Item", "object has no attribute", "NoneType", "dict"):
-        assert internal not in told
+        assert internal not in problem
 
 
 def test_all_slips_are_told_together() -> None:
-    told = problem_of({"apps": [{"name": 5}], "volumes": [{"app": "shop", "name": "a", "size_gb": 0}]})
-    assert [line.partition(": must")[0] for line in told.splitlines()] == [
+    problem = problem_of({"apps": [{"name": 5}], "volumes": [{"app": "shop", "name": "a", "size_gb": 0}]})
+    assert [line.partition(": must")[0] for line in problem.splitlines()] == [
         "world.yaml: apps[0].name",
         "world.yaml: volumes[0].size_gb",
     ]
 
 
 def test_no_secret_stands_in_an_error() -> None:
-    told = problem_of(
+    problem = problem_of(
         {"secrets": [{"app": "shop", "name": "A", "value": "hunter2", "fingerprint": "hunter2"}]}
     )
-    assert "secrets[0].fingerprint" in told
-    assert "hunter2" not in told
+    assert "secrets[0].fingerprint" in problem
+    assert "hunter2" not in problem
 
 
 def test_a_volume_without_a_zone_gets_one_that_no_other_of_its_name_has() -> None:

@@ -119,8 +119,8 @@ class Reference:
             raise self._refusal("too slow") from None
 
     def _refusal(self, why: str) -> Stop:
-        told = why if self.defect == "tells why it refuses" else "unauthorized"
-        return Stop(401, {"error": told}, {"connection": "close"})
+        words = why if self.defect == "tells why it refuses" else "unauthorized"
+        return Stop(401, {"error": words}, {"connection": "close"})
 
     def _check_signature(self, headers: list[tuple[str, str]], message: bytes) -> None:
         given = [value for name, value in headers if name == "x-signature"]
@@ -229,9 +229,9 @@ class Reference:
             "secret": secrets.token_hex(8),
             "polls": 0,
         }
-        kept = self.resources.setdefault(fields["id"], made)
+        known = self.resources.setdefault(fields["id"], made)
         self.provisioned.set()
-        return kept
+        return known
 
     def _one(self, method: str, id: str, fields: dict[str, Any]) -> Stop:
         key = next((name for name, resource in self.resources.items() if resource["id"] == id), id)

@@ -51,13 +51,13 @@ def test_json_is_one_document_on_stdout() -> None:
     with serving(Reference("fails at unknown ids", polls=0)) as app:
         run = check(app.url, *SECRETS, "--only", "calls: * unknown id", "-o", "json")
     assert run.code == 1
-    told = json.loads(run.out)
-    assert told["format_version"] == "1"
-    assert told["summary"] == {"passed": 0, "failed": 3, "not_checked": 0}
-    first = told["checks"][0]
+    document = json.loads(run.out)
+    assert document["format_version"] == "1"
+    assert document["summary"] == {"passed": 0, "failed": 3, "not_checked": 0}
+    first = document["checks"][0]
     assert (first["group"], first["name"], first["outcome"]) == ("calls", "GET of an unknown id", "failed")
     assert first["came"].startswith("500 ")
-    assert told["not_deleted"] == []
+    assert document["not_deleted"] == []
 
 
 def test_junit_is_one_document_on_stdout() -> None:
@@ -93,7 +93,7 @@ def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         (("http://staging.example.com", *SECRETS), "would carry the token unencrypted"),
         (("staging.example.com", *SECRETS), "is not the address of a service"),
@@ -107,11 +107,11 @@ def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
     ],
 )
 def test_a_slip_on_the_command_line_ends_with_64(
-    arguments: tuple[str, ...], told: str, tmp_path: Path
+    arguments: tuple[str, ...], reason: str, tmp_path: Path
 ) -> None:
     run = check(*arguments, folder=tmp_path)
     assert run.code == 64
-    assert told in run.err
+    assert reason in run.err
 
 
 def test_ctrl_c_deletes_what_was_made() -> None:

@@ -90,14 +90,14 @@ def test_a_failure_says_what_was_sent_what_came_and_what_is_demanded_without_sec
     with serving(Reference("gives a number in config")) as app:
         report = checked(subject_of(app), "calls: POST provisions")
     (result,) = report.results
-    told = line(result)
-    assert "FAIL calls: POST provisions" in told
-    assert "the value of `config.DATABASE_PORT` is not text but a number" in told
-    assert "required: a signed POST" in told
-    assert "platform API, 4.5 and 2.8" in told
-    assert f"POST {app.url}/extensions" in told
-    assert "X-Signature: (masked, 64 characters)" in told
-    assert '"DATABASE_URL": "(sensitive)"' in told
+    printed = line(result)
+    assert "FAIL calls: POST provisions" in printed
+    assert "the value of `config.DATABASE_PORT` is not text but a number" in printed
+    assert "required: a signed POST" in printed
+    assert "platform API, 4.5 and 2.8" in printed
+    assert f"POST {app.url}/extensions" in printed
+    assert "X-Signature: (masked, 64 characters)" in printed
+    assert '"DATABASE_URL": "(sensitive)"' in printed
     assert summary(report) == "0 passed, 1 failed"
 
 

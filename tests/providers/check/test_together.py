@@ -7,7 +7,7 @@ from reconciler.providers.check.bench import SignInSubject, Subject
 from tests.providers.check.bout import checked, failed
 from tests.providers.postgres import Postgres
 from tests.providers.serve import SIGNING_SECRET, WEBHOOK_SECRET
-from tests.providers.together import ORGANIZATION, standing_together
+from tests.providers.together import ORGANIZATION, running_together
 
 USER = {"id": "ann", "name": "Ann", "organizations": [{"id": ORGANIZATION, "role": "admin"}]}
 
@@ -15,7 +15,7 @@ USER = {"id": "ann", "name": "Ann", "organizations": [{"id": ORGANIZATION, "role
 def test_the_reference_provider_passes_with_sign_in_and_leaves_nothing_behind(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    with standing_together(postgres, tmp_path, "base64") as together:
+    with running_together(postgres, tmp_path, "base64") as together:
         together.sandbox.call("POST", "/_sandbox/users", USER)
         before = postgres.databases(), postgres.roles()
         subject = Subject(

@@ -209,7 +209,7 @@ async def staged(
         yield Stage(app, kit, clock, Platform(PUBLIC_URL, secret=SECRET))
 
 
-def told(reply: Reply) -> str:
+def error_of(reply: Reply) -> str:
     """The text of a refusal."""
     found: str = json.loads(reply.body)["error"]
     return found

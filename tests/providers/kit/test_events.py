@@ -1,4 +1,4 @@
-"""Machine events: verified, told to the handler once, their headers only a hint."""
+"""Machine events: verified, given to the handler once, their headers only a hint."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.providers.kit import MachineEvent
 from reconciler.services import signing
-from tests.providers.kit.stage import SECRET, Counting, Stage, staged, told
+from tests.providers.kit.stage import SECRET, Counting, Stage, error_of, staged
 from tests.providers.serve import Reply
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_what_is_signed_and_no_event_is_refused(
     async with staged(store, Counting()) as stage:
         reply = await _tell(stage, body, **headers)
     assert reply.status == 422, reply.body
-    assert named in told(reply)
+    assert named in error_of(reply)
 
 
 async def test_an_event_that_nobody_signed_is_refused(store: Path) -> None:

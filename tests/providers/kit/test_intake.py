@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit import ProviderSettings, create_app, intake
 from reconciler.services import signing
-from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, staged, told
+from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, error_of, staged
 from tests.providers.serve import Reply, order
 
 pytestmark = pytest.mark.anyio
@@ -71,9 +71,9 @@ async def test_the_host_header_is_not_asked(store: Path) -> None:
 
 async def test_a_call_for_another_provider_is_refused_whatever_host_it_names(store: Path) -> None:
     async with staged(store, Counting()) as stage:
-        elsewhere = replace(stage.platform, public_url="https://other.example.com")
+        other_server = replace(stage.platform, public_url="https://other.example.com")
         now = int(stage.clock.now().timestamp())
-        request = elsewhere.sign("POST", "/extensions", order("a"), timestamp=now)
+        request = other_server.sign("POST", "/extensions", order("a"), timestamp=now)
         request = replace(request, url=f"{PUBLIC_URL}/extensions")
         assert (await stage.send(request, host="other.example.com")).status == 401
 
@@ -119,13 +119,13 @@ async def test_what_is_authentic_and_wrong_is_refused_by_the_fields_name(
     async with staged(store, Counting()) as stage:
         reply = await stage.call("POST", "/extensions", {**order("a"), **changes})
     assert reply.status == 422
-    assert told(reply).startswith(f"`{named}`: ")
+    assert error_of(reply).startswith(f"`{named}`: ")
 
 
 async def test_a_missing_field_is_named(store: Path) -> None:
     async with staged(store, Counting()) as stage:
         body = {name: value for name, value in order("a").items() if name != "user_email"}
-        assert told(await stage.call("POST", "/extensions", body)) == "`user_email`: field required"
+        assert error_of(await stage.call("POST", "/extensions", body)) == "`user_email`: field required"
 
 
 async def test_who_calls_too_often_is_told_to_wait(store: Path) -> None:

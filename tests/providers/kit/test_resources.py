@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from reconciler.providers.kit import Declined, Provisioned, Report
-from tests.providers.kit.stage import Counting, StageClock, settle, staged, told
+from tests.providers.kit.stage import Counting, StageClock, error_of, settle, staged
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_the_same_id_with_another_order_is_a_conflict_that_names_the_field
         await stage.provision("a")
         reply = await stage.provision("a", primary_region="fra", name="x")
     assert reply.status == 409
-    assert "`name`, `primary_region`" in told(reply)
+    assert "`name`, `primary_region`" in error_of(reply)
     assert functions.calls == [("provision", "a")]
 
 
@@ -116,7 +116,7 @@ async def test_a_failure_is_shown_and_may_be_tried_again(store: Path) -> None:
     functions = Counting(fails=Declined("no more room in ams"))
     async with staged(store, functions) as stage:
         refused = await stage.provision("a")
-        assert (refused.status, told(refused)) == (422, "no more room in ams")
+        assert (refused.status, error_of(refused)) == (422, "no more room in ams")
         shown = (await stage.call("GET", "/extensions/a")).json
         assert (shown["status"], shown["error"]) == ("error", "no more room in ams")
         functions.fails = None
@@ -175,7 +175,7 @@ async def test_after_an_update_the_first_order_and_the_present_one_get_the_same_
         assert (present.status, present.body) == (201, first.body)
         assert (await stage.provision("a")).body == first.body
         neither = await stage.provision("a", read_regions=["nrt"])
-        assert (neither.status, "`read_regions`" in told(neither)) == (409, True)
+        assert (neither.status, "`read_regions`" in error_of(neither)) == (409, True)
         shown = (await stage.call("GET", "/extensions/a")).json
         assert shown["read_regions"] == ["fra"]  # asking again changed nothing
 
@@ -206,7 +206,7 @@ async def test_the_name_that_the_provider_gave_is_not_changed_by_an_update(store
 async def test_an_unknown_id_is_not_found(store: Path, method: str) -> None:
     async with staged(store, Counting()) as stage:
         reply = await stage.call(method, "/extensions/none", {} if method == "PATCH" else None)
-    assert (reply.status, told(reply)) == (404, "there is no such resource")
+    assert (reply.status, error_of(reply)) == (404, "there is no such resource")
 
 
 async def test_what_is_deleted_is_gone_and_may_be_ordered_again(store: Path) -> None:

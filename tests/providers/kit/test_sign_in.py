@@ -155,9 +155,9 @@ async def test_a_session_ends_with_the_token_and_with_signing_out(store: Path) -
         browser.stage.clock.elapsed_s += 1
         assert (await browser.open("/resources/a")).status == 303
         await browser.sign_in(auth)
-        kept = dict(browser.cookies)
+        cookies = dict(browser.cookies)
         assert (await browser.open("/sign-in/end", "POST")).status == 200
-        browser.cookies = kept
+        browser.cookies = cookies
         assert (await browser.open("/resources/a")).status == 303
 
 
@@ -183,9 +183,9 @@ async def test_a_state_is_used_once_by_its_own_browser_and_in_time(store: Path) 
         other = Browser(browser.stage)
         callback = auth.authorize((await browser.open("/extensions/a/sso")).headers["location"])
         assert (await other.open(callback)).status == 400
-        kept = dict(browser.cookies)
+        cookies = dict(browser.cookies)
         assert (await browser.open(callback)).status == 302
-        browser.cookies |= kept
+        browser.cookies |= cookies
         assert (await browser.open(callback)).status == 400
         late = Browser(browser.stage)
         callback = auth.authorize((await late.open("/extensions/a/sso")).headers["location"])

@@ -82,7 +82,7 @@ def test_a_lease_that_was_given_back_is_free(path: Path) -> None:
 def test_without_its_key_a_store_is_not_opened(path: Path) -> None:
     Store(path).close()
     key = path.with_name("provider.db.key")
-    kept = key.read_bytes()
+    content = key.read_bytes()
     key.unlink()
     with pytest.raises(StoreError, match="cannot be read") as refused:
         Store(path)
@@ -90,7 +90,7 @@ def test_without_its_key_a_store_is_not_opened(path: Path) -> None:
     key.write_bytes(bytes(32))
     with pytest.raises(StoreError, match="is not the key of"):
         Store(path)
-    key.write_bytes(kept)
+    key.write_bytes(content)
     Store(path).close()
 
 

@@ -1,4 +1,4 @@
-"""What the platform has to be told is told: late if need be, in order, by one worker, and recognisable."""
+"""Webhooks reach the platform: late if need be, in order, from one worker, and recognisable."""
 
 import json
 from itertools import pairwise
@@ -41,7 +41,7 @@ class Receiver:
         if self.gate is not None:
             await self.gate.wait()
         status = self.statuses[min(len(self.bodies), len(self.statuses)) - 1]
-        told = signing.verify_webhook(
+        message = signing.verify_webhook(
             [headers[signing.HEADER]],
             body,
             [WEBHOOKS["webhook_secret"]],
@@ -50,8 +50,8 @@ class Receiver:
         )
         if isinstance(status, Exception):
             raise status
-        if status < 300 and told is not None:
-            self.taken.append(told)
+        if status < 300 and message is not None:
+            self.taken.append(message)
         return Answer(status, {}, b"")
 
     async def aclose(self) -> None:
@@ -92,8 +92,8 @@ async def test_each_change_is_told_once_and_signed(store: Path) -> None:
         await stage.call("GET", "/extensions/a")
         await stage.call("DELETE", "/extensions/a")
         await clock.advance(2)
-    told = [(message["action"], message["resource"]["status"]) for message in receiver.taken]
-    assert told == [
+    seen = [(message["action"], message["resource"]["status"]) for message in receiver.taken]
+    assert seen == [
         ("resource.created", "ready"),
         ("resource.updated", "ready"),
         ("resource.updated", "sleeping"),

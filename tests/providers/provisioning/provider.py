@@ -79,15 +79,15 @@ class FakeProvider:
             return 404, {"error": "not found"}
         if method == "PATCH":
             resource |= {name: fields[name] for name in SHOWN if name in fields and name != "id"}
-            told = {} if self.update_config is None else {"config": self.update_config}
-            return 200, {"id": id, **told}
+            config = {} if self.update_config is None else {"config": self.update_config}
+            return 200, {"id": id, **config}
         if method == "DELETE":
             del self.resources[id]
             return 204, None
         if resource["unready"] > 0:
             resource["unready"] -= 1
             return 200, {"id": id, "status": "provisioning"}
-        # A provider may well repeat the config here.
+        # A provider may repeat the config in this answer.
         return 200, {**{name: resource[name] for name in SHOWN if name in resource}, "config": self.config}
 
     def _provision(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def test_a_person_may_say_what_a_lost_post_made(scene: Scene) -> None:
     scene.provider.lose += ["POST", "POST"]
     scene.declare(scene.extension())
     scene.apply(code=4)
-    told = scene.run("resolve", scene.address, "--adopt", "res_9", code=1).err
-    assert "cannot check that res_9 exists" in told  # the provider was asked, not the platform
-    assert "by provider acme" in told
+    problem = scene.run("resolve", scene.address, "--adopt", "res_9", code=1).err
+    assert "cannot check that res_9 exists" in problem  # the provider was asked, not the platform
+    assert "by provider acme" in problem
     scene.run("resolve", scene.address, "--adopt", "res_1")
     assert scene.record()["id"] == "res_1"
     scene.apply()

@@ -165,7 +165,7 @@ def test_without_the_signing_secret_the_provider_is_asked_nothing_and_all_else_g
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reason"),
     [
         ({"DATABASE_URL": URL, "bad-key": KEY}, "a key `bad-key`, which is not a valid name of a secret"),
         ({"DATABASE_URL": URL, "": KEY}, "a key ``, which is not a valid name of a secret"),
@@ -178,11 +178,11 @@ def test_without_the_signing_secret_the_provider_is_asked_nothing_and_all_else_g
     ],
     ids=["hyphen", "empty", "line-end", "number", "object", "loader", "proxy", "list"],
 )
-def test_an_unfit_config_sets_nothing_and_names_the_key(scene: Scene, config: object, told: str) -> None:
+def test_an_unfit_config_sets_nothing_and_names_the_key(scene: Scene, config: object, reason: str) -> None:
     scene.provider.config = config  # type: ignore[assignment]
     scene.declare(scene.extension())
     applied = scene.apply(code=1)
-    assert told in applied.json["results"][1]["error"]
+    assert reason in applied.json["results"][1]["error"]
     assert scene.sets() == []
     assert scene.record()["id"] == "res_1"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.providers.vectors import vectors
-from tests.providers.vectors.judge import Judged, judge
+from tests.providers.vectors.judge import Result, judge
 
 
 def main() -> int:
@@ -21,13 +21,13 @@ def main() -> int:
     if given.out:
         given.out.write_text("".join(f"{vector.as_json()}\n" for vector in made), encoding="utf-8")
     with TemporaryDirectory() as folder:
-        judged = judge(made, Path(folder))
-    wrong = Counter(what for one in judged for what in one.wrong())
+        results = judge(made, Path(folder))
+    wrong = Counter(fault for result in results for fault in result.wrong())
     shown: set[str] = set()
-    for one in judged:
-        if any(one.wrong()) and one.vector.case not in shown:  # one of each case is enough to read
-            shown.add(one.vector.case)
-            sys.stdout.write(_told(one))
+    for result in results:
+        if any(result.wrong()) and result.vector.case not in shown:  # one of each case is enough to read
+            shown.add(result.vector.case)
+            sys.stdout.write(_report(result))
     cases = len({vector.case for vector in made})
     verdicts = Counter(verdict for vector in made for verdict in vector.expected)
     sys.stdout.write(
@@ -40,11 +40,11 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _told(judged: Judged) -> str:
-    vector = judged.vector
+def _report(result: Result) -> str:
+    vector = result.vector
     return (
-        f"{', '.join(judged.wrong())}: {vector.case}\n"
-        f"  expected {', '.join(vector.expected)}; got {', '.join(judged.got)}\n"
+        f"{', '.join(result.wrong())}: {vector.case}\n"
+        f"  expected {', '.join(vector.expected)}; got {', '.join(result.got)}\n"
         f"  because {vector.reason} ({vector.source})\n"
     )
 

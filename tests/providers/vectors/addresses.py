@@ -112,7 +112,7 @@ for _method in ("POST", "PATCH", "GET", "DELETE"):
     for _name, _change in ELSEWHERE.items():
 
         @refused(f"address: {_name}, {_method}", ANOTHER, MATCH)
-        def elsewhere(scene: Scene, change: Change = _change, method: str = _method) -> Delivery:
+        def other_address(scene: Scene, change: Change = _change, method: str = _method) -> Delivery:
             received = _place(scene, method)
             signed = change(received)
             assert signed != received, (signed, method)

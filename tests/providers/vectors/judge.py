@@ -1,4 +1,4 @@
-"""What `reconciler.services.signing` makes of the vectors, beside what it should."""
+"""What `reconciler.services.signing` makes of the vectors, against what it should."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -12,11 +12,11 @@ from reconciler.services.signing import NotAuthentic, Signed, verify, verify_eve
 from tests.providers.vectors.claims import Claim, shared_claim
 from tests.providers.vectors.vector import Delivery, How, Vector
 
-Work = tuple[str, Vector, Delivery]  # the name under which the vector's nonces are kept apart from others'
+Work = tuple[str, Vector, Delivery]  # the name under which the vector's nonces differ from those of others
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Result:
     """`got`: a verdict for each delivery, or the name of an exception that should not have come out."""
 
     vector: Vector
@@ -34,7 +34,7 @@ class Judged:
                 yield "false reject" if did == "refused" else "false accept"
 
 
-def judge(vectors: Sequence[Vector], folder: Path) -> list[Judged]:
+def judge(vectors: Sequence[Vector], folder: Path) -> list[Result]:
     """`folder`: for the store of nonces. Restarts and two workers are real processes."""
     file = folder / "claims.db"
     got: dict[int, tuple[str, ...]] = {}
@@ -43,7 +43,7 @@ def judge(vectors: Sequence[Vector], folder: Path) -> list[Judged]:
             got[number] = tuple(_verdict((str(number), vector, sent), claim) for sent in vector.deliveries)
     got |= _with_restart(_those(vectors, "with a restart between"), file)
     got |= _by_two_workers(_those(vectors, "by two workers at once"), file)
-    return [Judged(vector, got[number]) for number, vector in enumerate(vectors)]
+    return [Result(vector, got[number]) for number, vector in enumerate(vectors)]
 
 
 def _those(vectors: Sequence[Vector], how: How) -> list[tuple[int, Vector]]:
@@ -81,7 +81,7 @@ def _worker() -> ProcessPoolExecutor:
 
 def _verdicts(work: list[Work], file: Path) -> list[str]:
     with shared_claim(file) as claim:
-        return [_verdict(one, claim) for one in work]
+        return [_verdict(delivery, claim) for delivery in work]
 
 
 def _verdict(work: Work, claim: Claim) -> str:

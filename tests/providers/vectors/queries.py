@@ -88,7 +88,7 @@ def small_escapes(scene: Scene, place: str) -> str:
     RAW,
 )
 @_signed
-def beside(scene: Scene, place: str) -> str:
+def with_others(scene: Scene, place: str) -> str:
     own = scene.query(f"{place}?page=2&of=a%2Fb")
     return scene.random.choice((f"page=2&of=a%2Fb&{own}", f"{own}&page=2&of=a%2Fb", f"page=2&{own}&of=a%2Fb"))
 

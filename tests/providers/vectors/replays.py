@@ -163,7 +163,7 @@ def get_then_delete(scene: Scene) -> tuple[Delivery, ...]:
 
 
 @refused("method: GET's query as DELETE of another resource", "`url` names the other resource", RULE_2)
-def get_as_delete_elsewhere(scene: Scene) -> Delivery:
+def get_as_delete_of_another(scene: Scene) -> Delivery:
     query = scene.get().url.partition("?")[2]
     sent = replace(scene.get("DELETE"), url=f"{scene.resource()}?{query}")
     return replace(sent, signatures=scene.with_query(query, scene.base).signatures)

@@ -14,10 +14,12 @@ ONE_OF_EACH = len(CASES)
 
 
 def test_every_case_gets_the_verdict_that_the_documents_demand(tmp_path: Path) -> None:
-    judged = judge(vectors(seed=7, count=ONE_OF_EACH), tmp_path)
-    wrong = {one.vector.case: (one.vector.expected, one.got) for one in judged if any(one.wrong())}
+    results = judge(vectors(seed=7, count=ONE_OF_EACH), tmp_path)
+    wrong = {
+        result.vector.case: (result.vector.expected, result.got) for result in results if any(result.wrong())
+    }
     assert wrong == {}
-    assert {one.vector.case for one in judged} == CASES.keys()
+    assert {result.vector.case for result in results} == CASES.keys()
 
 
 def test_the_same_seed_makes_the_same_vectors() -> None:
@@ -35,7 +37,7 @@ def test_costly_vectors_are_made_in_the_first_rounds_only() -> None:
     assert {made.count(case) for case in COSTLY} == {COSTLY_ROUNDS}
 
 
-def test_what_makes_the_vectors_knows_nothing_of_what_is_judged() -> None:
+def test_what_makes_the_vectors_imports_nothing_of_the_product() -> None:
     folder = Path(__file__).parent
     knowing = set()
     for file in folder.glob("*.py"):
@@ -101,4 +103,4 @@ def test_a_planted_defect_is_found(
 ) -> None:
     monkeypatch.setattr(signing, name, defect(getattr(signing, name)))
     made = [vector for vector in vectors(seed=7, count=ONE_OF_EACH) if vector.how == "in one process"]
-    assert case in {one.vector.case for one in judge(made, tmp_path) if any(one.wrong())}
+    assert case in {result.vector.case for result in judge(made, tmp_path) if any(result.wrong())}

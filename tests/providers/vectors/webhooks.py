@@ -54,7 +54,7 @@ def serialised_again(scene: Scene) -> Delivery:
     "a webhook names no url: the address and its own secret tell providers apart",
     "2.9: no url among the fields; 6.1 rule 1",
 )
-def elsewhere(scene: Scene) -> Delivery:
+def other_address(scene: Scene) -> Delivery:
     return replace(scene.webhook(), url="https://platform.example/hooks/other")
 
 
