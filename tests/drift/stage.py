@@ -1,7 +1,7 @@
 """A project whose records are as its first manifests said, and a platform where somebody edited since."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,18 @@ import anyio
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address, StateRecord
-from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
 from reconciler.drift.accept import accept
 from reconciler.drift.acceptance import Acceptance, Environments
 from reconciler.drift.find import Drift, find_drift
-from reconciler.execution.limits import Limits
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import located
 from reconciler.manifests.load import load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.secrets.sources import Sources
-from reconciler.services.platform import platform_client
 from reconciler.state.store import State
-from tests.kinds.case import BASE_URL, LONG_AGO, NOW, CaseClock, LivePlatform
+from tests.kinds.case import LONG_AGO, NOW, LivePlatform, project_of
 from tests.state.doubles import read_only
 
 VOLUME = """\
@@ -75,20 +71,11 @@ class Stage:
         return accept(self.drift(), self.desired(), self.root, named, environments)
 
     def project(self) -> Project:
-        clock = CaseClock(datetime.fromisoformat(NOW))
         records, live = self._world()
-        line = LivePlatform(live, clock.now())
-        return Project(
-            store=read_only(State("lineage-1", records, (), frozenset()), clock, self.root),
-            platform=platform_client(line, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True),
-            capabilities=self.capabilities,
-            limits=Limits(),
-            clock=clock,
-            reporter=Reporter(),
-            sources=Sources(self.root, {}),
-            new_id=lambda: "plan-1",
-            holder="test",
-        )
+        platform = LivePlatform(live, datetime.fromisoformat(NOW))
+        project = project_of({"capabilities": self.capabilities}, self.root, (), platform)
+        state = State("lineage-1", records, (), frozenset())
+        return replace(project, store=read_only(state, project.clock, self.root))
 
     def _world(self) -> tuple[dict[Address, StateRecord], dict[str, Any]]:
         """What was applied once, from the first manifests seen, and what is there by now."""

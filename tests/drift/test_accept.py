@@ -42,6 +42,19 @@ def changed_lines(before: bytes, after: bytes) -> list[bytes]:
     return [line for line, was in zip(new, old, strict=True) if line != was]
 
 
+def drifted(stage: Stage, name: str = "manifests/main.yaml") -> Path:
+    """Write the manifest of a volume that somebody extended since, and return the file."""
+    stage.moved = {str(DATA): {"size_gb": 20}}
+    return stage.write(VOLUME, name)
+
+
+def two_drifted(stage: Stage) -> tuple[Path, Path]:
+    """The same for the volumes `data` and `logs` in files of their own."""
+    stage.moved = {"Volume/shop/data": {"size_gb": 20}, "Volume/shop/logs": {"size_gb": 20}}
+    second = stage.write(VOLUME.replace("name: data", "name: logs"), "manifests/b.yaml")
+    return stage.write(VOLUME, "manifests/a.yaml"), second
+
+
 def quiet(stage: Stage) -> bool:
     """Whether neither drift nor plan has anything to say, and apply nothing to send."""
     plan = stage.plan()
@@ -155,7 +168,9 @@ POLICY = (
     "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: all}\n"
     "spec: {selector: {}, snapshot_retention: 14}\n"
 )
-MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
+MERGED_ALIAS = HEAD + "spec: {snapshot_retention: &n 10, <<: [{size_gb: *n}], region: ams}\n"
+SHARED_NUMBER = HEAD + "spec: {snapshot_retention: &n 10, size_gb: *n}\n"
+SHORT = HEAD + "spec: {snapshot_retention: 14}\n"
 
 
 @pytest.mark.parametrize(
@@ -165,45 +180,11 @@ MERGED = HEAD + "spec:\n  <<: *base\n  region: ams\n"
         (HEAD + "spec: {size_gb: 10, count: 1}\n", None, 3, 18, "does not exist"),
         (HEAD + "spec: {size_gb: {min: 10, max: 15}}\n", {"size_gb": 20}, 4, 17, '{"min": 10, "max": 15}'),
         (HEAD + "spec: {size_gb: 10, count: 2}\n", {"size_gb": 20}, 4, 28, "2 objects of `spec.count`"),
-        (
-            HEAD + "spec: {snapshot_retention: &n 10, size_gb: *n}\n",
-            {"size_gb": 20},
-            4,
-            28,
-            "comes from the anchor `&n`",
-        ),
-        (
-            HEAD + "spec: {size_gb: &n 10, snapshot_retention: *n}\n",
-            {"size_gb": 20},
-            4,
-            44,
-            "is read a second time, as `*n`",
-        ),
-        (
-            HEAD.replace("app: shop}", "app: shop}")
-            + "spec: {snapshot_retention: &n 10, <<: [{size_gb: *n}], region: ams}\n",
-            {"size_gb": 20},
-            4,
-            28,
-            "comes from the anchor `&n`",
-        ),
-        (
-            HEAD
-            + "spec: {region: >-\n    ams\n}\n".replace("{", "", 1)
-            .replace("}\n", "")
-            .replace("spec: region", "spec:\n  region"),
-            {"region": "fra"},
-            5,
-            11,
-            "several lines",
-        ),
-        (
-            HEAD + "spec: {snapshot_retention: 14}\n",
-            {"snapshot_retention": 0},
-            4,
-            28,
-            "not a valid `snapshot_retention`",
-        ),
+        (SHARED_NUMBER, {"size_gb": 20}, 4, 28, "comes from the anchor `&n`"),
+        (HEAD + "spec: {size_gb: &n 10, snapshot_retention: *n}\n", {"size_gb": 20}, 4, 44, "time, as `*n`"),
+        (MERGED_ALIAS, {"size_gb": 20}, 4, 28, "comes from the anchor `&n`"),
+        (HEAD + "spec:\n  region: >-\n    ams\n", {"region": "fra"}, 5, 11, "several lines"),
+        (SHORT, {"snapshot_retention": 0}, 4, 28, "not a valid `snapshot_retention`"),
     ],
     ids=["policy", "gone", "range", "count", "alias", "anchor", "merge", "block-text", "out-of-range"],
 )
@@ -214,12 +195,7 @@ def test_a_value_that_is_not_this_manifests_own_is_refused_with_the_place_to_edi
     stage.moved = {str(DATA): moved}
     refusal = only_refusal(stage.accept())
     assert words in refusal.message
-    assert refusal.span is not None
-    assert (refusal.span.file, refusal.span.line, refusal.span.column) == (
-        "manifests/main.yaml",
-        line,
-        column,
-    )
+    assert refusal.span.place == f"manifests/main.yaml:{line}:{column}"
     assert refusal.help
     assert file.read_bytes() == text.encode()
 
@@ -269,9 +245,11 @@ def test_what_the_next_apply_would_send_all_the_same_is_refused(tmp_path: Path) 
     assert "the next apply would still send a change" in only_refusal(done).message
 
 
-def _accept_one(root: Path, address: Address, field: FieldChange, live: Any) -> Acceptance:
+def _accept_one(
+    root: Path, address: Address, field: FieldChange, live: Any, file: Path | None = None
+) -> Acceptance:
     """Accept one drifted field, as if drift had found it."""
-    loaded = load([str(root)], root=root)
+    loaded = load([str(file or root)], root=root)
     resource = next(each for each in loaded.resources if each.address == address)
     applied = {**resource.spec.model_dump(exclude_unset=True), "ours": "id"}
     record = StateRecord(address, "obj_1", "shop", applied, Lifecycle(), EMPTY.context.at)
@@ -295,8 +273,7 @@ def test_one_value_that_cannot_be_written_keeps_all_files_as_they_are(stage: Sta
 
 
 def test_an_address_that_no_manifest_declares_is_refused_with_the_nearest(stage: Stage) -> None:
-    file = stage.write(VOLUME)
-    stage.moved = {str(DATA): {"size_gb": 20}}
+    file = drifted(stage)
     with pytest.raises(ReconcilerError, match="`Volume/shop/dta` is not recorded") as refused:
         stage.accept("Volume/shop/data", "Volume/shop/dta")
     assert refused.value.help == "did you mean `Volume/shop/data`?"
@@ -304,8 +281,7 @@ def test_an_address_that_no_manifest_declares_is_refused_with_the_nearest(stage:
 
 
 def test_nothing_is_accepted_while_not_all_can_be_seen(stage: Stage) -> None:
-    file = stage.write(VOLUME)
-    stage.moved = {str(DATA): {"size_gb": 20}}
+    file = drifted(stage)
     found = stage.drift()
     broken = replace(found.plan, diagnostics=(error("unreadable", "cannot read x"),))
     with pytest.raises(Refused, match="not every object could be read"):
@@ -317,36 +293,32 @@ def test_nothing_is_accepted_while_not_all_can_be_seen(stage: Stage) -> None:
 
 
 def test_the_mode_stays_and_nothing_is_left_beside_the_file(stage: Stage) -> None:
-    file = stage.write(VOLUME)
+    file = drifted(stage)
     file.chmod(0o640)
-    stage.moved = {str(DATA): {"size_gb": 20}}
     assert stage.accept().accepted
     assert file.stat().st_mode & 0o777 == 0o640
     assert [each.name for each in file.parent.iterdir()] == ["main.yaml"]
 
 
 def test_a_symbolic_link_stays_and_its_target_changes(stage: Stage) -> None:
-    target = stage.write(VOLUME, "manifests/real/data.yaml")
+    target = drifted(stage, "manifests/real/data.yaml")
     link = stage.root / "manifests/a.yaml"
     link.symlink_to("real/data.yaml")
-    stage.moved = {str(DATA): {"size_gb": 20}}
     assert stage.accept().accepted
     assert link.is_symlink()
     assert b"size_gb: 20" in target.read_bytes()
 
 
 def test_a_file_with_two_names_is_refused(stage: Stage) -> None:
-    file = stage.write(VOLUME)
+    file = drifted(stage)
     (stage.root / "second.yaml").hardlink_to(file)
-    stage.moved = {str(DATA): {"size_gb": 20}}
     assert "2 hard links" in only_refusal(stage.accept()).message
     assert file.read_text() == VOLUME
 
 
 def test_a_read_only_file_is_refused(stage: Stage) -> None:
-    file = stage.write(VOLUME)
+    file = drifted(stage)
     file.chmod(0o444)
-    stage.moved = {str(DATA): {"size_gb": 20}}
     assert "is read-only" in only_refusal(stage.accept()).message
 
 
@@ -355,18 +327,9 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=(VOLUME,))
     writer.start()
-    loaded = load([str(pipe)], root=tmp_path)
-    writer.join()
-    (resource,) = loaded.resources
-    record = StateRecord(DATA, "obj_1", "shop", {"size_gb": 10}, Lifecycle(), EMPTY.context.at)
-    change = Change(DATA, Action.UPDATE, (FieldChange("size_gb", 10, 20, Effect.GROW),), id="obj_1")
     live = Volume.model_validate({"id": "obj_1", "size_gb": 20})
-    done = accept(
-        Drift(replace(EMPTY, changes=(change,)), {DATA: Drifted(resource, record, live)}),
-        Desired([resource]),
-        tmp_path,
-        [],
-    )
+    done = _accept_one(tmp_path, DATA, FieldChange("size_gb", 10, 20, Effect.GROW), live, file=pipe)
+    writer.join()
     assert "is not a regular file" in only_refusal(done).message
 
 
@@ -381,8 +344,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_changed_since_it_was_read_is_refused(stage: Stage, other: str) -> None:
-    file = stage.write(VOLUME)
-    stage.moved = {str(DATA): {"size_gb": 20}}
+    file = drifted(stage)
     found, desired = stage.drift(), stage.desired()
     file.write_text(other)
     assert "changed while" in only_refusal(accept(found, desired, stage.root, [])).message
@@ -392,9 +354,7 @@ def test_a_file_that_changed_since_it_was_read_is_refused(stage: Stage, other: s
 def test_a_file_that_changes_at_the_last_moment_is_refused(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = stage.write(VOLUME, "manifests/a.yaml")
-    second = stage.write(VOLUME.replace("name: data", "name: logs"), "manifests/b.yaml")
-    stage.moved = {"Volume/shop/data": {"size_gb": 20}, "Volume/shop/logs": {"size_gb": 20}}
+    first, second = two_drifted(stage)
     honest = replacing.replace_files
 
     def late(replacements: Any) -> None:
@@ -413,9 +373,7 @@ def test_a_file_that_changes_at_the_last_moment_is_refused(
 def test_a_second_file_that_cannot_be_written_takes_the_first_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
-    first = stage.write(VOLUME, "manifests/a.yaml")
-    second = stage.write(VOLUME.replace("name: data", "name: logs"), "manifests/b.yaml")
-    stage.moved = {"Volume/shop/data": {"size_gb": 20}, "Volume/shop/logs": {"size_gb": 20}}
+    first, second = two_drifted(stage)
     synced: list[Path] = []
 
     def failing(folder: Path) -> None:
@@ -460,8 +418,7 @@ def test_a_signal_in_the_midst_of_it_leaves_no_half_of_it(
 def test_an_edit_that_would_change_its_neighbours_is_not_written(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = stage.write(VOLUME)
-    stage.moved = {str(DATA): {"size_gb": 20}}
+    file = drifted(stage)
     monkeypatch.setattr(
         rewriting, "splice", lambda text, changes: text.replace("10, snapshot_retention: 14", "20")
     )

@@ -30,7 +30,7 @@ def test_a_value_that_other_environments_share_is_written_with_a_warning(stage: 
     assert "size_gb: 40" in file.read_text()
     assert (warning.code, str(warning.severity)) == ("shared-value", "warning")
     assert warning.span is not None
-    assert (warning.span.file, warning.span.line, warning.span.column) == (SHARED, 4, 30)
+    assert warning.span.place == f"{SHARED}:4:30"
     assert "every environment" in warning.message
     assert "write 10 here again" in warning.help
     assert "`Volume/shop/data: {spec: {size_gb: 40}}` into overlays/prod" in warning.help

@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.evidence.archive import (
-    ARCHIVE,
-    SUMS,
-    Damaged,
-    _header,
-    _tar,
-    digest,
-    pack,
-    unpack,
-)
+from reconciler.evidence.archive import ARCHIVE, SUMS, Damaged, _header, _tar, digest, pack, unpack
 from reconciler.evidence.bundle import NotBundled, bundle
 from reconciler.evidence.rows import HEAD
 from reconciler.evidence.verify import PLAN, damaged_page, verified_page
@@ -222,17 +213,11 @@ def test_the_script_refuses_what_verify_refuses(made: Made, other: Made, tmp_pat
 # --- what is refused before it is made ---
 
 
-def test_a_plan_that_it_did_not_carry_out_is_refused(made: Made, other: Made) -> None:
+def test_another_plan_another_head_and_encrypted_rows_are_refused(made: Made, other: Made) -> None:
     with pytest.raises(NotBundled, match="is not the plan that it carried out"):
         bundle(made.contents, made.state, made.run, saved=other.saved)
-
-
-def test_a_head_that_the_state_never_had_is_refused(made: Made, other: Made) -> None:
     with pytest.raises(NotBundled, match="has not had the head"):
         bundle(made.contents, made.state, made.run, head=other.head)
-
-
-def test_rows_that_are_chained_as_they_were_encrypted_are_refused(made: Made) -> None:
     sealed = replace(made.state, heads={"token": "0" * 64})
     with pytest.raises(NotBundled, match="its state is encrypted"):
         bundle(made.contents, sealed, made.run)

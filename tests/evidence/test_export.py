@@ -46,15 +46,15 @@ def ran(stage: Stage, manifests: str) -> Entries:
 def case_of(stage: Stage, entries: Entries, manifests: str) -> Case:
     (run,) = history_of(entries).runs
     given = load(["-"], root=stage.root, stdin=manifests.encode, keep=True)
-    return export(
-        run,
-        entries,
-        given.effective,
-        given.resources,
-        capabilities=stage.capabilities,
-        limits=stage.limits,
-        rate_limit=None,
-    )
+    of_settings: Any = {"capabilities": stage.capabilities, "limits": stage.limits, "rate_limit": None}
+    return export(run, entries, given.effective, given.resources, **of_settings)
+
+
+@pytest.fixture
+def folder(stage: Stage) -> Path:
+    """The case of a run whose create lost its answer."""
+    write_case(case_of(stage, lost_create(stage), volume()), stage.root / "incident")
+    return stage.root / "incident"
 
 
 def lost_create(stage: Stage) -> Entries:
@@ -166,17 +166,13 @@ def test_a_folder_that_is_there_is_left_alone(stage: Stage) -> None:
         ("trace.json", "\xff", "is not JSON"),
     ],
 )
-def test_a_damaged_case_is_a_clear_error(stage: Stage, file: str, text: str, why: str) -> None:
-    folder = stage.root / "incident"
-    write_case(case_of(stage, lost_create(stage), volume()), folder)
+def test_a_damaged_case_is_a_clear_error(folder: Path, file: str, text: str, why: str) -> None:
     (folder / file).write_text(text, encoding="utf-8")
     with pytest.raises(ReconcilerError, match=why):
         replay(read_case(folder))
 
 
-def test_a_case_of_another_version_or_with_bad_records_is_refused(stage: Stage) -> None:
-    folder = stage.root / "incident"
-    write_case(case_of(stage, lost_create(stage), volume()), folder)
+def test_a_case_of_another_version_or_with_bad_records_is_refused(folder: Path) -> None:
     document = json.loads((folder / "case.json").read_text())
     changes: list[dict[str, Any]] = [{"format": "reconcile-case-9"}, {"records": {"x": {}}}, {"unknown": 1}]
     for change in changes:
@@ -185,9 +181,7 @@ def test_a_case_of_another_version_or_with_bad_records_is_refused(stage: Stage) 
             read_case(folder)
 
 
-def test_the_fixture_fails_with_what_is_different(stage: Stage, reconcile_replay: Any) -> None:
-    folder = stage.root / "incident"
-    write_case(case_of(stage, lost_create(stage), volume()), folder)
+def test_the_fixture_fails_with_what_is_different(folder: Path, reconcile_replay: Any) -> None:
     reconcile_replay(folder)
     (folder / "faults.json").write_text("[]")
     with pytest.raises(pytest.fail.Exception, match="#create, attempt 1"):

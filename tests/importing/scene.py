@@ -1,7 +1,7 @@
 """A project folder before a platform of given answers: imports and plans, without a process or a network."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,7 @@ import anyio
 
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address, Lifecycle, StateRecord
-from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Plan
-from reconciler.execution.limits import Limits
 from reconciler.importing.files import Planned, arrange, put_all
 from reconciler.importing.search import Wanted
 from reconciler.importing.unmanaged import Unmanaged, find_unmanaged
@@ -20,10 +18,8 @@ from reconciler.manifests.load import Loaded, load
 from reconciler.planning.declared import Desired
 from reconciler.project.plan import make_plan
 from reconciler.project.project import Project
-from reconciler.secrets.sources import Sources
-from reconciler.services.platform import platform_client
 from reconciler.state.store import JournalEntry, State
-from tests.kinds.case import BASE_URL, CaseClock, LivePlatform
+from tests.kinds.case import LivePlatform, project_of
 from tests.state.doubles import read_only
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -43,15 +39,8 @@ def volume(id: str = "vol_1", **fields: Any) -> dict[str, Any]:
 def cluster(id: str = "orders0000000000", **fields: Any) -> dict[str, Any]:
     defaults = {"disk_size_gb": 10, "pg_major_version": "16", "postgis_enabled": False, "status": "ready"}
     organization = {"organization": {"name": "Acme", "slug": "acme"}}
-    return {
-        "id": id,
-        "name": "orders",
-        "plan": "starter",
-        "region": "ams",
-        **organization,
-        **defaults,
-        **fields,
-    }
+    named = {"id": id, "name": "orders", "plan": "starter", "region": "ams"}
+    return {**named, **organization, **defaults, **fields}
 
 
 def record(address: str, id: str) -> StateRecord:
@@ -114,20 +103,9 @@ class Scene:
         return loaded
 
     def _project(self) -> Project:
-        clock = CaseClock(NOW)
-        return Project(
-            store=read_only(State("lineage", self.records, self.intents, frozenset()), clock, self.root),
-            platform=platform_client(
-                self.platform, BASE_URL, lambda: "t0ken", clock, rate_limit=None, read_only=True
-            ),
-            capabilities=self.capabilities,
-            limits=Limits(),
-            clock=clock,
-            reporter=Reporter(),
-            sources=Sources(self.root, {}),
-            new_id=lambda: "id",
-            holder="test",
-        )
+        project = project_of({"capabilities": self.capabilities}, self.root, (), self.platform)
+        state = State("lineage", self.records, self.intents, frozenset())
+        return replace(project, store=read_only(state, project.clock, self.root))
 
 
 def addresses(unmanaged: Unmanaged) -> list[str]:

@@ -27,31 +27,20 @@ def names(scene: Scene) -> list[str]:
     return sorted(path.name for path in scene.folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        OLD.encode(),
-        OLD.encode() + b"\n# the end",
-        OLD.encode() + b"\n---\n",
-        OLD.encode() + b"\n...\n",
-        b"\xef\xbb\xbf" + OLD.replace("\n", "\r\n").encode() + b"\r\n",
-        OLD.replace("\n", "\r\n").encode(),
-        b"\xef\xbb\xbf",
-        b"# nothing but a comment",
-        b"",
-    ],
-    ids=[
-        "no newline",
-        "comment",
-        "open document",
-        "ended",
-        "CRLF and BOM",
-        "CRLF",
-        "BOM",
-        "no document",
-        "empty",
-    ],
-)
+BYTES = {
+    "no newline": OLD.encode(),
+    "comment": OLD.encode() + b"\n# the end",
+    "open document": OLD.encode() + b"\n---\n",
+    "ended": OLD.encode() + b"\n...\n",
+    "CRLF and BOM": b"\xef\xbb\xbf" + OLD.replace("\n", "\r\n").encode() + b"\r\n",
+    "CRLF": OLD.replace("\n", "\r\n").encode(),
+    "BOM": b"\xef\xbb\xbf",
+    "no document": b"# nothing but a comment",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("before", BYTES.values(), ids=BYTES)
 def test_every_byte_of_an_existing_file_stays(scene: Scene, before: bytes) -> None:
     path = scene.write(before, "shop.yaml")
     scene.run("shop")
@@ -153,12 +142,16 @@ def test_the_owner_of_an_existing_file_stays(scene: Scene) -> None:
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
 
 
-def test_a_file_that_somebody_made_meanwhile_is_not_replaced(scene: Scene) -> None:
+@pytest.mark.parametrize("before", ["", OLD], ids=["made", "changed"])
+def test_a_file_that_somebody_wrote_meanwhile_is_not_replaced(scene: Scene, before: str) -> None:
+    if before:
+        scene.write(before, "shop.yaml")
     planned = scene.planned(scene.found("shop"))
-    scene.write("mine", "shop.yaml")
+    scene.write("mine now", "shop.yaml")
     with pytest.raises(ReconcilerError, match="changed meanwhile"):
         anyio.run(put_all, planned)
-    assert scene.read("shop.yaml") == "mine"
+    assert scene.read("shop.yaml") == "mine now"
+    assert names(scene) == ["shop.yaml"]
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
@@ -169,16 +162,6 @@ def test_a_new_file_gets_the_permissions_of_new_files(scene: Scene, mask: int) -
     finally:
         os.umask(before)
     assert (scene.folder / "shop.yaml").stat().st_mode & 0o777 == 0o666 & ~mask
-
-
-def test_a_file_that_somebody_changed_meanwhile_is_not_replaced(scene: Scene) -> None:
-    scene.write(OLD, "shop.yaml")
-    planned = scene.planned(scene.found("shop"))
-    scene.write("mine now", "shop.yaml")
-    with pytest.raises(ReconcilerError, match="changed meanwhile"):
-        anyio.run(put_all, planned)
-    assert scene.read("shop.yaml") == "mine now"
-    assert names(scene) == ["shop.yaml"]
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

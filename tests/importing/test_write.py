@@ -12,7 +12,7 @@ from reconciler.manifests.writing.write import Commented, write
 
 # What YAML 1.1, YAML 1.2 or a careless writer takes for something else than text.
 TRAPS = [
-    *(
+    *[
         "no",
         "y",
         "Off",
@@ -27,8 +27,8 @@ TRAPS = [
         ".inf",
         "2026-01-01",
         "<<",
-    ),
-    *(
+    ],
+    *[
         "=",
         "-",
         "?",
@@ -47,7 +47,7 @@ TRAPS = [
         "]",
         "{",
         "}",
-    ),
+    ],
     *(",", "", " ", "a: b", "a #b", "- a", "a:", " a", "a ", "\ufeff", "\x85", "\u2028", "\x7f"),
 ]
 
@@ -86,21 +86,10 @@ def test_a_disabled_document_is_a_comment_and_the_same_document_once_uncommented
 
 def test_text_is_quoted_only_where_it_would_be_read_as_something_else() -> None:
     spec = {"plain": "iad-2", "number": "16", "flag": "no", "list": [1, {"a": None, "b": [True]}], "none": []}
-    assert write(
-        [Commented({"spec": spec}, {("spec", "flag"): ["why"], ("spec", "power"): ["power: x"]})]
-    ) == (
-        "spec:\n"
-        "  plain: iad-2\n"
-        '  number: "16"\n'
-        "  # why\n"
-        '  flag: "no"\n'
-        "  list:\n"
-        "    - 1\n"
-        "    - a: null\n"
-        "      b:\n"
-        "        - true\n"
-        "  none: []\n"
-        "  # power: x\n"
+    comments: dict[Path, list[str]] = {("spec", "flag"): ["why"], ("spec", "power"): ["power: x"]}
+    assert write([Commented({"spec": spec}, comments)]) == (
+        'spec:\n  plain: iad-2\n  number: "16"\n  # why\n  flag: "no"\n'
+        "  list:\n    - 1\n    - a: null\n      b:\n        - true\n  none: []\n  # power: x\n"
     )
 
 

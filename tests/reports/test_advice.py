@@ -35,14 +35,7 @@ def test_a_command_is_quoted_for_a_shell_and_not_in_its_words() -> None:
         "a'b\"c",
         "`id`",
         "x; rm x",
-        "*",
-        "~",
-        "",
-        "-x",
-        "--force",
-        "a\nb",
-        "$HOME",
-        "!!",
+        *("*", "~", "", "-x", "--force", "a\nb", "$HOME", "!!"),
     ],
 )
 def test_a_shell_gives_each_word_as_it_was(word: str, tmp_path: Path) -> None:

@@ -12,24 +12,8 @@ from reconciler.reports.report import Failure, Page
 
 FAILED = "::error title=failed::"
 UNSEEN = [
-    "\u00ad",
-    "\u061c",
-    "\u115f",
-    "\u180e",
-    "\u200b",
-    "\u200f",
-    "\u2028",
-    "\u202e",
-    "\u2061",
-    "\u2066",
-    "\u206f",
-    "\u2800",
-    "\u3164",
-    "\ufeff",
-    "\ufff9",
-    "\x7f",
-    "\x9b",
-    "\U000e0041",
+    *"\u00ad\u061c\u115f\u180e\u200b\u200f\u2028\u202e\u2061\u2066\u206f\u2800",
+    *"\u3164\ufeff\ufff9\x7f\x9b\U000e0041",
 ]
 
 

@@ -35,6 +35,7 @@ from tests.reports.plans import DIAGNOSTICS, DRIFT, EMPTY, OWED, PLAN, RESULTS
 from tests.reports.reports import ADDRESS, HOST, HOSTILE, harmless, rehearsal_of, reports_of, texts
 from tests.reports.schemas import SARIF, SARIF_TEXT
 
+DECLARED = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
 COMMAND = re.compile(r"::(?P<name>[a-z]+) (?P<properties>[^:\n]*)::(?P<data>.*)")
 ALL: dict[str, Report] = {
     "plan": PlanReport(plan=PLAN, diagnostics=DIAGNOSTICS),
@@ -101,8 +102,7 @@ def test_sarif_has_the_span_the_help_and_the_page_of_a_diagnostic() -> None:
 
 
 def test_what_drifted_is_shown_at_its_manifest() -> None:
-    declared = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
-    (result,) = sarif(replace(ALL["drift"], declared=declared, links=HOST))["results"][:1]
+    (result,) = sarif(replace(ALL["drift"], declared=DECLARED, links=HOST))["results"][:1]
     (place,) = result["locations"]
     assert place["physicalLocation"]["artifactLocation"]["uri"] == "infra/manifests/data.yaml"
     assert place["logicalLocations"] == [{"fullyQualifiedName": "Volume/shop/data", "kind": "resource"}]
@@ -215,18 +215,10 @@ def test_github_gets_a_command_for_each_finding() -> None:
     first, second, *rest = rendered("github", replace(ALL["plan"], links=HOST)).splitlines()
     assert first.startswith("plan of prod: https://platform.example")
     assert second.startswith("Plan: 1 to delete")
+    place = {"file": "infra/manifests/orders.yaml", "line": "7", "col": "12", "endColumn": "13"}
+    text = "volume `shrunk` cannot shrink from 20 GB to 10 GB: the live size is 20 GB\nset `size_gb: 20`"
     assert commands("\n".join(rest))[:2] == [
-        (
-            "error",
-            {
-                "file": "infra/manifests/orders.yaml",
-                "line": "7",
-                "col": "12",
-                "endColumn": "13",
-                "title": "volume-shrink",
-            },
-            "volume `shrunk` cannot shrink from 20 GB to 10 GB: the live size is 20 GB\nset `size_gb: 20`",
-        ),
+        ("error", {**place, "title": "volume-shrink"}, text),
         ("warning", {"title": "note"}, "something without a place"),
     ]
 
@@ -345,14 +337,9 @@ def test_a_refused_change_is_one_failure_with_the_errors_about_it() -> None:
 
 def test_no_two_tests_of_junit_have_one_name() -> None:
     """GitLab shows only one of a name."""
-    (suite,) = JUnitXml.fromstring(
-        rendered("junit", DriftReport(plan=EMPTY, diagnostics=(warning("lookalike", "x"),) * 3)).encode()
-    )
-    assert [case.name for case in suite if case.classname == "lookalike"] == [
-        "project",
-        "project (2)",
-        "project (3)",
-    ]
+    found = junit(DriftReport(plan=EMPTY, diagnostics=(warning("lookalike", "x"),) * 3))
+    names = [case.name for case in found if case.classname == "lookalike"]
+    assert names == ["project", "project (2)", "project (3)"]
 
 
 def test_each_call_and_fault_of_a_rehearsal_is_a_test() -> None:
@@ -426,17 +413,13 @@ def test_owed_work_is_a_remark_everywhere() -> None:
 def test_what_a_rehearsal_complains_about_stands_at_the_manifest_of_its_call() -> None:
     step = Step(f"{ADDRESS}#create", ADDRESS, Call("POST", "/x"))
     plan = replace(EMPTY, steps=(step,))
-    declared = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
-    report = PlanReport(plan=plan, rehearsal=rehearsal_of(step.id), declared=declared)
+    report = PlanReport(plan=plan, rehearsal=rehearsal_of(step.id), declared=DECLARED)
     run = sarif(report)
     told = [(each["ruleId"], each["level"], each["message"]["text"]) for each in run["results"]]
+    asked = f"{step.id}: a person must decide with lost_after, killed: {step.id}"
     assert told == [
         ("rehearsal-failed", "warning", f"{step.id} fails with error_after: {step.id}"),
-        (
-            "rehearsal-decision",
-            "warning",
-            f"{step.id}: a person must decide with lost_after, killed: {step.id}",
-        ),
+        ("rehearsal-decision", "warning", asked),
     ]
     for each in run["results"]:
         place = each["locations"][0]["physicalLocation"]
@@ -448,18 +431,13 @@ def test_what_a_rehearsal_complains_about_stands_at_the_manifest_of_its_call() -
     ]
     assert run["invocations"][0]["executionSuccessful"] is False
     assert len(json.loads(rendered("gitlab", report))) == 4
-    assert [name for name, _, _ in commands(rendered("github", report))] == [
-        "error",
-        "error",
-        "warning",
-        "warning",
-    ]
+    named = [name for name, _, _ in commands(rendered("github", report))]
+    assert named == ["error", "error", "warning", "warning"]
 
 
 def test_a_step_that_is_not_done_is_a_finding() -> None:
     results = (Result(ADDRESS, f"{ADDRESS}#set", "failed", error="the platform answered 422"),)
-    declared = {ADDRESS: Span("manifests/data.yaml", 3, 9, 13)}
-    report = ApplyReport(plan=EMPTY, results=results, declared=declared)
+    report = ApplyReport(plan=EMPTY, results=results, declared=DECLARED)
     (result,) = sarif(report)["results"]
     assert result["ruleId"] == "not-done"
     assert result["message"]["text"] == "Volume/shop/data#set is failed: the platform answered 422"

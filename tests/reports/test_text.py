@@ -67,13 +67,7 @@ def test_a_run_without_steps_wrote_records_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        render_plan(PLAN),
-        render_plan(EMPTY),
-        drifted(DRIFT),
-        render_results(APPLIED),
-    ],
+    "text", [render_plan(PLAN), render_plan(EMPTY), drifted(DRIFT), render_results(APPLIED)]
 )
 def test_a_report_ends_with_one_newline_and_no_line_with_a_space(text: str) -> None:
     assert text.endswith("\n")
@@ -138,10 +132,6 @@ def test_the_first_line_is_shown_once_where_the_plan_was_shown() -> None:
     about = FORMAT.render(report).splitlines()[0]
     assert about.startswith("prod: ")
     assert about not in FORMAT.render(replace(report, plan_shown=True))
-
-
-def test_one_resource_is_no_plural() -> None:
-    assert render_plan(replace(EMPTY, unchanged=1)) == "No changes: 1 resource is as declared.\n"
 
 
 def test_one_object_is_counted_in_the_singular() -> None:
