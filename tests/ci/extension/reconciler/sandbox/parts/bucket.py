@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.sandbox.routing import Routes
-
-from reconciler.sandbox import fields
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Request, Response, reply
-from reconciler.sandbox.part import Date, Item, Name, Part, Seed, moment_or_now
+from reconciler.sandbox.part import Date, Item, Name, Part, Routes, Seed, moment_or_now
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
 from reconciler.sandbox.world import Thing, World
 from reconciler.services.machines.wire import bucket as wires
@@ -43,10 +40,9 @@ route = Routes("bucket")
     example={"name": "photos", "region": "ams"},
 )
 def create(world: World, request: Request, app_name: str) -> Response:
-    app, body = required_app(world, app_name), request.object()
-    name, region = fields.required_text(body, "name"), fields.required_text(body, "region")
-    versions = fields.flag(body, "versions") is True
-    bucket = Bucket(f"bkt_{world.new_id()}", app.id, name, region, versions, world.now)
+    app, body = required_app(world, app_name), request.read(wires.BucketCreate)
+    id = f"bkt_{world.new_id()}"
+    bucket = Bucket(id, app.id, body.name, body.region, body.versions, world.now)
     world.put(bucket)
     return reply(_wire(bucket))
 
@@ -64,8 +60,7 @@ def get(world: World, request: Request, app_name: str, bucket_id: str) -> Respon
 @route("PUT", _BUCKET, "Update a bucket", wires.Bucket, body=wires.BucketUpdate, example={"versions": True})
 def update(world: World, request: Request, app_name: str, bucket_id: str) -> Response:
     bucket = required_in_app(world, Bucket, app_name, bucket_id)
-    versions = fields.flag(request.object(), "versions")
-    bucket.versions = bucket.versions if versions is None else versions
+    bucket.versions = request.read(wires.BucketUpdate).versions
     world.put(bucket)
     return reply(_wire(bucket))
 

@@ -1,5 +1,6 @@
 """A kind and a format are added without an edit: files are copied into a copy of the package, and used there.
 
+`.ci/parts` runs it: `pytest tests/ci/try_extension.py`.
 `extension/` holds these files at their places. docs/architecture.md says how to write others.
 """
 
@@ -16,8 +17,6 @@ from tests.test_layers import breaches
 
 EXTENSION = Path(__file__).parent / "extension"
 BUCKET = "manifests/buckets/bucket.yaml"
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
