@@ -541,7 +541,7 @@ OWN: tuple[Mutant, ...] = (
     _mutant(
         "two processes hold one lease",
         "state/places/sqlite/locks.py",
-        "return None if locks.is_locked(self._lock_file, _byte(beat.id)) else 0.0",
+        "return None if is_locked(self._lock_file, _byte(beat.id)) else 0.0",
         "return 0.0",
     ),
     _mutant(
