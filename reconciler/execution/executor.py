@@ -1,4 +1,9 @@
-"""Runs the steps of a plan: in order, in parallel where allowed; each outcome is stored immediately."""
+"""Runs the steps of a plan: in order, in parallel where allowed; each outcome is stored immediately.
+
+A step starts when the steps in its `after` and the previous step of its lane are over. A failure skips only
+the steps that depend on it. A failure of the store, or a signal, lets no new step start; calls under way may
+still be answered, and their outcomes are stored.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -33,6 +38,7 @@ class Executor:
 
     @property
     def stopping(self) -> bool:
+        """Whether no new step starts."""
         return self._run.stopping
 
     def stop(self) -> None:
@@ -120,6 +126,7 @@ class Executor:
         return bool(recorder.restarts[machine])
 
     def _is_recorded(self, step: Step, name: str) -> bool:
+        """Whether the record has the value that the step would set, by its fingerprint."""
         record = self._run.recorder.records.get(step.address)
         return record is not None and record.applied.get(name) == self._run.applied(step)[name]
 

@@ -1,4 +1,8 @@
-"""The journal's entry about a call before it is sent: enough to settle it after a crash, but no secret."""
+"""The journal's entry about a call before it is sent: enough to settle it after a crash, but no secret.
+
+If the outcome stays unknown, there are three ways on. "repeat": the call is absolute, so sending it again
+does no harm. "find": a list shows whether it made an object. "ask": only a person can know.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -104,6 +108,7 @@ class Intent(Saved, frozen=True):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Intent":
+        """The intent that `to_json` wrote, also by an older program."""
         find_kinds()  # their models have the shapes that reads name
         return _adapter().validate_python(data)
 

@@ -36,6 +36,7 @@ class Parts:
         self._parts = {scope: Part() for scope in scopes}
 
     def of(self, scope: str) -> Part:
+        """The part of `scope`, which may be new."""
         return self._parts.setdefault(scope, Part())
 
     def move(self, scope: str, entry: JournalEntry, source: Address) -> None:

@@ -70,6 +70,7 @@ class RateLimited:
 
     @property
     def for_s(self) -> float:
+        """Seconds since the first 429."""
         return 0.0 if self.since_s is None else self._clock.monotonic() - self.since_s
 
     def pause_s(self, outcome: Outcome) -> float | None:
@@ -246,5 +247,6 @@ class SendGate:
             await self._changed.wait()
 
     def _wake_all(self) -> None:
+        """Let all waiting creates look again whether they may start."""
         self._changed.set()
         self._changed = anyio.Event()

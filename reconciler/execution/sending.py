@@ -1,4 +1,9 @@
-"""One call of a step: its intent, the sending, and its outcome, which is stored before anything else."""
+"""One call of a step: its intent, the sending, and its outcome, which is stored before anything else.
+
+In this order: wait for the turn, read the list that a lost create would be compared with, commit the intent,
+check the lease, send once, commit the outcome with its effect on the record. A process that dies in between
+leaves an open intent, which `open_intents` settles before the next run plans.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -190,6 +195,7 @@ def _intend(run: Run, step: Step, path: str, listed: Lookup) -> tuple[Intent, fr
 
 
 def _finished(listed: Lookup) -> frozenset[str]:
+    """The ids of listed objects that are not being made any more."""
     return frozenset(item.id for item in listed.objects if getattr(item, "progress", "") not in UNDER_WAY)
 
 

@@ -1,4 +1,9 @@
-"""Settles an unknown outcome by evidence: objects that the platform's list shows now, and did not before."""
+"""Settles an unknown outcome by evidence: objects that the platform's list shows now, and did not before.
+
+After the settle window a lost call can no longer take effect. Then one new object that equals the sent one,
+and that no record owns, is taken if `adopt_inferred` allows it. If three lists in a row show none, the call
+had no effect and may be sent again. Anything else is a question to a person: neither taken nor sent again.
+"""
 
 import math
 from collections import defaultdict
@@ -68,6 +73,7 @@ def _undecided(ids: Iterable[str]) -> Settlement:
 
 
 def _is_free(intent: Intent, item: Any) -> bool:
+    """Whether the object has a valid id, and is attached to nothing."""
     return not item.bad_id and not any(getattr(item, name, None) for name in intent.unattached)
 
 
@@ -193,6 +199,7 @@ class Evidence:
         return settlement
 
     def _tracked(self) -> Collection[str]:
+        """The ids of records, and of objects that this run has assigned to lost calls."""
         return {*self._recorded(), *self._taken}
 
     def _until_the_next_moment(self) -> float:

@@ -1,4 +1,8 @@
-"""Waits for the effect of a call: reads until a condition holds, or the deadline passes."""
+"""Waits for the effect of a call: reads until a condition holds, or the deadline passes.
+
+A wait that is not over leaves the step pending: its call was accepted, and the next run waits on without
+sending it again.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
