@@ -54,14 +54,14 @@ def verb(
     notifies: bool = False,
     **settings: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """Make a function, which returns an exit code, the command `name`, in the group `of` where it has one.
+    """Make a function that returns an exit code the command `name`, in the group `of` where it has one.
 
     Its own options and arguments are the defaults of its parameters: `option`, `flag`, `argument`. Those that
     it passes on as a whole (`**settings`) are declared with click's decorators.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
-    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings hear of its end.
+    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings get its end.
     """
 
     def make(function: Callable[..., int]) -> click.Command:

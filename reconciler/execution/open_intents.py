@@ -120,7 +120,7 @@ async def overlay(
     """The records as they would be after open intents are settled, and a diagnostic for each that cannot be.
 
     It does not wait, and writes nothing. `concerned`: the scopes that matter. `holders`: by scope; an open
-    call of a holder is no question, but under way. `undecided`: the result of `settle_open`; without it (for
+    call of a holder is under way, not a question. `undecided`: the result of `settle_open`; without it (for
     verbs that only read) one look at the platform decides.
     """
     records = dict(state.records)

@@ -69,6 +69,6 @@ class Run:
         return fill_record(step.effect.applied, self.outputs, print_of)
 
     def result(self, step: Step, outcome: OutcomeWord, error: str = "", note: str = "") -> Result:
-        """The result of `step`, with the id that is recorded by now."""
+        """The result of `step`, with the id that is recorded."""
         record = self.recorder.records.get(step.address)
         return Result(step.address, step.id, outcome, (record.id or None) if record else None, error, note)

@@ -122,7 +122,7 @@ def _judge(until: Condition, get: Callable[[str], Any]) -> Literal["done", "fail
 def _pauses(every_s: float, *, immediately: bool) -> Iterator[float]:
     """Seconds between reads: short at first, because most work is quick, then at most `LONGEST_PAUSE_S`.
 
-    With `every_s`, the first read is at once, and the pauses are all the same.
+    With `every_s`, the first read is at once, and all pauses are equal.
     """
     if immediately or every_s:
         yield 0

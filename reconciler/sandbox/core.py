@@ -194,7 +194,7 @@ class Sandbox:
         return response
 
     def settle(self) -> None:
-        """End all states that are due by now."""
+        """End all states that are due."""
         self.world.settle_until(self.clock.now())
 
     def tick(self) -> None:

@@ -1,7 +1,7 @@
 """Requests that are not surely the platform's: refused, each time with the same 401, and without effect.
 
 A forgery is tried on POST, PATCH, GET and DELETE as far as it makes sense. After it, a GET shows whether it
-had an effect all the same. The words of a refusal must not say what was wrong.
+had an effect. The words of a refusal must not say what was wrong.
 """
 
 from reconciler.providers.check.bench import (

@@ -86,7 +86,7 @@ class Draft:
         return self.digest(lambda text: hmac.digest(self.secret, text, name), message)
 
     def bare_hash(self, message: bytes) -> str:
-        """SHA-256 of the secret and `message`, which is no HMAC."""
+        """SHA-256 of the secret and `message`, which is not an HMAC."""
         return self.digest(lambda text: hashlib.sha256(self.secret + text).digest(), message)
 
     def request(

@@ -133,7 +133,7 @@ class Functions(Protocol):
         ...
 
     async def deprovision(self, resource: Resource) -> None:
-        """Remove all parts of the resource. A part that is gone already is no failure."""
+        """Remove all parts of the resource. A part that is gone already is not a failure."""
         ...
 
     async def costs(self, resources: Sequence[Resource]) -> Sequence[Cost]:

@@ -102,7 +102,7 @@ def _end_day(world: World, day: BillingDay, at: float) -> None:
 
 
 def note(world: World, thing: Thing, before: str, at: float) -> None:
-    """Queue events of a new state of a machine. A registration is no event: the machine was there before."""
+    """Queue events of a new state of a machine. A registration is not an event: the machine was there."""
     if not isinstance(thing, Machine) or not before:
         return
     app = world.find(App, thing.app)
