@@ -163,7 +163,7 @@ async def remember_ended(
     is_part = failed or left_out or desired.targets or desired.focus is not None
 
     def ended(before: Content) -> Content:
-        """The new memory, from the memory that the state has by now."""
+        """The new memory, from the current memory of the state."""
         begun = terms.begun(before)
         if is_part or begun != planned:
             return begun

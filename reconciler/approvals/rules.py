@@ -257,7 +257,7 @@ def _is_large(when: When, size_gb: Callable[[Address], float | None], address: A
 
 
 def _is_lowered(field: FieldChange) -> bool:
-    """True unless the new value is at least the old one. A new value that is no number counts as lowered."""
+    """True unless the new value is at least the old one. A new value that is not a number is lowered."""
     before, after = field.before, field.after
     if not isinstance(before, int | float):
         return False  # there was none before

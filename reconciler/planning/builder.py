@@ -148,7 +148,7 @@ class PlanBuilder:
     def _bind(self, kind: Kind, subject: Subject, decision: Decision, *, confirms: bool) -> None:
         """Note the record that an apply writes.
 
-        A changed lifecycle sends nothing, and must be kept all the same.
+        A changed lifecycle sends nothing, but the record must hold it.
         """
         resource, record = subject.resource, subject.record
         assert resource is not None

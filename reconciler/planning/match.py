@@ -163,7 +163,7 @@ def _adopt_by_id(
 def _of_other_apps(objects: Sequence[Any], owned: Mapping[str, Address], address: Address) -> list[Any]:
     """The objects in the list of `address` that an address of another app owns.
 
-    They are no ordinary namesakes.
+    They differ from ordinary namesakes: another app claims them.
     """
     found = []
     for item in objects:

@@ -42,7 +42,7 @@ def dump_plan(plan: Plan, rehearsal: Rehearsal | None = None) -> bytes:
 
 
 def load_saved(text: bytes) -> SavedPlan:
-    """The plan in `text`, whoever wrote it.
+    """The plan in `text`, from any author.
 
     Raises ReconcilerError for anything that `dump_plan` never writes.
     """

@@ -1,7 +1,7 @@
 """Checks before the first call of a plan that everything it relies on is as it was when the plan was made.
 
 Nothing is sent for a plan of another state, while a call that it touches is open, where an object is recorded
-elsewhere by now, or where an object or a record has changed. The errors name what moved.
+in another place, or where an object or a record has changed. The errors name what moved.
 """
 
 from collections import defaultdict

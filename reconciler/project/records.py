@@ -175,7 +175,7 @@ async def note_made(store: Store, actor: Actor) -> None:
 
 
 async def note_known(store: Store, actor: Actor, id: str) -> bool:
-    """Remember objects of this id (`ALL`: all) as known. False for a text that is no kind's id."""
+    """Remember objects of this id (`ALL`: all) as known. False for a text that no kind has as an id."""
     forms = [kind.id_form for kind in find_kinds().values() if isinstance(kind, Importable) and kind.id_form]
     if id != ALL and not any(re.fullmatch(form, id) for form in forms):
         return False

@@ -81,7 +81,7 @@ def _check(at: Path, descriptor: int, owners: Collection[int], *, tighten: bool)
 
 
 def _refused(path: Path) -> ReconcilerError:
-    """The error for a path that is no folder of ours."""
+    """The error for a path that is not a folder of ours."""
     what = "is a symbolic link" if path.is_symlink() else "is not a folder, or cannot be used"
     return ReconcilerError(
         f"{path} {what}: nothing was read or written there",
