@@ -104,7 +104,7 @@ async def open_project(
     """
     reporter = reporter or Reporter()
     config = _settings(path, os.environ if variables is None else variables, env, untrusted)
-    desired = load_desired([str(each) for each in manifests], config, SourceTexts(config.root), reporter)
+    desired = load_desired([str(path) for path in manifests], config, SourceTexts(config.root), reporter)
     read_only = read_only or untrusted is not None
     options = opening.Options(
         sandbox, state, lock_timeout_s, read_only, take_signals=False, reason=reason, base=base
@@ -216,7 +216,7 @@ async def apply_saved(
         raise TypeError("`approvals` must be a collection of files, not one text")
     whole = plan if isinstance(plan, SavedPlan) else SavedPlan(plan)
     rehearsal = whole.rehearsal.digest if whole.rehearsal is not None else ""
-    given = Given(read_approvals([Path(each) for each in approvals]), rehearsal)
+    given = Given(read_approvals([Path(file) for file in approvals]), rehearsal)
     return await applying.run_saved(
         project.project, project.desired, whole.plan, approved_deletes, approved_creates, given=given
     )

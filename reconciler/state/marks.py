@@ -84,7 +84,7 @@ class Marks:
     def of(self, lineage: str) -> Sequence[Mark]:
         """What was seen of this state, at any place."""
         found = (_read(file) for file in sorted(self._folder.glob(f"*.{lineage}.mark")))
-        return [each for each in found if each is not None]
+        return [mark for mark in found if mark is not None]
 
     def traces(self) -> Sequence[Path]:
         """The marks of all states that were at this place, or at another one of this name."""
@@ -119,7 +119,7 @@ class Marks:
                     f"this is the right one, `{command('state', 'init')}` says so"
                 )
         ends = _ends(state)
-        if ends and not any(each.place == self._place and each.ends == ends for each in seen):
+        if ends and not any(mark.place == self._place and mark.ends == ends for mark in seen):
             self._write(ends)
 
     def committed(self, scope: str, entries: int) -> None:

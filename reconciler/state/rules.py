@@ -154,8 +154,8 @@ def _effect(key: IntentKey, event: str, data: Callable[[], Mapping[str, Any]]) -
 def started(data: Mapping[str, Any]) -> tuple[str, ...]:
     """What counts as run or used once, of the data of a RUN_STARTED."""
     used = data.get("approvals", ())
-    return (*filter(None, (data.get("plan"),)), *(each["id"] for each in used))
+    return (*filter(None, (data.get("plan"),)), *(approval["id"] for approval in used))
 
 
 def _without(known: Mapping[Any, Ref], key: object) -> dict[Any, Ref]:
-    return {each: entry for each, entry in known.items() if each != key}
+    return {name: entry for name, entry in known.items() if name != key}

@@ -115,7 +115,7 @@ class PastRun:
 
     def addresses(self, name: str) -> Sequence[str]:
         """What it noted under `name`, one of NOTED."""
-        return [str(each) for noted in self.noted.values() for each in _list(noted.get(name))]
+        return [str(item) for noted in self.noted.values() for item in _list(noted.get(name))]
 
     def ended(self, *, running: bool = False) -> Ended:
         """`running`: its process is at work."""

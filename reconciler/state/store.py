@@ -218,14 +218,18 @@ class State:
             return self
         return dataclasses.replace(
             self,
-            records={each.address: each for each in self.records.values() if each.scope in scopes},
+            records={record.address: record for record in self.records.values() if record.scope in scopes},
             open_intents=_about(scopes, self.open_intents),
             spooled=self.spooled.intersection(scopes),
             unclaimed=_about(scopes, self.unclaimed),
             half_moved=_about(scopes, self.half_moved),
             elsewhere={
                 **self.elsewhere,
-                **{each.address: each.id for each in self.records.values() if each.scope not in scopes},
+                **{
+                    record.address: record.id
+                    for record in self.records.values()
+                    if record.scope not in scopes
+                },
             },
         )
 

@@ -21,15 +21,13 @@ from reconciler.api import (
 )
 from reconciler.planning.digest import plan_digest
 from reconciler.rehearsal.results import Rehearsal
-from tests.api.test_program import VARIABLES, anyio_backend, project, sandbox
+from tests.api.test_program import VARIABLES, project, sandbox
 from tests.approvals.people import SAID, Person, make
 from tests.cli.harness import Sandbox
 from tests.inprocess import volume
 from tests.revisions.repository import ISOLATED, commit, git
 
-__all__ = ["anyio_backend", "sandbox"]  # fixtures
-pytestmark = pytest.mark.anyio
-
+__all__ = ["sandbox"]  # fixtures
 RULE = "approvals: {rules: [{when: {action: delete}, valid: 2h}]}\n"
 GIT = {**VARIABLES, **ISOLATED}
 REHEARSED = Rehearsal((), 0, ())

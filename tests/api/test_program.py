@@ -31,13 +31,6 @@ from tests.cli.harness import TOKEN, Sandbox, serving
 from tests.inprocess import secret, volume
 from tests.state.doubles import make_state
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:

@@ -1,10 +1,11 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.approvals.people import Person, make
-from tests.execution.stage import Stage
+from tests.execution.conftest import stage
+
+__all__ = ["stage"]
 
 
 @pytest.fixture(scope="package")
@@ -20,15 +21,3 @@ def ana(keys: Path) -> Person:
 @pytest.fixture(scope="package")
 def bob(keys: Path) -> Person:
     return make(keys, "bob@example.com")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    await stage.close()

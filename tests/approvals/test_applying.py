@@ -26,8 +26,6 @@ from reconciler.state.store import Event
 from tests.approvals.people import ENV, SAID, Person, signers
 from tests.execution.stage import Stage, cluster, loaded, outcomes, volume
 
-pytestmark = pytest.mark.anyio
-
 DELETED = "lifecycle: {deletion: delete}\n"
 TWO = Rule.model_validate({"when": {"action": "delete"}, "from": 2})
 ONE = Rule.model_validate({"when": {"action": "delete"}})

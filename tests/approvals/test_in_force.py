@@ -26,8 +26,6 @@ from tests.approvals.people import ENV, Person
 from tests.approvals.test_applying import REHEARSAL, approved, codes, run
 from tests.execution.stage import Stage, loaded, of_shop, outcomes, volume
 
-pytestmark = pytest.mark.anyio
-
 
 def rule(people: int = 1, valid: str = "24h", **when: Any) -> Rule:
     return Rule.model_validate({"when": when or {"action": "delete"}, "from": people, "valid": valid})

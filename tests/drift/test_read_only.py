@@ -26,7 +26,6 @@ def line() -> Script:
     return Script(SimulatedClock(), (reply("[]"),))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "get", "HEAD", "OPTIONS", "QUERY"])
 async def test_the_last_door_lets_nothing_but_get_pass(method: str) -> None:
     script = line()
@@ -48,7 +47,6 @@ def _provider(script: Script) -> Any:
     return provider_client("acme", script, url, secret, script.clock, new_nonce=nonce, read_only=True)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("client", [_platform, _provider])
 async def test_also_past_the_clients_own_check_nothing_is_sent(client: Callable[[Script], Any]) -> None:
     """As a method that somebody adds later would: with the client's innermost request."""

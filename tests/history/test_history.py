@@ -15,14 +15,7 @@ from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import Event, JournalEntry, Run, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry
 
-pytestmark = pytest.mark.anyio
-
 LOGS = Address("Volume", "logs", "shop")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

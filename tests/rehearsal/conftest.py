@@ -1,18 +1,5 @@
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""The scene of executions, which rehearsals play in, too."""
 
-import pytest
+from tests.execution.conftest import stage
 
-from tests.execution.stage import Stage
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    await stage.close()
+__all__ = ["stage"]

@@ -16,8 +16,6 @@ from reconciler.rehearsal.forecast import forecast, look_ahead
 from reconciler.rehearsal.results import Forecast, Item
 from tests.execution.stage import START, Stage, loaded, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 DAILY = (
     "---\napiVersion: reconciler/v1\nkind: RetentionPolicy\nmetadata: {name: daily}\n"
     "spec: {selector: {}, snapshot_max_age_h: 24}\n"

@@ -18,8 +18,6 @@ from reconciler.rehearsal.results import CALL_FAULTS, FAULTS, Assumption, Cell, 
 from reconciler.secrets.sources import Sources
 from tests.execution.stage import Stage, cluster, loaded, plan, volume
 
-pytestmark = pytest.mark.anyio
-
 SECRET = (
     "---\napiVersion: reconciler/v1\nkind: Secret\nmetadata: {name: TOKEN, app: shop}\n"
     "spec: {value_from: {env: PASSWORD}}\n"

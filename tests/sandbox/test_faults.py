@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tests.sandbox.platform import Platform
-from tests.sandbox.test_machine_wait import anyio_backend, front
+from tests.sandbox.test_machine_wait import front
 
-__all__ = ["anyio_backend"]  # a fixture
 VOLUMES = "/v1/apps/shop/volumes"
 
 
@@ -177,7 +176,6 @@ def test_faults_that_are_refused_today_are_dropped_from_an_older_world(tmp_path:
     newer.sandbox.close()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("status", [204, 304])
 async def test_an_answer_that_must_have_no_body_has_none(platform: Platform, status: int) -> None:
     platform.fault(action="status", status=status, body={"error": "fault"})

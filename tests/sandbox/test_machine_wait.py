@@ -20,11 +20,6 @@ MACHINE = {"app": "shop", "id": "m1"}
 TURNS = 50  # of the event loop: many more than a request without a wait takes
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def front(platform: Platform) -> AsyncIterator[httpx.AsyncClient]:
     """The HTTP front in this event loop."""
@@ -50,7 +45,6 @@ async def advance(client: httpx.AsyncClient, seconds: float) -> None:
     await turns()
 
 
-@pytest.mark.anyio
 async def test_a_wait_lasts_until_another_request_moves_the_clock(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", MACHINE)
     async with front(platform) as client:
@@ -64,7 +58,6 @@ async def test_a_wait_lasts_until_another_request_moves_the_clock(platform: Plat
     assert (answer.status_code, answer.json()) == (200, {"ok": True, "state": "suspended"})
 
 
-@pytest.mark.anyio
 async def test_a_wait_ends_with_408_when_its_time_has_passed(platform: Platform) -> None:
     platform.switch(suspending_s=1000)
     platform.ok("POST", "/_sandbox/machines", MACHINE)
@@ -84,7 +77,6 @@ async def test_a_wait_ends_with_408_when_its_time_has_passed(platform: Platform)
     assert answer.json()["error"].endswith("desired state, suspended, currently suspending")
 
 
-@pytest.mark.anyio
 async def test_a_wait_for_several_states_ends_in_any_of_them(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", MACHINE)
     platform.ok("POST", f"{M1}/suspend")
@@ -98,7 +90,6 @@ async def test_a_wait_for_several_states_ends_in_any_of_them(platform: Platform)
         assert (await client.get(f"{M1}/wait?state=suspended&state=settled")).status_code == 422
 
 
-@pytest.mark.anyio
 async def test_a_wait_notices_what_another_request_does_at_once(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", {**MACHINE, "state": "stopped"})
     async with front(platform) as client:
@@ -109,7 +100,6 @@ async def test_a_wait_notices_what_another_request_does_at_once(platform: Platfo
         assert (await waiting).status_code == 200
 
 
-@pytest.mark.anyio
 async def test_a_wait_is_logged_once_when_it_is_answered(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", MACHINE)
     platform.ok("POST", f"{M1}/suspend")
@@ -127,7 +117,6 @@ async def test_a_wait_is_logged_once_when_it_is_answered(platform: Platform) -> 
     ]
 
 
-@pytest.mark.anyio
 async def test_a_fault_spoils_the_end_of_a_wait_and_one_before_the_effect_its_beginning(
     platform: Platform,
 ) -> None:
@@ -145,7 +134,6 @@ async def test_a_fault_spoils_the_end_of_a_wait_and_one_before_the_effect_its_be
             assert (await waiting).status_code == 502
 
 
-@pytest.mark.anyio
 async def test_a_wait_ends_when_its_client_has_left(platform: Platform) -> None:
     platform.ok("POST", "/_sandbox/machines", MACHINE)
     received = iter([{"type": "http.request", "body": b""}])
@@ -217,7 +205,6 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
     assert set(waits) == {"200", "401", "404", "408", "422", "429"}
 
 
-@pytest.mark.anyio
 async def test_a_wait_counts_once_against_the_rate_limit_however_long_it_lasts(platform: Platform) -> None:
     platform.switch(rate_limit="on", suspending_s=1000)
     platform.ok("POST", "/_sandbox/machines", MACHINE)

@@ -11,11 +11,6 @@ OpenStore = Callable[[], SqliteStore]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def clock() -> SimulatedClock:
     return SimulatedClock()
 

@@ -52,7 +52,6 @@ def _with(more: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, An
     return {**before, **more}
 
 
-@pytest.mark.anyio
 class StoreContract:
     @pytest.fixture
     async def store(self, backend: Backend) -> Store:

@@ -57,7 +57,6 @@ def movable(store: Store) -> Movable:
     return cast(Movable, store)
 
 
-@pytest.mark.anyio
 class MovableContract:
     @pytest.fixture
     async def here(self, backend: Backend) -> Filled:

@@ -16,8 +16,6 @@ from tests.state.conftest import OpenStore
 from tests.state.test_files import fill
 from tests.state.worlds import SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 
 async def commit_once(store: SqliteStore, name: str) -> None:
     lease = await store.lease(["shop"], "anna")

@@ -2,11 +2,8 @@ import asyncio
 from collections.abc import Sequence
 
 import anyio
-import pytest
 
 from reconciler.state.batching import Batching
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_what_is_asked_for_while_others_are_served_is_served_at_once() -> None:

@@ -15,8 +15,6 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import JournalEntry, Lease, Store
 from tests.state.worlds import DATA, NOON, SimulatedClock, record
 
-pytestmark = pytest.mark.anyio
-
 POSTS = Address("Volume", "posts", "blog")
 SCOPES = ("blog", "shop")
 

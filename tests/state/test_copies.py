@@ -12,8 +12,6 @@ from reconciler.state.store import LOST_ROWS
 from tests.state.moving import THERE, filled
 from tests.state.worlds import SimulatedClock
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def here(clock: SimulatedClock) -> MemoryStore:

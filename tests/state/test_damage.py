@@ -22,8 +22,6 @@ from tests.state.conftest import OpenStore
 from tests.state.test_files import fill
 from tests.state.worlds import DATA, entry, record
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("change", "named"),

@@ -25,8 +25,6 @@ from tests.state.altering import execute
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, NOON, entry, record
 
-pytestmark = pytest.mark.anyio
-
 PAGE_BYTES = 4096
 
 

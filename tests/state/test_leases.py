@@ -18,8 +18,6 @@ from reconciler.state.store import Event
 from tests.state.conftest import OpenStore
 from tests.state.worlds import entry
 
-pytestmark = pytest.mark.anyio
-
 Child = subprocess.Popen[str]
 
 

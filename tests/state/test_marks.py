@@ -21,8 +21,6 @@ from tests.state.encryption.doubles import ANA
 from tests.state.objects.doubles import memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 
 def copied(bucket: Bucket, keep: Callable[[str], bool] = lambda key: True) -> Bucket:
     other = memory_bucket()

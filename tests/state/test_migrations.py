@@ -23,8 +23,6 @@ from tests.state.altering import execute
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, NOON, entry, record
 
-pytestmark = pytest.mark.anyio
-
 VERSIONS = Path(__file__).parent / "versions"
 EARLIER = range(1, database.VERSION)
 ONE_CHAIN = range(1, 4)  # versions with one chain for all scopes

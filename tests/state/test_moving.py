@@ -63,7 +63,6 @@ class TestAPlaceThatIsWrittenElsewhere(MovableContract):
             yield backend
 
 
-@pytest.mark.anyio
 class TestTheFile:
     """What only a state in a file has to do."""
 

@@ -12,8 +12,6 @@ from tests.state.doubles import made
 from tests.state.objects.doubles import Mixing, memory_bucket
 from tests.state.worlds import SimulatedClock
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def lying(clock: SimulatedClock) -> LogStore:

@@ -131,7 +131,6 @@ def store(clock: SimulatedClock) -> Expiring:
     return Expiring(clock)
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("quick")
 class TestTheThread:
     async def test_it_renews_until_the_block_ends(self, store: Expiring) -> None:

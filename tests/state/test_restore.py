@@ -19,8 +19,6 @@ from tests.state.conftest import OpenStore
 from tests.state.test_files import fill
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 LOGS = Address("Volume", "logs", "shop")
 NEW = Address("Volume", "new", "shop")
 

@@ -21,8 +21,6 @@ from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, Lease, State
 from tests.state.worlds import DATA, NOON, SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 LOGS = Address("Volume", "logs", "shop")
 POSTS = Address("Volume", "posts", "shop")
 

@@ -13,8 +13,6 @@ from reconciler.state.store import Event
 from tests.state.doubles import made, spooling
 from tests.state.worlds import SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 
 async def left_over(folder: Path) -> list[bytes]:
     """What an apply finds beside its state, when one outcome could not be stored."""

@@ -19,8 +19,6 @@ from reconciler.state.store import Event, Lease, State, Store
 from tests.state.conftest import OpenStore
 from tests.state.worlds import DATA, SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_reading_a_state_that_does_not_exist_creates_nothing(opened: SqliteStore, path: Path) -> None:
     state = await opened.load()

@@ -34,8 +34,6 @@ from tests.state.encryption.doubles import sealing
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 Copy = Mapping[str, bytes]  # all objects of a state, by key, as the place has them
 SHOP, BLOG, ROOT = "shop", "blog", "state.json"
 RUNS = 3

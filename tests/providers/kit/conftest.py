@@ -11,10 +11,5 @@ __all__ = ["postgres", "provider"]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "provider.db"

@@ -4,12 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.providers.kit.stage import PUBLIC_URL, SECRET, Stage, StageClock
 from tests.providers.serve import Platform, order
-
-pytestmark = pytest.mark.anyio
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "providers.md"
 

@@ -11,8 +11,6 @@ from reconciler.services import signing
 from tests.providers.kit.stage import SECRET, Counting, Stage, error_of, staged
 from tests.providers.serve import Reply
 
-pytestmark = pytest.mark.anyio
-
 HEADERS = {
     "ce-id": "1",
     "ce-source": "/machines",

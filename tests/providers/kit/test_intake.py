@@ -15,8 +15,6 @@ from reconciler.services import signing
 from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, Stage, error_of, staged
 from tests.providers.serve import Reply, order
 
-pytestmark = pytest.mark.anyio
-
 
 def _refusal(reply: Reply) -> tuple[int, bytes, dict[str, str]]:
     return reply.status, reply.body, dict(reply.headers)

@@ -8,8 +8,6 @@ import pytest
 from reconciler.providers.kit import Declined, Provisioned, Report
 from tests.providers.kit.stage import Counting, StageClock, error_of, settle, staged
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_same_id_again_gives_the_same_answer(store: Path) -> None:
     functions = Counting(provisioned=Provisioned({}, name="other-name", platform_app_name="gateway"))

@@ -14,8 +14,6 @@ from uvicorn.server import ServerState
 
 from reconciler.providers.kit import server
 
-pytestmark = pytest.mark.anyio
-
 
 async def _who(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope, receive)

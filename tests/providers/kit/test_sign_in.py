@@ -19,8 +19,6 @@ from reconciler.services.transport import Answer
 from tests.providers.kit.stage import PUBLIC_URL, Counting, Stage, StageClock, staged
 from tests.providers.serve import Reply
 
-pytestmark = pytest.mark.anyio
-
 AUTH_URL = "https://auth.example.com"
 CLIENT = SignInSettings(AUTH_URL, "client-1", "the client's secret")
 CALLBACK = f"{PUBLIC_URL}/sign-in/callback"

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import anyio
-import pytest
 from structlog.testing import capture_logs
 
 from reconciler.core.errors import Lost
@@ -17,8 +16,6 @@ from reconciler.providers.kit.webhooks import Outbox
 from reconciler.services import signing
 from reconciler.services.transport import Answer
 from tests.providers.kit.stage import PUBLIC_URL, SECRET, Counting, StageClock, settle, staged
-
-pytestmark = pytest.mark.anyio
 
 URL = "https://platform.example.com/webhooks/databases?token=part-of-the-address"
 HOUR_S = 3600

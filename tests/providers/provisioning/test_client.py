@@ -32,16 +32,9 @@ from reconciler.services.signing import Signed, verify
 from reconciler.services.transport import Answer
 from tests.services.script import Script, SimulatedClock, platform, reply
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "a-signing-secret"
 VALUE = "postgres://canary-6d10"
 PATH = "/extensions/res_1"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def client(

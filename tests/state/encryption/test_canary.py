@@ -16,8 +16,6 @@ from tests.state.encryption.places import Place, in_memory, in_objects, in_postg
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import NOON, SimulatedClock
 
-pytestmark = pytest.mark.anyio
-
 APP, OTHER = "canary-app", "canary-other-app"
 MACHINE = Address("Machine", "canary-machine", APP, 3)
 LEFT, MOVED = Address("Secret", "canary-secret", APP), Address("Secret", "canary-secret", OTHER)

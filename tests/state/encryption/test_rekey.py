@@ -29,8 +29,6 @@ from tests.state.moving import Filled, filled
 from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
 from tests.state.worlds import SimulatedClock, entry
 
-pytestmark = pytest.mark.anyio
-
 PLACE = "s3://team/state"
 STRIDE = 6  # of a database's messages, one in so many is tried here: each takes half a second
 REFUSED = r"was replaced by another one during this run|cannot be read|not touched"

@@ -27,8 +27,6 @@ from tests.state.encryption.doubles import ANA, BEN, in_memory
 from tests.state.moving import filled
 from tests.state.worlds import SimulatedClock, entry, record
 
-pytestmark = pytest.mark.anyio
-
 CIPHER, OTHER = Cipher(b"k" * KEY_BYTES, "lineage-1"), Cipher(b"k" * KEY_BYTES, "lineage-2")
 
 

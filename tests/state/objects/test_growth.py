@@ -43,7 +43,6 @@ async def create_many(store: LogStore, lease: Lease, numbers: Sequence[int]) -> 
         await store.commit(lease, [entry(Event.DONE, f"s{number}")], [made])
 
 
-@pytest.mark.anyio
 async def test_commits_of_one_moment_are_one_write(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
     bucket.calls.clear()
@@ -54,7 +53,6 @@ async def test_commits_of_one_moment_are_one_write(store: LogStore, bucket: Coun
     assert bucket.calls["replace heads"] <= 3
 
 
-@pytest.mark.anyio
 async def test_a_commit_is_one_request(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
     bucket.calls.clear()
@@ -77,7 +75,6 @@ class Together(Wrapped):
         return super().get(key)
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_who_knows_nothing_asks_for_the_base_and_what_came_after_it_at_once(
     store: LogStore, bucket: Counting, clock: SimulatedClock
@@ -89,7 +86,6 @@ async def test_a_reader_who_knows_nothing_asks_for_the_base_and_what_came_after_
     assert together.met == 1
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_commit_costs_the_same_however_much_is_recorded(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
@@ -104,7 +100,6 @@ async def test_a_commit_costs_the_same_however_much_is_recorded(store: LogStore,
         assert written <= 2 * costs[0][1]
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_files_stay_few_and_the_journal_stays_whole(
     store: LogStore, bucket: Counting, clock: SimulatedClock
@@ -123,7 +118,6 @@ async def test_files_stay_few_and_the_journal_stays_whole(
     verify(await reader.export())
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_that_knows_the_state_reads_what_is_new_only(
     store: LogStore, bucket: Counting, clock: SimulatedClock
@@ -161,7 +155,6 @@ class Interrupted(Wrapped):
             self.inner.create(key, body)
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 async def test_a_reader_gets_one_moment_while_files_are_merged_and_deleted(
     store: LogStore, bucket: Counting, clock: SimulatedClock

@@ -33,7 +33,6 @@ def through(s3: S3, proxy: Proxy, clock: SimulatedClock) -> Callable[[], LogStor
     return lambda: LogStore(replace(s3, endpoint=proxy.url).open(), clock)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_commit_whose_answer_is_lost_is_stored_once_and_sent_once(
     through: Callable[[], LogStore], proxy: Proxy, fault: HttpFault
@@ -52,7 +51,6 @@ async def test_a_commit_whose_answer_is_lost_is_stored_once_and_sent_once(
     assert len((await through().load()).open_intents) == 5
 
 
-@pytest.mark.anyio
 async def test_nothing_is_lost_or_there_twice_where_every_third_request_fails(
     through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
@@ -83,7 +81,6 @@ async def test_nothing_is_lost_or_there_twice_where_every_third_request_fails(
     verify(await through().export())
 
 
-@pytest.mark.anyio
 async def test_a_store_that_stays_away_is_told(through: Callable[[], LogStore], proxy: Proxy, s3: S3) -> None:
     store = through()
     await store.create()
@@ -99,7 +96,6 @@ async def test_a_store_that_stays_away_is_told(through: Callable[[], LogStore], 
         await through().load()
 
 
-@pytest.mark.anyio
 async def test_a_missing_bucket_is_told(s3: S3, clock: SimulatedClock) -> None:
     missing = replace(s3, url="s3://no-such-bucket/team/state")
     for attempt in ("load", "create", "fingerprint_key"):
@@ -110,7 +106,6 @@ async def test_a_missing_bucket_is_told(s3: S3, clock: SimulatedClock) -> None:
             await getattr(store, attempt)()
 
 
-@pytest.mark.anyio
 async def test_a_key_that_may_only_read_is_enough_to_load_and_is_told_when_it_writes(
     through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
@@ -127,7 +122,6 @@ async def test_a_key_that_may_only_read_is_enough_to_load_and_is_told_when_it_wr
             await attempt
 
 
-@pytest.mark.anyio
 async def test_wrong_credentials_are_told_without_repeating_them(
     through: Callable[[], LogStore], proxy: Proxy
 ) -> None:
@@ -137,7 +131,6 @@ async def test_wrong_credentials_are_told_without_repeating_them(
     assert "secret" not in str(refused.value.__cause__) + refused.value.message
 
 
-@pytest.mark.anyio
 async def test_nobody_at_the_endpoint_is_told(s3: S3, clock: SimulatedClock) -> None:
     with proxying(s3.endpoint) as proxy:
         gone = replace(s3, endpoint=proxy.url)
@@ -145,7 +138,6 @@ async def test_nobody_at_the_endpoint_is_told(s3: S3, clock: SimulatedClock) -> 
         await open_objects(gone.url, clock, variables=gone.variables).load()
 
 
-@pytest.mark.anyio
 async def test_a_prefix_with_other_files_is_refused(s3: S3, clock: SimulatedClock) -> None:
     s3.open().create("photo.jpg", b"jpg")
     with pytest.raises(StoreError, match=r"holds files that do not belong to a state, such as photo\.jpg"):
@@ -156,7 +148,6 @@ async def test_a_prefix_with_other_files_is_refused(s3: S3, clock: SimulatedCloc
         await LogStore(s3.open(), clock).create()
 
 
-@pytest.mark.anyio
 async def test_environments_stand_beside_each_other(s3: S3, clock: SimulatedClock) -> None:
     stores = {name: LogStore(s3.open(), clock, environment=name) for name in ("", "staging", "prod")}
     for name, store in stores.items():
@@ -165,7 +156,6 @@ async def test_environments_stand_beside_each_other(s3: S3, clock: SimulatedCloc
     assert not await LogStore(s3.open(), clock, environment="prod").create()
 
 
-@pytest.mark.anyio
 async def test_a_state_under_another_environments_name_is_refused(s3: S3, clock: SimulatedClock) -> None:
     await LogStore(s3.open(), clock, environment="staging").create()
     bucket = s3.open()
@@ -176,7 +166,6 @@ async def test_a_state_under_another_environments_name_is_refused(s3: S3, clock:
         await LogStore(s3.open(), clock, environment="prod").load()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
@@ -196,7 +185,6 @@ async def test_a_root_that_cannot_be_read_is_told(
         await LogStore(s3.open(), clock).load()
 
 
-@pytest.mark.anyio
 async def test_a_read_only_handle_writes_nothing(s3: S3, clock: SimulatedClock) -> None:
     store = open_objects(s3.url, clock, variables=s3.variables, read_only=True)
     with pytest.raises(StoreError, match="was opened to be read only"):
@@ -216,7 +204,6 @@ def test_a_url_that_names_no_place_is_refused_without_repeating_it(url: str, clo
     assert "secret" not in refused.value.message + refused.value.help
 
 
-@pytest.mark.anyio
 async def test_a_moved_state_is_told_of(s3: S3, clock: SimulatedClock) -> None:
     store = LogStore(s3.open(), clock)
     await store.create()

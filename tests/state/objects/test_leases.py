@@ -75,7 +75,6 @@ async def store(opened: Open) -> LogStore:
     return store
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
 async def test_a_dead_holders_scope_is_taken_by_the_next_runner_whatever_their_clocks_show(
     store: LogStore, opened: Open, clock: SimulatedClock, skew_s: float
@@ -93,7 +92,6 @@ async def test_a_dead_holders_scope_is_taken_by_the_next_runner_whatever_their_c
     assert lease.epochs == {"shop": 2}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("skew_s", [0, 30, -300, 300, -86_400, 86_400])
 async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
     store: LogStore, opened: Open, clock: SimulatedClock, skew_s: float, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +111,6 @@ async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
     await store.check(lease, for_s=30)
 
 
-@pytest.mark.anyio
 async def test_a_living_holder_is_told_at_once(store: LogStore, opened: Open, clock: SimulatedClock) -> None:
     await store.lease(["shop"], "anna")
     clock.elapsed_s += 40
@@ -122,7 +119,6 @@ async def test_a_living_holder_is_told_at_once(store: LogStore, opened: Open, cl
     assert clock.elapsed_s == 40
 
 
-@pytest.mark.anyio
 async def test_all_scopes_of_a_dead_holder_are_free_at_once(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -135,7 +131,6 @@ async def test_all_scopes_of_a_dead_holder_are_free_at_once(
     assert clock.elapsed_s == before_s
 
 
-@pytest.mark.anyio
 async def test_a_paused_holder_notices_before_it_sends(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -148,7 +143,6 @@ async def test_a_paused_holder_notices_before_it_sends(
     assert list(await store.journal()) == []
 
 
-@pytest.mark.anyio
 async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -171,7 +165,6 @@ async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and
     }  # fmt: skip
 
 
-@pytest.mark.anyio
 async def test_an_unlock_of_a_dead_holder_needs_no_force(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -185,7 +178,6 @@ async def test_an_unlock_of_a_dead_holder_needs_no_force(
         await opened().unlock("blog", force=True)
 
 
-@pytest.mark.anyio
 async def test_who_asks_for_holders_is_told_at_once_of_one_that_may_be_dead(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -200,7 +192,6 @@ async def test_who_asks_for_holders_is_told_at_once_of_one_that_may_be_dead(
     assert await watcher.holders(["shop"]) == {}
 
 
-@pytest.mark.anyio
 async def test_checks_at_the_same_moment_share_one_read_for_all_scopes(
     opened: Open, clock: SimulatedClock
 ) -> None:
@@ -216,7 +207,6 @@ async def test_checks_at_the_same_moment_share_one_read_for_all_scopes(
     assert counting.calls["get leases"] <= 2
 
 
-@pytest.mark.anyio
 async def test_a_check_right_after_the_commit_of_an_intent_needs_no_read(
     opened: Open, clock: SimulatedClock
 ) -> None:
@@ -243,7 +233,6 @@ async def test_a_check_right_after_the_commit_of_an_intent_needs_no_read(
     assert await reads_of_a_check() == 1
 
 
-@pytest.mark.anyio
 async def test_a_check_looks_at_the_scopes_that_it_is_about_only(
     store: LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +251,6 @@ async def test_a_check_looks_at_the_scopes_that_it_is_about_only(
     assert set(looked) == {"app7"}
 
 
-@pytest.mark.anyio
 async def test_a_check_renews_where_the_rest_is_too_short(store: LogStore, clock: SimulatedClock) -> None:
     lease = await store.lease(["shop"], "anna")
     clock.elapsed_s += 50
@@ -271,7 +259,6 @@ async def test_a_check_renews_where_the_rest_is_too_short(store: LogStore, clock
     await store.check(lease, for_s=5)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("fault", ["answer lost", "request lost", "late", "refused"])
 async def test_a_beat_without_an_answer_is_settled(
     opened: Open, bucket: Bucket, clock: SimulatedClock, fault: Fault
@@ -294,7 +281,6 @@ def test_leases_are_of_the_kind_that_a_run_renews(opened: Open) -> None:
     assert isinstance(opened(), Maintenance)
 
 
-@pytest.mark.anyio
 async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
     opened: Open, bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -315,7 +301,6 @@ async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
             await attempt()
 
 
-@pytest.mark.anyio
 async def test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease(
     opened: Open, bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -333,7 +318,6 @@ async def test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_l
         store.beat(lease)
 
 
-@pytest.mark.anyio
 async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
     store: LogStore, opened: Open
 ) -> None:
@@ -344,7 +328,6 @@ async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
     assert (await opened().load()).open_intents == ()
 
 
-@pytest.mark.anyio
 async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
     store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
@@ -365,7 +348,6 @@ async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
     assert len([key for key in bucket.list("") if "/leases/" in key]) == 1
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("take", ["lease", "unlock"])
 async def test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_written_is_not_taken(
     store: LogStore, opened: Open, bucket: Bucket, clock: SimulatedClock, take: str
@@ -391,7 +373,6 @@ async def test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_writ
         await (taker.lease(["shop"], "anna") if take == "lease" else taker.unlock("shop", force=False))
 
 
-@pytest.mark.anyio
 async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_as_lost(
     store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
@@ -417,7 +398,6 @@ async def test_a_commit_that_landed_before_its_scope_was_taken_away_is_not_told_
         await holder.commit(lease, [entry(Event.DONE)])
 
 
-@pytest.mark.anyio
 async def test_nothing_is_left_of_leases_that_were_given_back_or_not_got(
     store: LogStore, opened: Open, bucket: Bucket
 ) -> None:
@@ -437,7 +417,6 @@ def _uses(store: LogStore, lease: Lease) -> list[Callable[[], Awaitable[object]]
     ]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("paused_s", [0.07, 0.2, 0.4])
 async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sent(
     opened: Open, clock: SimulatedClock, paused_s: float
@@ -455,7 +434,6 @@ async def test_a_call_whose_scope_was_taken_by_force_after_its_intent_is_not_sen
         await store.check(lease)
 
 
-@pytest.mark.anyio
 async def test_a_state_that_another_makes_at_the_same_moment_is_no_trace_of_one(bucket: Bucket) -> None:
     other = LogStore(bucket, SimulatedClock())
 
@@ -468,7 +446,6 @@ async def test_a_state_that_another_makes_at_the_same_moment_is_no_trace_of_one(
     assert (await other.load()).lineage
 
 
-@pytest.mark.anyio
 async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: SimulatedClock) -> None:
     store = opened()
     await store.create()
@@ -489,7 +466,6 @@ async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: S
     assert len(beats) == 1
 
 
-@pytest.mark.anyio
 async def test_each_check_of_one_moment_hears_that_the_lease_is_lost(opened: Open) -> None:
     store = opened()
     await store.create()
@@ -510,7 +486,6 @@ async def test_each_check_of_one_moment_hears_that_the_lease_is_lost(opened: Ope
     assert refused == ["the lease of `shop` is no longer ours"] * 3
 
 
-@pytest.mark.anyio
 async def test_a_check_that_was_not_asked_for_is_no_yes(opened: Open) -> None:
     store = opened()
     await store.create()

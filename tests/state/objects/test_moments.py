@@ -80,7 +80,6 @@ def opened(bucket: Bucket, clock: SimulatedClock) -> LogStore:
     return LogStore(bucket, clock, exclusion=lease_beats.Watched(clock, LEASE_S))
 
 
-@pytest.mark.anyio
 async def test_a_lease_that_ends_while_the_store_is_asked_does_not_check(
     slow: Slow, clock: SimulatedClock
 ) -> None:
@@ -92,7 +91,6 @@ async def test_a_lease_that_ends_while_the_store_is_asked_does_not_check(
         await store.check(lease, for_s=5)
 
 
-@pytest.mark.anyio
 async def test_a_lease_counts_from_when_it_was_asked_for(slow: Slow, clock: SimulatedClock) -> None:
     store = opened(slow, clock)
     await store.create()
@@ -104,7 +102,6 @@ async def test_a_lease_counts_from_when_it_was_asked_for(slow: Slow, clock: Simu
         store.beat(lease)
 
 
-@pytest.mark.anyio
 async def test_a_renewal_counts_from_when_it_was_asked_for(slow: Slow, clock: SimulatedClock) -> None:
     store = opened(slow, clock)
     await store.create()
@@ -117,7 +114,6 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(slow: Slow, clock: Si
         store.beat(lease)
 
 
-@pytest.mark.anyio
 async def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -137,7 +133,6 @@ async def test_a_holder_that_beats_at_the_last_moment_keeps_its_lease(
     await holder.check(lease, for_s=5)
 
 
-@pytest.mark.anyio
 async def test_a_record_that_moves_while_the_heads_are_read_is_seen_once(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -167,7 +162,6 @@ async def test_a_record_that_moves_while_the_heads_are_read_is_seen_once(
     assert set(state.records) == {target}
 
 
-@pytest.mark.anyio
 async def test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -183,7 +177,6 @@ async def test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here(
     assert (await opened(bucket, clock).load()).lineage == contents.lineage
 
 
-@pytest.mark.anyio
 async def test_a_head_that_does_not_land_leaves_its_segments(
     bucket: Bucket, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +205,6 @@ class Watched(LogStore):
         await super().retire(to, contents)
 
 
-@pytest.mark.anyio
 async def test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_moved(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:
@@ -229,7 +221,6 @@ async def test_the_new_side_takes_nothing_before_the_old_one_has_said_that_it_mo
     await opened(there, clock).lease(["shop"], "ben")
 
 
-@pytest.mark.anyio
 async def test_a_copy_that_is_not_what_was_written_is_not_moved_to(
     bucket: Bucket, clock: SimulatedClock
 ) -> None:

@@ -34,7 +34,6 @@ def test_s3_as_moto_speaks_it_passes(s3: S3) -> None:
     assert s3.open().list("probe/") == {}
 
 
-@pytest.mark.anyio
 async def test_a_state_of_an_object_store_can_be_asked_to_prove_it(clock: SimulatedClock) -> None:
     bucket = memory_bucket()
     await LogStore(bucket, clock).probe()
@@ -50,7 +49,6 @@ class Keeping(Wrapped):
         raise StoreError("these credentials may not delete")
 
 
-@pytest.mark.anyio
 async def test_what_a_proof_that_was_cut_off_left_is_no_trace_of_a_state(clock: SimulatedClock) -> None:
     bucket = memory_bucket()
     await LogStore(Keeping(bucket), clock).probe()

@@ -79,7 +79,6 @@ async def whole(s3: S3) -> None:
     assert epochs == sorted(epochs)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("after", range(4))
 async def test_a_killed_runners_scope_is_taken_by_the_next_one(
     s3: S3, store: LogStore, child: Child, after: int
@@ -99,7 +98,6 @@ async def test_a_killed_runners_scope_is_taken_by_the_next_one(
     await whole(s3)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("after", range(4))
 async def test_a_runner_that_was_stopped_beyond_its_lease_sends_and_writes_nothing_more(
     s3: S3, store: LogStore, child: Child, after: int
@@ -117,7 +115,6 @@ async def test_a_runner_that_was_stopped_beyond_its_lease_sends_and_writes_nothi
     await whole(s3)
 
 
-@pytest.mark.anyio
 async def test_a_runner_that_lives_keeps_its_scope_however_long_it_takes(
     store: LogStore, child: Child
 ) -> None:

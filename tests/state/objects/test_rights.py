@@ -20,7 +20,6 @@ from tests.state.objects.servers import BUCKET
 from tests.state.worlds import SimulatedClock, entry, record
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.slow,
     pytest.mark.skipif(
         "TEST_S3" in os.environ or "TEST_AZURE" in os.environ, reason="moto enforces policies"

@@ -142,7 +142,6 @@ class Runner:
         assert {f"{each.name}" for each in state.records} >= set(self._told.stored)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("block", range(10))
 async def test_what_runners_were_told_is_true(
     block: int, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import NOON, entry, record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 SECRET = "hunter2/p@ss:w?rd"
 ENCODED = "hunter2%2Fp%40ss%3Aw%3Frd"

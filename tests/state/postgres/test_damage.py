@@ -11,7 +11,7 @@ from tests.state.moving import filled
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from reconciler.state.store import Event
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry, record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager

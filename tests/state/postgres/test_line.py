@@ -17,7 +17,7 @@ from tests.state.postgres.conftest import Handles
 from tests.state.postgres.proxy import Fate, Proxy, proxied
 from tests.state.worlds import entry, record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 INTENT = entry(Event.INTENT)
 WAITS = (

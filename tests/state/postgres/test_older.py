@@ -22,7 +22,7 @@ from tests.state.postgres.conftest import Handles
 from tests.state.postgres.test_access import reader
 from tests.state.worlds import DATA, entry, record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 DUMP = Path(__file__).parent / "versions" / "version-3.sql"
 # What the versions before had otherwise.

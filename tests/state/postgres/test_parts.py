@@ -9,7 +9,7 @@ from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PARTS = "SELECT part, octet_length(body) FROM reconcile.objects WHERE key LIKE '%/heads/shop' ORDER BY part"
 

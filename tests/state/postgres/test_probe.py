@@ -21,7 +21,7 @@ from tests.state.postgres.conftest import Handles, new_database
 from tests.state.postgres.pooler import pooled
 from tests.state.postgres.test_access import reader, role
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def left_behind(database: Postgres) -> list[object]:

@@ -20,7 +20,7 @@ from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
 from tests.state.worlds import entry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LEASE_S = 600.0  # longer than a busy machine lets any of these processes wait: `leave` shortens it

@@ -85,11 +85,11 @@ class PostgresStore(LogStore):
 
     def _to_take_over(self, environment: str) -> Root | None:
         """The state of no environment; None where `environment` has its own already. Raises StoreError."""
-        here, there = (self._layout, self._environment), (Layout(environment), environment)
-        base, own = (root.read(self._bucket, *each) for each in (here, there))
-        for each in (own, base):
-            if each is not None:
-                root.require_here(self._bucket, each[0])
+        base = root.read(self._bucket, self._layout, self._environment)
+        own = root.read(self._bucket, Layout(environment), environment)
+        for found in (own, base):
+            if found is not None:
+                root.require_here(self._bucket, found[0])
         if own is None:
             if base is None:
                 raise no_state(self._bucket.place)
