@@ -14,12 +14,15 @@ from reconciler.core.errors import StateSealed, StoreError
 from reconciler.core.model import LONG_AGO, Address, Lifecycle, StateRecord
 from reconciler.project.settings import find_settings
 from reconciler.project.store import Opening, encryption_of
+from reconciler.secrets.age import NotForUs
 from reconciler.state import spool_file
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.contents import Body, StateDump, chained
+from reconciler.state.copies import backup, restore
 from reconciler.state.encryption import envelope, older
 from reconciler.state.encryption.bucket import Encryption
 from reconciler.state.encryption.cipher import KEY_BYTES, Cipher, NotOurs
+from reconciler.state.log.bucket import Layout
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event
@@ -188,6 +191,34 @@ def test_names_and_texts_open_only_where_they_belong() -> None:
         CIPHER.open_text(text, "heads", "blog")
 
 
+# --- copies ---
+
+
+async def test_a_backup_of_an_encrypted_state_is_encrypted_too(tmp_path: Path, clock: SimulatedClock) -> None:
+    here, there = in_memory(MemoryState(clock)), in_memory(MemoryState(clock))
+    await filled(here)
+    file = await backup(here, tmp_path / "backup.db", clock)
+    before = await here.load()
+    content = file.read_bytes()
+    assert [name for name in map(str, before.records) if name.encode() in content] == []
+    with pytest.raises(NotForUs):
+        await restore(in_memory(MemoryState(clock), BEN.alone), file, "", clock, "ben")
+    await restore(there, file, "", clock, "ana")
+    assert (await there.load()).records == before.records
+    assert await there.fingerprint_key() == await here.fingerprint_key()
+
+
+async def test_the_keys_of_another_state_are_damage(clock: SimulatedClock) -> None:
+    known = await encrypted(clock)
+    lineage = (await in_memory(known).load()).lineage
+    bucket, root = in_memory(known).bucket.raw, Layout("").root
+    found = bucket.get(root)
+    assert found is not None
+    bucket.replace(root, found.body.replace(lineage.encode(), b"0" * len(lineage)), found.tag)
+    with pytest.raises(StoreError, match="damaged: its key"):
+        await in_memory(known).load()
+
+
 # --- states that an older program encrypted ---
 
 
@@ -256,4 +287,10 @@ async def test_a_state_that_an_older_program_encrypted_is_read_once_as_a_whole(c
         older.opened(forged, ANA.alone.unwrap)
     with pytest.raises(StoreError, match="damaged: its key"):
         older.opened(dataclasses.replace(before, lineage="another"), ANA.alone.unwrap)
+    emptied = dataclasses.replace(before, records={one: Body(1, "{}")})
+    first = next(row for row in before.rows if "enc" in json.loads(row.columns[-1]))
+    strange = replace(first, scope=next(row.scope for row in before.rows if row.scope != first.scope))
+    for changed in (emptied, dataclasses.replace(before, rows=(strange,))):
+        with pytest.raises(StoreError, match="damaged: a journal entry"):
+            older.opened(changed, ANA.alone.unwrap)
     assert b64encode(older.MAGIC[:24]) in b64encode(before.key)
