@@ -110,7 +110,7 @@ def the_state_is_damaged(scene: Scene) -> Steps:
 
 def a_record_was_altered(scene: Scene) -> Steps:
     scene.backed_up()
-    damage(scene.project, "UPDATE records SET body = replace(body, ':10', ':11')")
+    damage(scene.project, "UPDATE lines SET line = CAST(replace(CAST(line AS TEXT), ':10', ':11') AS BLOB)")
     yield text(scene.project.run("plan", code=1))
     yield {}
 

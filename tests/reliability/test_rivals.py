@@ -45,7 +45,7 @@ def test_locks_that_exclude_nobody_are_found_out(tmp_path: Path, monkeypatch: py
 
 
 def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeping, "look", lambda keeping, leases: None)
+    monkeypatch.setattr(Keeping, "refresh", lambda keeping, leases: None)
     monkeypatch.setattr(Committing, "_require", lambda committing, lease, seen: None)
     tally = Tally()
     pauses(1, 7, tmp_path / "state.db", tmp_path / "log", tally)
@@ -53,7 +53,7 @@ def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: p
 
 
 def test_a_database_that_is_not_asked_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeping, "look", lambda keeping, leases: None)
+    monkeypatch.setattr(Keeping, "refresh", lambda keeping, leases: None)
     tally = Tally()
     with running_postgres() as server:
         for seed in range(20):  # only a pause between a commit and the next check shows it

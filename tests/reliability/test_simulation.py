@@ -155,7 +155,12 @@ def test_what_a_stopped_runner_sends_too_late_is_told() -> None:
 
 def test_a_state_that_does_not_follow_from_its_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Change.to_line
-    monkeypatch.setattr(Change, "to_line", lambda change: written(replace(change, put=())))
+
+    def altered(change: Change) -> str:
+        put = [replace(record, body=f"{record.body} ") for record in change.put]
+        return written(replace(change, put=put))
+
+    monkeypatch.setattr(Change, "to_line", altered)
     violation = play(Scenario(3, [Round([VOLUME], runs=[Run()])])).violation
     assert violation is not None
     assert violation.invariant == "state-loads"

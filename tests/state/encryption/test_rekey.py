@@ -149,6 +149,7 @@ async def require_same(opened: Open, way: str, before: Filled, journal: object) 
                 await opened(other).load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_killed_at_any_write_to_a_bucket_it_can_be_ended(
     way: str, tmp_path: Path, clock: SimulatedClock

@@ -142,6 +142,7 @@ class Runner:
         assert {f"{each.name}" for each in state.records} >= set(self._told.stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 async def test_what_runners_were_told_is_true(
     block: int, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
