@@ -216,9 +216,9 @@ def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 class WaitsForTheDead(Passing):
     """Gives a lease once somebody has asked who holds it: one that may be dead, and one that lives."""
 
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: Store, *, has_dead: bool) -> None:
         super().__init__(inner)
-        self.known = anyio.Event()
+        self.known, self.has_dead = anyio.Event(), has_dead
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         await self.known.wait()
@@ -226,15 +226,18 @@ class WaitsForTheDead(Passing):
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         self.known.set()
-        dead = {scope: Locked(scope, "ada on laptop", 400, 63) for scope in scopes}
+        dead = {scope: Locked(scope, "ada on laptop", 400, 63) for scope in scopes if self.has_dead}
         return {"another": Locked("another", "who lives", 3)} | dead
 
 
+@pytest.mark.parametrize(
+    ("has_dead", "expected"), [(True, [("ada on laptop", 63), ("ada on laptop", 0)]), (False, [])]
+)
 async def test_a_wait_for_a_holder_that_may_be_dead_says_who_it_was_and_how_long_it_takes(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, has_dead: bool, expected: list[tuple[str, float]]
 ) -> None:
     monkeypatch.setattr(leasing, "_SILENT_S", 0)
-    store = WaitsForTheDead(stage.store.inner)
+    store = WaitsForTheDead(stage.store.inner, has_dead=has_dead)
     stage.store = spooling(store, stage.time, stage.root)
     told: list[tuple[str, float]] = []
 
@@ -244,5 +247,5 @@ async def test_a_wait_for_a_holder_that_may_be_dead_says_who_it_was_and_how_long
 
     stage.reporter = Listening()
     await stage.apply(volume())
-    assert told == [("ada on laptop", 63), ("ada on laptop", 0)]
+    assert told == expected
     assert len(stage.volumes()) == 1

@@ -208,14 +208,22 @@ async def test_a_backup_of_an_encrypted_state_is_encrypted_too(tmp_path: Path, c
     assert await there.fingerprint_key() == await here.fingerprint_key()
 
 
-async def test_the_keys_of_another_state_are_damage(clock: SimulatedClock) -> None:
+async def test_without_recipients_an_encrypted_state_is_refused(clock: SimulatedClock) -> None:
     known = await encrypted(clock)
-    lineage = (await in_memory(known).load()).lineage
+    with pytest.raises(StateSealed):
+        await in_memory(known, Encryption()).load()
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"), [("lineage", "its key"), ("sealed", "`state.json`"), ("envelope", "`state.json`")]
+)
+async def test_a_root_with_another_field_is_damage(clock: SimulatedClock, field: str, problem: str) -> None:
+    known = await encrypted(clock)
     bucket, root = in_memory(known).bucket.raw, Layout("").root
     found = bucket.get(root)
     assert found is not None
-    bucket.replace(root, found.body.replace(lineage.encode(), b"0" * len(lineage)), found.tag)
-    with pytest.raises(StoreError, match="damaged: its key"):
+    bucket.replace(root, found.body.replace(f'"{field}": "'.encode(), f'"{field}": "0'.encode()), found.tag)
+    with pytest.raises(StoreError, match=f"damaged: {problem}"):
         await in_memory(known).load()
 
 
