@@ -136,6 +136,7 @@ def test_what_is_wrong_everywhere_is_told_once_and_of_no_environment(staged: Com
     assert "(environments base, test)" in told
 
 
+@pytest.mark.slow
 def test_a_program_says_which_one_is_meant(staged: Command) -> None:
     async def opened(environment: str) -> str:
         async with open_project(staged.root, env=environment, sandbox=True) as project:

@@ -129,6 +129,7 @@ def test_a_state_of_another_platform_has_other_objects(owned: Command, sandbox: 
     assert "1 to adopt" in owned("plan --env test").out
 
 
+@pytest.mark.slow
 def test_an_import_leaves_it_out(owned: Command, app: str) -> None:
     owned.write("manifests/data.yaml", volume("other", app=app))
     told = owned(f"import {app} --env test").out

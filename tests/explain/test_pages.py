@@ -18,6 +18,7 @@ WIDTH = 110
 each_page = pytest.mark.parametrize("code", known_codes())
 
 
+@pytest.mark.slow
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
     codes = find_codes()
     missing = {code: place for code, place in codes.items() if code not in known_codes()}

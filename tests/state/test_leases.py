@@ -93,6 +93,7 @@ async def test_a_check_waits_for_no_commit_and_sees_who_took_the_lease_meanwhile
     assert said == ["ours", "the lease of `shop` is no longer ours"]
 
 
+@pytest.mark.slow
 async def test_a_thousand_scopes_need_one_descriptor(store: SqliteStore) -> None:
     descriptors = Path("/proc/self/fd")
     warm = await store.lease(["warm"], "anna")

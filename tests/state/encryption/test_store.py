@@ -214,9 +214,7 @@ async def test_without_recipients_an_encrypted_state_is_refused(clock: Simulated
         await in_memory(known, Encryption()).load()
 
 
-@pytest.mark.parametrize(
-    ("field", "problem"), [("lineage", "its key"), ("sealed", "`state.json`"), ("envelope", "`state.json`")]
-)
+@pytest.mark.parametrize(("field", "problem"), [("lineage", "its key"), ("sealed", "`state.json`")])
 async def test_a_root_with_another_field_is_damage(clock: SimulatedClock, field: str, problem: str) -> None:
     known = await encrypted(clock)
     bucket, root = in_memory(known).bucket.raw, Layout("").root

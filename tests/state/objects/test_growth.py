@@ -86,6 +86,7 @@ async def test_a_reader_who_knows_nothing_asks_for_the_base_and_what_came_after_
     assert together.met == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 async def test_a_commit_costs_the_same_however_much_is_recorded(store: LogStore, bucket: Counting) -> None:
     lease = await store.lease(["shop"], "me")
