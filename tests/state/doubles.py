@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +13,8 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state, set_platform
-from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Layout
-from reconciler.state.log.root import Root
 from reconciler.state.passing import Passing
-from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
+from reconciler.state.places.memory import MemoryState, MemoryStore, holding_state
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Event, JournalEntry, Lease, State, Store
@@ -30,14 +27,6 @@ def made(clock: Clock, lease_s: float = math.inf, lineage: str = "lineage-1") ->
 
 def known_as(lineage: str, key: bytes, clock: Clock, lease_s: float = math.inf) -> MemoryState:
     return holding_state(State(lineage, {}, (), frozenset()), key, clock, lease_s)
-
-
-def rewrite_root(known: MemoryState, change: Callable[[Root], Root]) -> None:
-    """Change what the root says, as somebody who can write there may."""
-    layout, bucket = Layout(""), MemoryBucket(known)
-    found = roots.read(bucket, layout, "")
-    assert found is not None
-    bucket.replace(layout.root, change(found[0]).encode(), found[1])
 
 
 def make_state(root: Path, environment: str = "", file: str = "state.db") -> None:

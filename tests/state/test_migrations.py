@@ -283,3 +283,10 @@ async def test_rows_that_version_6_has_packed_are_read(
     assert await opened.migrate()
     assert await another().load() == before
     verify(await another().export())
+
+
+async def test_packed_rows_that_are_not_what_was_packed_are_damage(opened: SqliteStore, path: Path) -> None:
+    left_by("6-packed", path)
+    execute(path, "UPDATE archive SET body = x'00'")
+    with pytest.raises(StoreError, match="damaged"):
+        await opened.load()

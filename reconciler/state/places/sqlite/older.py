@@ -9,7 +9,6 @@ each scope; the copy that a migration makes keeps the old ones. From version 5 o
 import hashlib
 import json
 import sqlite3
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.core.model import Address
+from reconciler.state import archive
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.contents import Body, Head, StateDump, chained
@@ -139,8 +139,7 @@ def rows_of(connection: sqlite3.Connection, order: str = "ASC") -> Iterator[Row]
     version = database.version_of(connection) or 0
     packed = connection.execute("SELECT body FROM archive ORDER BY first") if version > _NO_ARCHIVE else ()
     for (body,) in packed:
-        for line in zlib.decompress(body).splitlines():
-            row, scope, seq, run, event, at, address, step, attempt, data, hash = json.loads(line)
+        for row, scope, seq, run, event, at, address, step, attempt, data, hash in archive.unpack(body):
             yield run, event, at, address, step, attempt, data.encode(), hash, seq, scope, row
     query = _ROWS if version > _NO_SCOPES else _ROWS.replace(" scope,", " '',")
     yield from connection.execute(f"{query} ORDER BY rowid {order}")

@@ -8,7 +8,6 @@ call whose end stood there is open again.
 import gzip
 import json
 import sqlite3
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -203,7 +202,7 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
         with suppress(sqlite3.Error, ValueError):
             for address, body in older.records_of(connection, order):
                 records[address] = body  # noqa: PERF403 - those before the first that cannot be read count
-        with suppress(sqlite3.Error, ValueError, TypeError, AttributeError, zlib.error):
+        with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
             for row in older.rows_of(connection, order):
                 rows[row[-1]] = row
     is_whole = known is not None and len(records) == known.records
