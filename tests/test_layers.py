@@ -37,7 +37,9 @@ LAYERS = (
     {"importing", "drift", "rehearsal", "notify", "hosts"},
     {"doctor"},
     {"evidence"},
-    {"cli", "controller", "api"},
+    {"api"},
+    {"demo"},
+    {"cli", "controller"},
     {"__main__"},
 )
 LEVELS = {name: level for level, names in enumerate((CORE, *LAYERS)) for name in names}
@@ -46,7 +48,13 @@ WIRE = LAYERS[0] - {"explanations"}
 # Houses of their own beside the layers: each knows the core and what is spoken, and few open their doors.
 SANDBOX, KIT, CHECK = "sandbox", "providers.kit", "providers.check"
 HOUSES = {SANDBOX, KIT, CHECK}
-DOORS = {"cli": HOUSES, "project.embedded": {SANDBOX}, "rehearsal": {SANDBOX}, "evidence": {SANDBOX}}
+DOORS = {
+    "cli": HOUSES,
+    "project.embedded": {SANDBOX},
+    "rehearsal": {SANDBOX},
+    "evidence": {SANDBOX},
+    "demo": {SANDBOX},
+}
 
 HOMES = {
     "httpx": {"services.transport", "services.http1"},

@@ -42,6 +42,7 @@ VERBS = {
     "schema": Verb("authoring", "print the JSON Schema of the manifests"),
     "explain": Verb("authoring", "explain a kind, a field, or the code of an error"),
     "completion": Verb("main", "print the script for a shell's completion"),
+    "demo": Verb("demo", "try it on a small shop: start, stop, play"),
     "sandbox": Verb("sandbox", "run the emulated platform"),
     "provider": Verb("provider", "build and prove extension providers: serve, check"),
     "extension": Verb("objects", "sign in to an extension: sso"),

@@ -16,6 +16,7 @@ from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds import find_kinds
+from reconciler.sandbox.lock import Running, running_at
 from reconciler.services.transport import HttpTransport
 
 SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
@@ -29,8 +30,8 @@ def embedded_sandbox(db: Path) -> Iterator[str]:
     """The address of the sandbox that keeps its world in `db`: the one that runs, or one that is started."""
     running = _running_at(db)
     while running is not None:
-        if _accepts(running):
-            yield running
+        if _accepts(running.url):
+            yield running.url
             return
         time.sleep(0.05)  # it is ending: its command was killed a moment ago
         running = _running_at(db)
@@ -38,10 +39,8 @@ def embedded_sandbox(db: Path) -> Iterator[str]:
         yield url
 
 
-def _running_at(db: Path) -> str | None:
-    """The address of the sandbox that serves `db`. Raises ReconcilerError where nobody lets us look."""
-    from reconciler.sandbox import running_at
-
+def _running_at(db: Path) -> Running | None:
+    """The sandbox that serves `db`. Raises ReconcilerError where nobody lets us look."""
     try:
         for folder in (db.parent.parent, db.parent):  # an environment's own lies in the project's
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -106,32 +105,32 @@ async def seed_sandbox(
     }
     machines = {}
     if named:
-        world = await _control(transport, base_url, "GET", "world")
+        world = await control(transport, base_url, "GET", "_sandbox/world")
         there = {machine["id"] for machine in world["machines"]}
         machines = {id: app for id, app in sorted(named.items()) if id not in there}
     for name in apps:
-        await _control(transport, base_url, "POST", "apps", {"name": name})
+        await control(transport, base_url, "POST", "_sandbox/apps", {"name": name})
     for slug in sorted(map(str, slugs)):
-        await _control(transport, base_url, "POST", "apps", {"org_slug": slug})
+        await control(transport, base_url, "POST", "_sandbox/apps", {"org_slug": slug})
     for id, app in machines.items():
-        await _control(transport, base_url, "POST", "machines", {"app": app, "id": id})
+        await control(transport, base_url, "POST", "_sandbox/machines", {"app": app, "id": id})
     made = [*apps, *(f"organization {slug}" for slug in sorted(map(str, slugs)))]
     made += [f"machine {id}" for id in machines]
     if made:
         reporter.note(f"embedded sandbox at {base_url} with {', '.join(made)}")
 
 
-async def _control(
-    transport: HttpTransport, base_url: str, method: str, verb: str, body: Mapping[str, Any] | None = None
+async def control(
+    transport: HttpTransport, base_url: str, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> Any:
-    """The answer of one of the emulator's control verbs."""
+    """The answer of the emulator: to a control verb (`_sandbox/…`), or to a call of somebody else (`v1/…`)."""
     answer = await transport.request(
         method,
-        f"{base_url}/_sandbox/{verb}",
-        headers={"content-type": "application/json"},
+        f"{base_url}/{path}",
+        headers={"content-type": "application/json", "authorization": f"Bearer {SANDBOX_TOKEN}"},
         body=None if body is None else json.dumps(body).encode(),
         deadline_s=10,
     )
-    if answer.status != 200:
-        raise ReconcilerError(f"the embedded sandbox refused {verb}: {body}")
+    if answer.status >= 300:
+        raise ReconcilerError(f"the emulated platform answered {answer.status} to {method} /{path}: {body}")
     return json.loads(answer.body)

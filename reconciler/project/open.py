@@ -247,9 +247,14 @@ def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
 
 
 def _token(config: ProjectSettings) -> str:
-    """The platform's token. Raises ReconcilerError where its variable is not set."""
+    """The platform's token: on loopback, the emulator's where there is no other.
+
+    Raises ReconcilerError where its variable is not set.
+    """
     name = config.settings.platform.token_from.env
     token = config.variables.get(name, "")
+    if not token and is_loopback(config.settings.platform.base_url or ""):
+        return SANDBOX_TOKEN
     if not token:
         raise ReconcilerError(
             f"no token: the environment variable `{name}` is not set",

@@ -1,4 +1,4 @@
-"""One process serves a world's file; another process finds its URL in the lock next to the file."""
+"""One process serves a world's file; another one finds its URL and its pid in the lock beside it."""
 
 import errno
 import fcntl
@@ -7,19 +7,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.core.errors import ReconcilerError
 
 _LOCK_NAP_S = 0.05
 
 
-def running_at(db: Path) -> str | None:
-    """The URL of the process that serves `db`; None when there is none, or it is not ready yet."""
+class Running(NamedTuple):
+    """The process that serves a world's file."""
+
+    url: str
+    pid: int
+
+
+def running_at(db: Path) -> Running | None:
+    """The process that serves `db`; None when there is none, or it is not ready yet."""
     try:
         with os.fdopen(_opened(db, os.O_RDONLY)) as lock:
             if _try_lock(lock.fileno(), fcntl.LOCK_SH):
                 return None
-            return lock.read().strip() or None
+            url, _, pid = lock.read().partition(" ")
+            return Running(url, int(pid)) if pid else None
     except FileNotFoundError:
         return None
 
@@ -33,14 +42,14 @@ def locked(db: Path | None) -> Iterator[Callable[[str], None]]:
     db.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(_opened(db, os.O_RDWR | os.O_CREAT), "r+") as lock:
         if not _try_lock(lock.fileno(), fcntl.LOCK_EX, attempts=3):
-            url = lock.read().strip()
+            url, _, _ = lock.read().partition(" ")
             raise ReconcilerError(
                 f"another sandbox serves {db}{f' at {url}' if url else ''}",
                 help="use that one, or stop it first",
             )
 
         def announce(url: str) -> None:
-            lock.write(url)
+            lock.write(f"{url} {os.getpid()}")
             lock.flush()
 
         lock.truncate()

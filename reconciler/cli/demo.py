@@ -1,0 +1,58 @@
+"""`reconcile demo`: a shop on an emulated platform, troubles that it may have, and famous accidents."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import click
+
+from reconciler.cli.event_loop import run
+from reconciler.cli.options import make_reporter
+from reconciler.cli.verb import DONE, argument, option, verb
+from reconciler.demo import shop, troubles
+
+
+@click.group("demo", invoke_without_command=True)
+@click.pass_context
+def demo(ctx: click.Context) -> int | None:
+    """Make this empty folder a small shop on an emulated platform, already applied.
+
+    Nothing leaves this machine. `reconcile demo stop` ends the platform.
+    """
+    if ctx.invoked_subcommand:
+        return None
+    code: int = ctx.invoke(start, port=0)
+    return code
+
+
+@verb("start", of=demo, report=None)
+def start(
+    port: int = option(
+        "--port", "Port of the platform; 0: a free one.", type=click.IntRange(0, 65535), default=0
+    ),
+) -> int:
+    """The same as `reconcile demo`. A demo that was stopped goes on as it was."""
+    url = run(lambda: shop.start(Path.cwd(), os.environ, port, make_reporter()))
+    click.echo(f"The demo's platform listens on {url}; its clock runs 600 times faster.")
+    click.echo("This folder holds its manifests and its state. Edit one, then: reconcile plan")
+    click.echo("Troubles to try: reconcile demo play. The end: reconcile demo stop")
+    return DONE
+
+
+@verb("stop", of=demo, report=None)
+def stop() -> int:
+    """End the demo's platform. Manifests, state and the platform's objects stay for the next `demo`."""
+    click.echo("The demo has ended." if shop.stop(Path.cwd()) else "No demo runs in this folder.")
+    return DONE
+
+
+@verb("play", of=demo, report=None)
+def play(name: str | None = argument(required=False, metavar="[TROUBLE]")) -> int:
+    """Let something happen to the demo's platform. Without TROUBLE: list what can happen."""
+    if name is not None:
+        click.echo(f"Played: {run(partial(troubles.play, Path.cwd(), name))}.")
+        return DONE
+    width = max(map(len, troubles.TROUBLES))
+    for name, trouble in troubles.TROUBLES.items():
+        click.echo(f"{name:<{width}}  {trouble.happens}")
+    return DONE

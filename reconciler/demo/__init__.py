@@ -1,0 +1,1 @@
+"""A shop on an emulated platform: what a newcomer tries, what documentation plays, and famous accidents."""
