@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from reconciler.approvals.rules import (
     APPROVALS,
+    AgentSettings,
     ApprovalSettings,
     Authority,
     Rule,
@@ -217,7 +218,6 @@ def _read(written: str) -> Said:
     return Said(tuple(rules), tuple(Signers(text, where) for text in content["signers"]))
 
 
-_SECTION = "approvals"
 SIGNERS = "RECONCILE_ALLOWED_SIGNERS"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOBODY = re.compile(r"0+")  # what CI services say where there is no revision before
@@ -237,13 +237,26 @@ def authority_of(config: ProjectSettings, base: str = "") -> Authority:
     """
     outside, before, then = _outside(config), _revision_before(config, base), Said()
     if before is not None:
-        settings = _settings_at(before)
+        settings, rules = _settings_at(before)
         signers = _signers(before.read(settings.signers), f"`{settings.signers}` at {before.ref}")
-        then = Said(tuple(settings.rules), (signers,))
-    written = config.written.approvals
-    file = config.root / written.signers
-    signers = _signers(read_file(file) if file.exists() else None, f"`{written.signers}`")
-    return Authority(Said(tuple(written.rules), (signers,)), then, outside)
+        then = Said(rules, (signers,))
+    name = config.written.approvals.signers
+    file = config.root / name
+    signers = _signers(read_file(file) if file.exists() else None, f"`{name}`")
+    return Authority(Said(config.written.rules, (signers,)), then, outside, set_variables(config))
+
+
+def set_variables(config: ProjectSettings) -> frozenset[str]:
+    """The names of the environment variables that are set, and not empty."""
+    return frozenset(name for name, value in config.variables.items() if value)
+
+
+def agents_of(config: ProjectSettings, state: State | None = None) -> Sequence[str]:
+    """The variables by which this run is an agent's: as the settings say, or the state remembers."""
+    texts = recall(state, APPROVALS).get("rules", {}) if state is not None else ()
+    remembered = Said.of(*map(_read, texts))
+    named = {rule.when.agent for rule in (*config.written.rules, *remembered.rules)}
+    return sorted(set_variables(config) & named)
 
 
 def _signers(data: bytes | None, where: str) -> Signers:
@@ -312,8 +325,11 @@ def _revision_before(config: ProjectSettings, base: str) -> Revision | None:
     return before
 
 
-def _settings_at(before: Revision) -> ApprovalSettings:
-    """The approval settings at the revision `before`. Raises ReconcilerError where they cannot be read."""
+def _settings_at(before: Revision) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
+    """The approval settings at the revision `before`, and all rules there.
+
+    Raises ReconcilerError where they cannot be read.
+    """
     try:
         return _approvals_in(before.read(SETTINGS_FILE) or b"")
     except (ValidationError, ValueError):
@@ -323,13 +339,15 @@ def _settings_at(before: Revision) -> ApprovalSettings:
         ) from None
 
 
-def _approvals_in(settings: bytes) -> ApprovalSettings:
+def _approvals_in(settings: bytes) -> tuple[ApprovalSettings, tuple[Rule, ...]]:
     """Nothing else is looked at: an earlier version may have known other settings. Raises ValueError."""
     composed = compose(settings, SETTINGS_FILE)
     value: Any = composed.documents[0].value if composed.documents else {}
     if not composed.complete or composed.diagnostics or not isinstance(value, dict):
         raise ValueError
-    return ApprovalSettings.model_validate(value.get(_SECTION, {}))
+    approvals = ApprovalSettings.model_validate(value.get("approvals", {}))
+    agents = AgentSettings.model_validate(value.get("agents", {}))
+    return approvals, (*approvals.rules, *agents.rules)
 
 
 def _ci_base(config: ProjectSettings) -> str:

@@ -236,7 +236,8 @@ def needed_by(terms: Terms) -> Sequence[Needed]:
 def _asked(terms: Terms) -> tuple[InForce, Sequence[Needed]]:
     """The rules in force, and those of them that the plan must be approved by."""
     found, plan = terms.in_force(), terms.plan
-    return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms))
+    authority = terms.authority
+    return found, needed(found.said.rules, plan, plan.context.environment, _Sizes(terms), authority.variables)
 
 
 class _Sizes:

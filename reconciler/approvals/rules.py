@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from reconciler.core.model import Action, Address, Change, FieldChange, Impact
 from reconciler.core.steps import Plan
+from reconciler.kinds.source import VARIABLE
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"  # of an environment
 # A file of the project, written plainly: it is read from a git revision, too.
@@ -90,12 +91,15 @@ class When(_Section):
     lowers: Annotated[Safeguard, _word(Safeguard)] | None = None
     more_than_gb: int | None = Field(None, ge=0, description="Of larger objects only, or of unknown size.")
     environment: str | None = Field(None, pattern=NAME)
+    agent: str | None = Field(None, pattern=VARIABLE, description="In runs in which this variable is set.")
 
     @model_validator(mode="after")
     def _some(self) -> "When":
         """Refuse a rule that would match everything."""
         if not self.model_fields_set:
-            raise ValueError("say at least one of action, impact, lowers, more_than_gb and environment")
+            raise ValueError(
+                "say at least one of action, impact, lowers, more_than_gb, environment and agent"
+            )
         return self
 
     def __str__(self) -> str:
@@ -149,6 +153,19 @@ class ApprovalSettings(_Section):
     rules: list[Rule] = []
 
 
+class AgentSettings(_Section):
+    """The section `agents`: in which runs a program acts, and not a person."""
+
+    variables: list[Annotated[str, Field(pattern=VARIABLE)]] = Field(
+        [], description="Environment variables that such a run has set, such as CLAUDECODE."
+    )
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """For each variable, the rule that a person approves whatever such a run does."""
+        return [Rule(when=When(agent=name)) for name in self.variables]
+
+
 class Signers(Struct, frozen=True):
     """`text`: in the format of ssh's allowed_signers; "" for a file that is not there. `where`: in words."""
 
@@ -173,11 +190,13 @@ class Said(Struct, frozen=True):
 class Authority(Struct, frozen=True):
     """`now`: what the revision that is checked out says. `before`: what was said before the change, if
     anybody knows. `outside`: the only signers that count, where the runner names a file of them.
+    `variables`: the names of those that are set in this run, by which rules find agents.
     """
 
     now: Said = Said()
     before: Said = Said()
     outside: Signers | None = None
+    variables: frozenset[str] = frozenset()
 
 
 NO_RULES = Authority()
@@ -191,9 +210,16 @@ class Needed(Struct, frozen=True):
 
 
 def needed(
-    rules: Iterable[Rule], plan: Plan, environment: str, size_gb: Callable[[Address], float | None]
+    rules: Iterable[Rule],
+    plan: Plan,
+    environment: str,
+    size_gb: Callable[[Address], float | None],
+    variables: frozenset[str] = frozenset(),
 ) -> Sequence[Needed]:
-    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows."""
+    """The rules that match anything that `plan` does. `size_gb`: of what there is; None: nobody knows.
+
+    `variables`: as of `Authority`.
+    """
     found, deletes = [], frozenset(plan.deletes)
     changes: dict[Address, list[Change]] = defaultdict(list)
     for change in plan.changes:
@@ -206,7 +232,7 @@ def needed(
         )
 
     for rule in dict.fromkeys(rules):
-        if rule.when.environment not in (None, environment):
+        if rule.when.environment not in (None, environment) or rule.when.agent not in {None, *variables}:
             continue
         loosens = rule.when.lowers == Safeguard.SNAPSHOT_MAX_AGE_H
         about = (weakened.address for weakened in plan.loosened) if loosens else touched(plan)

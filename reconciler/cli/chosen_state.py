@@ -2,16 +2,18 @@
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from reconciler.approvals.in_force import agents_of
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.options import ChosenManifests
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Attribution, Context, make_context
+from reconciler.core.errors import Refused, StateMoved, StoreError
 from reconciler.core.model import Resource
 from reconciler.core.state_url import shown_url
 from reconciler.execution.decisions import Actor
@@ -67,6 +69,25 @@ class ChosenState(ChosenManifests):
         platform = EMBEDDED if self.sandbox else state.platform or self.config.settings.platform.base_url
         origin, now = origin_here(self.config), SystemClock().now()
         return make_context(self.config.env, platform, self.place, origin, state.lineage, now)
+
+    def require_person(self, verb: str) -> None:
+        """Raises Refused where an agent runs, as the settings say, or the rules that the state remembers."""
+        opening = Opening(self.state_url, read_only=True)
+
+        async def remembered() -> State:
+            async with open_state(self.config, opening) as store:
+                return await store.load()
+
+        agents = agents_of(self.config)
+        if not agents:
+            with suppress(StoreError, StateMoved):  # the verb itself says what is wrong with the state
+                agents = agents_of(self.config, run(remembered))
+        if agents and not self.sandbox:
+            raise Refused(
+                f"an agent runs this (`{agents[0]}` is set), and `{verb}` is for people; nothing was changed",
+                help="a person decides this, in a shell of their own; an agent can save a plan for them to "
+                "approve (`reconcile explain agents`)",
+            )
 
     def load(self) -> State:
         """The whole state. Raises Refused where there is none."""

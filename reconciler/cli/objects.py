@@ -50,7 +50,7 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     return FAILED if not shown.unreadable and shown.live is None else DONE
 
 
-@verb("resolve", *options.DECIDES)
+@verb("resolve", *options.DECIDES, by_people=True)
 def resolve(
     chosen: ChosenState,
     addresses: tuple[Address, ...] = argument(type=ADDRESS, nargs=-1, metavar="ADDRESS..."),

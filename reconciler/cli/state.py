@@ -69,7 +69,7 @@ def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     return DONE
 
 
-@verb("mv", *options.DECIDES, of=command)
+@verb("mv", *options.DECIDES, of=command, by_people=True)
 def mv(
     chosen: ChosenState,
     source: Address = argument(metavar="FROM", type=ADDRESS),
@@ -84,7 +84,7 @@ def mv(
     return DONE
 
 
-@verb("forget", *options.DECIDES, of=command, report=None)
+@verb("forget", *options.DECIDES, of=command, report=None, by_people=True)
 def forget(
     chosen: ChosenState,
     address: Address | None = argument(required=False, type=ADDRESS),
@@ -117,7 +117,7 @@ def forget(
     return DONE
 
 
-@verb("set-platform", *options.DECIDES, of=command)
+@verb("set-platform", *options.DECIDES, of=command, by_people=True)
 def set_platform(chosen: ChosenState, url: str = argument()) -> int:
     """Record that the platform, with all recorded objects, is now at URL."""
     if chosen.sandbox:
@@ -133,7 +133,7 @@ def set_platform(chosen: ChosenState, url: str = argument()) -> int:
 # --- the state itself: make, unlock, move, encrypt and copy it ---
 
 
-@verb("init", *options.ON_STATE, of=command)
+@verb("init", *options.ON_STATE, of=command, by_people=True)
 def init(
     chosen: ChosenState,
     take_over: bool = flag("--take-over", "With --env: hand the state of base over to this environment."),
@@ -187,7 +187,7 @@ def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
         return []
 
 
-@verb("unlock", options.REASON, *options.ON_STATE, of=command, report=None)
+@verb("unlock", options.REASON, *options.ON_STATE, of=command, report=None, by_people=True)
 def unlock(
     chosen: ChosenState,
     scopes: Sequence[str] = argument(metavar="SCOPE...", nargs=-1, required=True),
@@ -204,7 +204,7 @@ def unlock(
     return DONE
 
 
-@verb("migrate", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@verb("migrate", options.LOCK_TIMEOUT, *options.ON_STATE, of=command, by_people=True)
 def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
@@ -253,7 +253,7 @@ def _migrate_here(chosen: ChosenState) -> int:
     return DONE
 
 
-@verb("rekey", *options.DECIDES, of=command)
+@verb("rekey", *options.DECIDES, of=command, by_people=True)
 def rekey(
     chosen: ChosenState,
     without_me: TextIO | None = option(
@@ -293,7 +293,7 @@ def rekey(
     return DONE
 
 
-@verb("ingest", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@verb("ingest", options.LOCK_TIMEOUT, *options.ON_STATE, of=command, by_people=True)
 def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> int:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
 
@@ -320,7 +320,7 @@ def backup(chosen: ChosenState, file: Path | None = argument(required=False, typ
     return DONE
 
 
-@verb("restore", options.REASON, options.AUTO_APPROVE, *options.ON_STATE, of=command)
+@verb("restore", options.REASON, options.AUTO_APPROVE, *options.ON_STATE, of=command, by_people=True)
 def restore(
     auto_approve: bool, chosen: ChosenState, file: Path | None = argument(required=False, type=options.FOUND)
 ) -> int:

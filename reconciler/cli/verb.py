@@ -52,6 +52,7 @@ def verb(
     of: click.Group | None = None,
     report: str | None = "page",
     notifies: bool = False,
+    by_people: bool = False,
     **settings: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function that returns an exit code the command `name`, in the group `of` where it has one.
@@ -62,6 +63,7 @@ def verb(
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
     of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
     the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings get its end.
+    `by_people`: it is refused in a run of an agent.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
@@ -74,7 +76,13 @@ def verb(
                     field.name: given.pop(field.name) for field in fields(chosen_type) if field.name in given
                 }
                 given["chosen"] = chosen_type(**said)
-            code = _code_and_report(lambda: function(**given))
+
+            def work() -> int:
+                if by_people:
+                    given["chosen"].require_person(click.get_current_context().command_path)
+                return function(**given)
+
+            code = _code_and_report(work)
             if notifies:
                 _notify(code)
             return code

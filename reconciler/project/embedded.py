@@ -123,7 +123,7 @@ async def seed_sandbox(
 async def control(
     transport: HttpTransport, base_url: str, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> Any:
-    """The answer of the emulator: to a control verb (`_sandbox/…`), or to a call of somebody else (`v1/…`)."""
+    """The answer of the emulator to a control verb (`_sandbox/…`) or a call of somebody else (`v1/…`)."""
     answer = await transport.request(
         method,
         f"{base_url}/{path}",

@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from reconciler.approvals.in_force import authority_of
+from reconciler.approvals.in_force import authority_of, set_variables
 from reconciler.approvals.rules import NO_RULES, Authority, Said
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, program_version
@@ -189,7 +189,7 @@ def _authority(config: ProjectSettings, options: Options) -> Authority:
     if options.sandbox:
         return NO_RULES
     if options.read_only:
-        return Authority(Said(tuple(config.written.approvals.rules)))
+        return Authority(Said(config.written.rules), variables=set_variables(config))
     return authority_of(config, options.base)
 
 

@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from reconciler.approvals.rules import FILE as SIGNERS_FILE
-from reconciler.approvals.rules import NAME, ApprovalSettings
+from reconciler.approvals.rules import NAME, AgentSettings, ApprovalSettings, Rule
 from reconciler.core.context import BASE
 from reconciler.core.errors import ReconcilerError
 from reconciler.core.state_url import DEFAULT_URL, LEASE_S, OBJECTS, is_shared, scheme_of
@@ -301,11 +301,17 @@ class Settings(Section):
     execution: ExecutionSettings = ExecutionSettings()
     secrets: SecretsSettings = SecretsSettings()
     approvals: ApprovalSettings = ApprovalSettings()
+    agents: AgentSettings = AgentSettings()
     notify: list[NotifySection] = Field([], description="Who is told how drift and apply ended.")
     environments: dict[NewEnvironment, EnvironmentSection] = Field(default_factory=dict)
     default_environment: EnvironmentName | None = Field(
         None, description="The environment to use without --env; `base` for none."
     )
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules about approvals: those that are written as such, and those about agents."""
+        return (*self.approvals.rules, *self.agents.rules)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -128,7 +128,7 @@ APPROVALS: tuple[Mutant, ...] = (
         "a change may take rules of the base away",
         f"{ASKED}::test_a_change_that_removes_all_settings_takes_no_rule_away",
         AUTHORITY,
-        "then = Said(tuple(settings.rules), (signers,))",
+        "then = Said(rules, (signers,))",
         "then = Said((), (signers,))",
     ),
     _tested(

@@ -191,7 +191,9 @@ def test_a_second_process_finds_the_url_of_the_first(tmp_path: Path) -> None:
     assert running_at(db) is None
     with served(db=str(db)) as (_, client):
         url = str(client.base_url).rstrip("/")
-        assert (running_at(db) or pytest.fail()).url == url
+        running = running_at(db)
+        assert running is not None
+        assert running == (url, running.pid)
         with pytest.raises(ReconcilerError, match=f"another sandbox serves .* at {url}"):
             serve(db=db, ready=pytest.fail)
 
