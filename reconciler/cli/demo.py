@@ -1,6 +1,7 @@
 """`reconcile demo`: a shop on an emulated platform, troubles that it may have, and famous accidents."""
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import click
 
 from reconciler.cli.event_loop import run
 from reconciler.cli.options import make_reporter
-from reconciler.cli.verb import DONE, argument, option, verb
+from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.demo import shop, troubles
+from reconciler.demo.accidents import ACCIDENTS, play_accidents
 
 
 @click.group("demo", invoke_without_command=True)
@@ -56,3 +58,24 @@ def play(name: str | None = argument(required=False, metavar="[TROUBLE]")) -> in
     for name, trouble in troubles.TROUBLES.items():
         click.echo(f"{name:<{width}}  {trouble.happens}")
     return DONE
+
+
+@verb("accident", of=demo, report=None)
+def accident(
+    names: Sequence[str] = argument(nargs=-1, metavar="[ACCIDENT]...", type=click.Choice(list(ACCIDENTS))),
+) -> int:
+    """Play famous accidents of this field, each in a demo of its own; without ACCIDENT, all of them.
+
+    Exit code 1 if one of them happens.
+    """
+    happened = 0
+    for played in play_accidents(names or list(ACCIDENTS), os.environ):
+        told = played.accident
+        mark = "HELD" if not played.problem else f"HAPPENED ({played.problem})"
+        click.echo(f"{played.name}: {told.happened}\n  {told.source}")
+        click.echo("".join(f"  $ {line}\n" for line in told.typed) + f"  {mark}: {told.held}\n")
+        if played.problem:
+            happened += 1
+            click.echo(played.output, err=True)
+    click.echo("To try one by hand: reconcile demo in an empty folder, then type its lines.")
+    return FAILED if happened else DONE
