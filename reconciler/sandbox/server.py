@@ -17,12 +17,10 @@ from reconciler.core.listening import ending_signals, listening_at
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.courier import Courier
 from reconciler.sandbox.database import require_own
-from reconciler.sandbox.http import Connection, application
+from reconciler.sandbox.http import Connection, application, nap_s
 from reconciler.sandbox.lock import locked
 
 _KEEP_ALIVE_S = 75
-_LONGEST_NAP_S = 0.5
-_SHORTEST_NAP_S = 0.01
 
 
 def serve(
@@ -143,9 +141,7 @@ async def _until_the_end(
 async def _tick(sandbox: Sandbox) -> None:
     """End states when the clock passes them, even without requests."""
     while True:
-        due, rate = sandbox.world.next_due, sandbox.clock.rate
-        nap_s = (due - sandbox.clock.now()) / rate if due is not None and rate else _LONGEST_NAP_S
-        await asyncio.sleep(min(max(nap_s, _SHORTEST_NAP_S), _LONGEST_NAP_S))
+        await asyncio.sleep(nap_s(sandbox))
         sandbox.tick()
 
 
