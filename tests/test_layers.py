@@ -34,7 +34,7 @@ LAYERS = (
     {"project.project"},
     {"approvals"},
     {"project"},
-    {"importing", "drift", "rehearsal", "notify", "hosts"},
+    {"importing", "drift", "rehearsal", "notify", "hosts", "starting"},
     {"doctor"},
     {"evidence"},
     {"api"},

@@ -129,20 +129,21 @@ class Verb(NamedTuple):
 class Group(click.Group):
     """Lists verbs without importing them.
 
-    `late`: verbs by name, in the order of `--help`. They come before those that the group's own module
-    declares. `moved`: verbs of the last release, and the words to type instead.
+    `late`: verbs by name, in the parts and the order of `--help`. They come before those that the group's own
+    module declares. `moved`: words that are no verbs, and those to type instead.
     """
 
     def __init__(
         self,
         *arguments: Any,
-        late: Mapping[str, Verb] | None = None,
+        late: Mapping[str, Mapping[str, Verb]] | None = None,
         moved: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self.params += [ENV, STATE, SANDBOX, LOCK_TIMEOUT, REASON, OUTPUT]
-        self._late = late or {}
+        self._parts = late or {}
+        self._late = {name: verb for part in self._parts.values() for name, verb in part.items()}
         self._moved = moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -158,10 +159,13 @@ class Group(click.Group):
         return next(command for command in commands if command.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the section "Commands" of `--help`, from the lines given with the verbs."""
+        """Write a section for each part of the verbs, from the lines given with them."""
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
-        with formatter.section("Commands"):
-            formatter.write_dl(list(self._help_lines(limit).items()))
+        lines = self._help_lines(limit)
+        for title, names in [*self._parts.items(), ("Commands", sorted(self.commands))]:
+            if shown := [(name, lines[name]) for name in names]:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Verbs and options that begin with `incomplete`. No verb's module is imported for it."""
@@ -176,7 +180,7 @@ class Group(click.Group):
         names = self.list_commands(ctx)
         if args and args[0] in self._moved:
             old = " ".join([*ctx.command_path.split()[1:], args[0]])
-            raise click.UsageError(f"`{old}` is `{self._moved[args[0]]}` now")
+            raise click.UsageError(f"`{old}` is no command: it is `{self._moved[args[0]]}`")
         if args and args[0] not in names and not args[0].startswith("-"):
             from reconciler.core.words import did_you_mean  # only a typing mistake needs it
 

@@ -17,42 +17,56 @@ from reconciler.cli.streams import OutputLost, open_streams
 USAGE = 64
 ASKED = "_RECONCILE_COMPLETE"  # set by the scripts of `completion` when somebody presses Tab
 
-# In the order in which a new user meets them.
+# By what somebody wants to do, and in each part in the order in which a new user meets them. What programs
+# rather than people use comes last.
 VERBS = {
-    "validate": Verb("manifests", "check manifests without asking the platform"),
-    "build": Verb("manifests", "print the manifests as an environment has them"),
-    "plan": Verb("plan", "show what apply would do"),
-    "approve": Verb("approve", "sign a saved plan with an SSH key"),
-    "apply": Verb("apply", "make the platform match the manifests"),
-    "comment": Verb("comment", "show a report in its pull request: a comment and a status"),
-    "drift": Verb("drift", "show what changed on the platform without us"),
-    "import": Verb("import_", "write manifests of what runs on the platform"),
-    "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
-    "history": Verb("history", "show what was done, by whom and why"),
-    "bundle": Verb("evidence", "write the evidence of one run to a file"),
-    "verify": Verb("evidence", "verify such a file, offline"),
-    "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),
-    "resolve": Verb("objects", "settle a call with an unknown outcome"),
-    "state": Verb(
-        "state", "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform"
-    ),
-    "new": Verb("authoring", "print a commented manifest of a kind, to be filled in"),
-    "secret": Verb("secret", "encrypt a value, compare fingerprints"),
-    "graph": Verb("manifests", "draw the resources and their order"),
-    "schema": Verb("authoring", "print the JSON Schema of the manifests"),
-    "explain": Verb("authoring", "explain a kind, a field, or the code of an error"),
-    "completion": Verb("main", "print the script for a shell's completion"),
-    "demo": Verb("demo", "try it on a small shop: start, stop, play"),
-    "sandbox": Verb("sandbox", "run the emulated platform"),
-    "provider": Verb("provider", "build and prove extension providers: serve, check"),
-    "extension": Verb("objects", "sign in to an extension: sso"),
+    "Daily": {
+        "plan": Verb("plan", "show what apply would do"),
+        "apply": Verb("apply", "make the platform match the manifests"),
+        "drift": Verb("drift", "show what changed on the platform without us"),
+        "show": Verb("objects", "show one resource: live fields, snapshots, what is owed"),
+        "doctor": Verb("doctor", "check token, address, clock, state, lock and unfinished calls"),
+        "resolve": Verb("objects", "settle a call with an unknown outcome"),
+    },
+    "Review": {
+        "validate": Verb("manifests", "check manifests without asking the platform"),
+        "build": Verb("manifests", "print the manifests as an environment has them"),
+        "graph": Verb("manifests", "draw the resources and their order"),
+        "approve": Verb("approve", "sign a saved plan with an SSH key"),
+        "history": Verb("history", "show what was done, by whom and why"),
+        "bundle": Verb("evidence", "write the evidence of one run to a file"),
+        "verify": Verb("evidence", "verify such a file, offline"),
+        "comment": Verb("comment", "show a report in its pull request: a comment and a status"),
+    },
+    "Repair": {
+        "state": Verb(
+            "state", "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform"
+        ),
+        "secret": Verb("secret", "encrypt a value, compare fingerprints"),
+        "extension": Verb("objects", "sign in to an extension: sso"),
+    },
+    "Build": {
+        "start": Verb("start", "write a new project: settings, a manifest, a job for CI"),
+        "demo": Verb("demo", "try it on a small shop, with troubles and famous accidents"),
+        "import": Verb("import_", "write manifests of what runs on the platform"),
+        "new": Verb("authoring", "print a commented manifest of a kind, to be filled in"),
+        "explain": Verb("authoring", "explain a kind, a field, or the code of an error"),
+        "sandbox": Verb("sandbox", "run the emulated platform"),
+        "provider": Verb("provider", "build and prove extension providers: serve, check"),
+        "schema": Verb("authoring", "print the JSON Schema of the manifests"),
+        "completion": Verb("main", "print the script for a shell's completion"),
+    },
 }
 
 
 @click.group(
     cls=Group,
     late=VERBS,
-    moved={"rehearse": "plan --rehearse [--plan FILE]"},
+    moved={
+        "rehearse": "plan --rehearse [--plan FILE]",
+        "init": "start (a new project) or state init (its state)",
+        "status": "doctor",
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error or refused, 2 changes or drift, 3 a person must decide, "
     "4 still pending, 5 locked, 64 usage, 129/130/143 signals.",

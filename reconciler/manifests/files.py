@@ -56,7 +56,8 @@ def read_files(
                     "missing-path",
                     f"there is no file or directory `{given}`",
                     Span(name, 1, 1, 1),
-                    help="check the path",
+                    help="check the path; `reconcile start` writes a new project here, `reconcile import` "
+                    "manifests of what runs already, and `reconcile demo` a shop to try things on",
                 )
             )
             continue
