@@ -39,6 +39,7 @@ LAYERS = (
     {"evidence"},
     {"api"},
     {"demo"},
+    {"agents"},
     {"cli", "controller"},
     {"__main__"},
 )
@@ -66,6 +67,7 @@ HOMES = {
     "pyrage": {"secrets"},
     "cryptography": {"state"},
     "click": {"cli"},
+    "mcp": {"agents"},
     "rich": {"cli"},
     "starlette": {KIT, SANDBOX},
     "uvicorn": {KIT, SANDBOX},

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from reconciler.agents import guide
 from reconciler.cli import options
 from reconciler.cli.addresses import KIND
 from reconciler.cli.command_line import settings_here
@@ -111,6 +112,7 @@ def explain(
 
     TOPIC is a KIND such as Volume, a field such as Volume.size_gb or Volume.lifecycle.deletion, a
     capability such as machine.get, or a CODE such as volume-shrink. Without it, the kinds are listed.
+    `reconcile explain agents` prints the guide for agents.
     """
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
@@ -125,6 +127,8 @@ def explain(
 
 def _page_about(topic: str) -> Page:
     """The page of a kind, a field, a capability or a code. Raises UsageError for anything else."""
+    if topic == "agents":
+        return Page(document={"guide": guide()}, text=guide())
     try:
         found = topics.find_topic(topic)
     except topics.UnknownTopic as unknown:

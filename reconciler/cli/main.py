@@ -53,6 +53,7 @@ VERBS = {
         "explain": Verb("authoring", "explain a kind, a field, or the code of an error"),
         "sandbox": Verb("sandbox", "run the emulated platform"),
         "provider": Verb("provider", "build and prove extension providers: serve, check"),
+        "mcp": Verb("mcp", "serve tools for agents, which only read"),
         "schema": Verb("authoring", "print the JSON Schema of the manifests"),
         "completion": Verb("main", "print the script for a shell's completion"),
     },

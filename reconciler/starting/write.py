@@ -22,7 +22,7 @@ _SETTINGS = """platform:
 # The runs of agents: they send only what people have signed (`reconcile explain agents`).
 agents: {{variables: [CLAUDECODE, RECONCILE_AGENT]}}
 """
-_MANIFEST = """# What is the same in all environments. `reconcile new KIND` prints a commented one to copy from.
+_MANIFEST = """# The same in all environments. `reconcile new KIND` prints a commented manifest to copy from.
 apiVersion: reconciler/v1
 kind: Volume
 metadata: {{name: data, app: {app}}}
