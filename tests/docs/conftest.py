@@ -1,5 +1,6 @@
-"""The PostgreSQL server that the reference provider of docs/providers.md makes databases in."""
+"""The PostgreSQL server of docs/providers.md, and what readers install."""
 
+from tests.docs.installed import installed
 from tests.providers.postgres import postgres
 
-__all__ = ["postgres"]
+__all__ = ["installed", "postgres"]

@@ -1,9 +1,9 @@
-"""Documentation as programs: what a page's blocks say is run, in order, in a directory of its own.
+"""Documentation as programs: what a reader of a page sees is typed, in order, in an empty folder.
 
 A `console` block holds commands (`$ …`, with further lines as bash would ask for them) and lines that must
 come out, in that order; `…` stands for anything, and a command that shows nothing has to succeed. Of a
-`git diff` each changed line must be shown. Any block after `<!-- file: NAME -->` is written to that file.
-`<!-- run: COMMAND -->` runs unseen: it gives what a reader has and a fresh machine has not.
+`git diff` each changed line must be shown. A block with a caption (`title="NAME"`) is written to that file.
+Nothing else is run or written: a page hides nothing.
 """
 
 import os
@@ -18,13 +18,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconciler.demo.shop import stop
+
 ROOT = Path(__file__).parents[2]
 PORT = "8099"  # in the text; each run takes a free one in its place
-WORD = "@6c1e0a52"  # in the text; each state has another one
-_ASKED = """word() { reconcile state list -o json | python -c '
-import json, sys; print(json.load(sys.stdin)["context"]["lineage"][:8])'; }"""
 _ENDED = re.compile(r"--- command ended with (\d+) ---\n", re.MULTILINE)
-_COMMENT = re.compile(r"<!-- (?P<verb>run|file): (?P<what>.*?) -->")
+_FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)(?: title=\"(?P<file>[^\"]+)\")?")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _CHANGED = re.compile(r"^[-+](?!--|\+\+).*", re.MULTILINE)  # in a diff
 _IDS = re.compile(r"\b(vol|vs)_[a-z0-9]+")
@@ -53,33 +52,24 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def items(page: Path) -> Iterator[Block | Step]:
-    """The page's blocks and hidden commands, in order."""
+def items(page: Path) -> Iterator[Block]:
+    """The page's blocks, in order."""
     lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), start=1))
-    file = ""
     for number, line in lines:
-        if found := _COMMENT.fullmatch(line.strip()):
-            if found["verb"] == "run":
-                yield Step(found["what"], number)
-            else:
-                file = found["what"]
-        elif fence := re.fullmatch(r"(?P<indent> *)```(?P<language>\w*)", line):
+        if fence := _FENCE.fullmatch(line):
             text = []
             for _, inner in lines:
                 if inner.strip() == "```":
                     break
                 text.append(inner.removeprefix(fence["indent"]))
-            yield Block(fence["language"], "\n".join(text) + "\n", number, file)
-            file = ""
+            yield Block(fence["language"], "\n".join(text) + "\n", number, fence["file"] or "")
 
 
 def steps(page: Path) -> list[Step]:
     """What is run for the page, in order."""
     found: list[Step] = []
     for item in items(page):
-        if isinstance(item, Step):
-            found.append(item)
-        elif item.file:
+        if item.file:
             folder = shlex.quote(str(Path(item.file).parent))
             name = shlex.quote(item.file)
             found.append(
@@ -138,23 +128,25 @@ def run(
     directory: Path,
     *,
     section: str = "",
+    programs: Path = Path(sys.executable).parent,
     substitutes: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Run the page, or one of its `sections`; what does not come out as it says, as messages.
 
-    `substitutes` replace text that stands for what only readers have; `environment` adds to the page's own.
+    `programs`: the folder of the `reconcile` that is installed. `substitutes` replace text that stands for
+    what only readers have; `environment` adds to the page's own.
     """
     todo = sections(page)[section] if section else steps(page)
     with socket.create_server(("127.0.0.1", 0)) as free:
         replaced = {PORT: str(free.getsockname()[1]), **(substitutes or {})}
     activate = directory / ".venv/bin/activate"
     activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
+    activate.write_text(f'PATH="{programs}:$PATH"\n')
     if page.name == "README.md":
         shutil.copytree(ROOT / "manifests", directory / "manifests")
     ended = 'echo "--- command ended with $? ---"'
-    script = "\n".join(f"{_replace(step.command, {**replaced, WORD: '@$(word)'})}\n{ended}" for step in todo)
+    script = "\n".join(f"{_replace(step.command, replaced)}\n{ended}" for step in todo)
     # A background job's first line and its end are awaited, as a reader would.
     script = re.sub(r" &\n", " &\nuntil_it_listens\n", script)
     script = re.sub(r"^kill (%\d)$", r"kill \1; wait \1", script, flags=re.MULTILINE)
@@ -164,9 +156,9 @@ def run(
     )
     with (directory / ".printed").open("w+b") as output:  # a pipe would stay open with the jobs of the page
         process = subprocess.Popen(
-            ["bash", "-c", f"set -m\n{waiting}\n{_ASKED}\n{script}"],
+            ["bash", "-c", f"set -m\n{waiting}\n{script}"],
             cwd=directory,
-            env={**_environment(directory), **(environment or {})},
+            env={**_environment(directory, programs), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -176,6 +168,7 @@ def run(
             process.wait(timeout=300)
         finally:
             _end_session(process.pid)
+            stop(directory)  # the demo's platform outlives the shell
         output.seek(0)
         printed = output.read().decode()
     outputs = _ENDED.split(printed)[:-1]
@@ -184,11 +177,7 @@ def run(
     return [
         f"{page.name}:{step.line}: $ {step.command}\n{problem}\nbut printed\n{output}"
         for step, output, code in zip(todo, outputs[::2], outputs[1::2], strict=True)
-        if (
-            problem := _problem(
-                step, [_replace(line, {**replaced, WORD: "@…"}) for line in step.shown], output, code
-            )
-        )
+        if (problem := _problem(step, [_replace(line, replaced) for line in step.shown], output, code))
     ]
 
 
@@ -203,18 +192,17 @@ def _problem(step: Step, shown: list[str], printed: str, code: str) -> str:
     return ""
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def _environment(directory: Path, programs: Path) -> dict[str, str]:
     """As on a machine of nobody: no settings of ours, and none of whoever runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RECONCILE_", "GIT_"))}
     roles = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
     return {
         **kept,
         **dict.fromkeys(roles, "ann@example.com"),
-        "EXAMPLES": str(ROOT / "manifests/examples"),
         "GIT_CONFIG_NOSYSTEM": "1",
         "HOME": str(directory),
         "NO_COLOR": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+        "PATH": f"{programs}{os.pathsep}{kept['PATH']}",
     }
 
 

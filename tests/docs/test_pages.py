@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from reconciler.manifests.load import load
 from reconciler.manifests.reading.compose import compose
 from reconciler.project.sections import Settings
 from tests.docs import pages
-from tests.docs.pages import ROOT, Block, Step
+from tests.docs.installed import extras_of
+from tests.docs.pages import ROOT, Block
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
 from tests.providers.postgres import Postgres
 
@@ -20,18 +22,25 @@ RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
 PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 POSTGRESQL = "docs/how-to/postgresql.md"
+Installed = Callable[[frozenset[str]], Path]
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
 @pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, POSTGRESQL, RUNBOOK}])
-def test_the_commands_run_and_show_what_the_page_says(name: str, tmp_path: Path) -> None:
-    problems = pages.run(ROOT / name, tmp_path)
+def test_the_commands_run_and_show_what_the_page_says(
+    name: str, installed: Installed, tmp_path: Path
+) -> None:
+    page = ROOT / name
+    problems = pages.run(page, tmp_path, programs=installed(extras_of(page)))
     assert not problems, "\n\n".join(problems)
 
 
 @pytest.mark.parametrize("trouble", pages.sections(ROOT / RUNBOOK))
-def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(trouble: str, tmp_path: Path) -> None:
-    problems = pages.run(ROOT / RUNBOOK, tmp_path, section=trouble)
+def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(
+    trouble: str, installed: Installed, tmp_path: Path
+) -> None:
+    page = ROOT / RUNBOOK
+    problems = pages.run(page, tmp_path, section=trouble, programs=installed(extras_of(page)))
     assert not problems, "\n\n".join(problems)
 
 
@@ -100,9 +109,15 @@ def test_the_quick_tier_names_what_exists() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_page_hides_nothing(name: str) -> None:
+    """A comment is not shown: what only a comment does, a reader cannot do."""
+    assert re.findall(r"<!-- (?!reconcile:).*?-->", (ROOT / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_no_command_hides_in_a_block_that_nothing_runs(name: str) -> None:
     for item in pages.items(ROOT / name):
-        if isinstance(item, Step) or (name == "README.md" and item.language == "sh"):
+        if name == "README.md" and item.language == "sh":
             continue
         assert item.language in LANGUAGES, f"{name}:{item.line}"
         if item.language == "text" and not item.file:
@@ -114,7 +129,7 @@ def examples() -> list[tuple[str, Block]]:
         (name, item)
         for name in NAMES
         for item in pages.items(ROOT / name)
-        if isinstance(item, Block) and item.language in ("yaml", "json")
+        if item.language in ("yaml", "json")
     ]
 
 

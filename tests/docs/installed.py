@@ -1,0 +1,62 @@
+"""What a reader installs: the wheel with the extras that a page names, in an environment of its own."""
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+_EXTRAS = re.compile(r"reconciler\\?\[([a-z, ]+)\\?\]")
+_UV = Path(sys.executable).with_name("uv")
+
+
+def extras_of(page: Path) -> frozenset[str]:
+    """The extras that the page names."""
+    named = _EXTRAS.findall(page.read_text(encoding="utf-8"))
+    return frozenset(extra.strip() for extras in named for extra in extras.split(","))
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[str]], Path]:
+    """The folder of the programs, by extras. All workers share the environments; nothing is downloaded."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    shared = shared / "installed"
+    shared.mkdir(exist_ok=True)
+
+    def programs(extras: frozenset[str]) -> Path:
+        name = "-".join(sorted(extras)) or "core"
+        with (shared / f"{name}.lock").open("w") as lock, (shared / "wheel.lock").open("w") as wheel_lock:
+            fcntl.flock(wheel_lock, fcntl.LOCK_EX)
+            if not list(shared.glob("*.whl")):
+                _uv("build", "--wheel", "--out-dir", str(shared), cwd=ROOT)
+                locked = ("--all-extras", "--no-dev", "--no-emit-project", "--no-hashes")
+                _uv("export", "--locked", *locked, "--output-file", str(shared / "locked"), cwd=ROOT)
+            fcntl.flock(wheel_lock, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            environment = shared / name
+            if not (environment / "bin/reconcile").exists():
+                _uv("venv", "--python", sys.executable, str(environment), cwd=shared)
+                (wheel,) = shared.glob("*.whl")
+                wanted = f"{wheel}[{','.join(sorted(extras))}]" if extras else str(wheel)
+                constrained = ("--constraint", str(shared / "locked"), "--compile-bytecode")
+                _uv("pip", "install", "--python", str(environment), *constrained, wanted, cwd=shared)
+            return environment / "bin"
+
+    return programs
+
+
+def _uv(*words: str, cwd: Path) -> None:
+    """uv, without a network: what `uv sync` took is in its cache."""
+    environment = {**os.environ, "UV_OFFLINE": "1"}
+    done = subprocess.run(
+        [_UV, *words, "--quiet"], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
