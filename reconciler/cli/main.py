@@ -39,6 +39,7 @@ VERBS = {
         "comment": Verb("comment", "show a report in its pull request: a comment and a status"),
     },
     "Repair": {
+        "undo": Verb("undo", "show what would take a run back, and what cannot be"),
         "state": Verb(
             "state", "init, list, show, mv, forget, unlock, backup, restore, migrate, ingest, set-platform"
         ),

@@ -1,0 +1,72 @@
+"""`reconcile undo`: what would take a run back."""
+
+from collections.abc import Iterator
+
+from reconciler.cli.chosen_state import ChosenState
+from reconciler.cli.output import echo_diagnostics, emit
+from reconciler.cli.verb import DONE, argument, verb
+from reconciler.core.words import counted
+from reconciler.project.history import find_history, find_run
+from reconciler.project.project import Project
+from reconciler.project.undo import Undo, plan_undo
+from reconciler.reports.escape import page_text
+from reconciler.reports.report import Page
+from reconciler.state.runs import PastRun
+
+
+@verb("undo")
+def command(chosen: ChosenState, run: str = argument(metavar="RUN")) -> int:
+    """Show what would take RUN back, and why the rest of it stays. Changes nothing.
+
+    RUN is the beginning of an id that `reconcile history` lists. What can go back is written into the
+    manifests (by hand, or with `git revert`), planned and applied as every change is.
+    """
+    desired = chosen.load_desired()
+    echo_diagnostics(desired.diagnostics)
+
+    async def work(project: Project) -> tuple[PastRun, Undo]:
+        past, _, _ = await find_run(project.store, run)
+        runs = (await find_history(project.store, None, past.began_at)).history.runs
+        later = sorted((one for one in runs if one.began_at > past.began_at), key=lambda one: one.began_at)
+        return past, await plan_undo(project, desired, past, later)
+
+    past, undo = chosen.use_project(work, desired.resources, desired.providers)
+    fields = [
+        {
+            "address": str(item.address),
+            "field": item.field,
+            "before": item.before,
+            "now": item.now,
+            "stays": item.why or None,
+        }
+        for item in undo.fields
+    ]
+    calls = (
+        [{"method": step.call.method, "path": step.call.path} for step in undo.plan.steps if step.mutates]
+        if undo.plan
+        else []
+    )
+    document = {
+        "run": past.id,
+        "fields": fields,
+        "stays": [{"step": step, "why": why} for step, why in undo.stays],
+        "calls": calls,
+    }
+    emit(Page(document={"undo": document}, text=page_text(list(_lines(past, undo)))))
+    return DONE
+
+
+def _lines(past: PastRun, undo: Undo) -> Iterator[str]:
+    going = [item for item in undo.fields if not item.why]
+    yield f"run {past.id}: {counted(len(going), 'field')} can go back"
+    for item in going:
+        yield f"  {item.address}  {item.field}: {item.now} -> {item.before}"
+    for step in undo.plan.steps if undo.plan is not None and going else ():
+        if step.mutates:
+            yield f"      {step.call.method} {step.call.path}"
+    staying = [(f"{item.address}  {item.field}: {item.now}", item.why) for item in undo.fields if item.why]
+    for what, why in [*staying, *undo.stays]:
+        yield f"  stays: {what}"
+        yield f"      {why}"
+    if going:
+        yield "Write these values into the manifests (or revert the commit), then: reconcile plan"
