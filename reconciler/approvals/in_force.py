@@ -85,6 +85,11 @@ class Terms(Struct, frozen=True):
         acts = {records[address].scope for address in touched(self.plan) if address in records}
         return declared_scopes(self.resources.values()) | acts
 
+    @property
+    def by_agent(self) -> bool:
+        """Whether this run is an agent's: then nothing gets looser by it, even where it sends nothing."""
+        return any(rule.when.agent in self.authority.variables for rule in self.in_force().said.rules)
+
     def in_force(self) -> InForce:
         """Raises ReconcilerError where a newer version wrote a rule that is not known here."""
         now, remembered = self.authority.now, recall(self.state, APPROVALS)
@@ -161,7 +166,7 @@ async def remember_ended(
     problems = terms.plan.diagnostics
     failed = any(result.outcome != "done" for result in results)
     left_out = has_errors(problems) or any(problem.code == NOT_IN_PLAN for problem in problems)
-    is_part = failed or left_out or desired.targets or desired.focus is not None
+    is_part = failed or left_out or desired.targets or desired.focus is not None or terms.by_agent
 
     def ended(before: Content) -> Content:
         """The new memory, from the current memory of the state."""

@@ -116,5 +116,7 @@ async def play(folder: Path, name: str) -> str:
 
 
 def _id(objects: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The id of the newest object of that name; "" where there is none."""
-    return next((thing["id"] for thing in reversed(objects) if thing["name"] == name), "")
+    """The id of the newest object of that name; "" where there is none any more."""
+    gone = ("pending_destroy", "destroyed")
+    there = [thing for thing in objects if thing["name"] == name and thing.get("state") not in gone]
+    return there[-1]["id"] if there else ""

@@ -1,0 +1,72 @@
+"""`reconcile start`: a project that validates, and nothing of anybody else is touched."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.inprocess import Command
+
+FILES = {
+    "github": ".github/workflows/reconcile.yaml",
+    "gitlab": ".gitlab-ci.yml",
+    "cron": "reconcile-from-cron",
+}
+
+
+@pytest.fixture
+def reconcile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_a_new_project_validates_and_fits_its_host(reconcile: Command, host: str) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=reconcile.root, check=True)
+    if host != "cron":
+        url = f"git@{host}.com:acme/infra.git"
+        subprocess.run(["git", "remote", "add", "origin", url], cwd=reconcile.root, check=True)
+    ended = reconcile("start --yes")
+    assert "Valid: 2 resources in 2 files, in base, prod." in ended.out
+    assert "reconcile state init --env prod" in ended.out
+    assert (reconcile.root / FILES[host]).is_file()
+    assert [name for other, name in FILES.items() if other != host and (reconcile.root / name).exists()] == []
+    assert "app: shop-prod" in reconcile("build --env prod").out
+    job = (reconcile.root / FILES[host]).read_text()
+    assert "ENVIRONMENT" not in job
+    assert "prod" in job
+
+
+def test_a_second_start_changes_nothing(reconcile: Command) -> None:
+    reconcile("start --yes")
+    before = {path: path.read_bytes() for path in reconcile.root.rglob("*") if path.is_file()}
+    assert "wrote" not in reconcile("start --yes").out
+    assert {path: path.read_bytes() for path in reconcile.root.rglob("*") if path.is_file()} == before
+
+
+def test_files_that_are_there_stay_and_what_they_lack_is_shown(reconcile: Command) -> None:
+    (reconcile.root / ".gitignore").write_text("*.log\n")
+    shown = reconcile("start --yes").out
+    assert "kept   .gitignore\n       it lacks:\n.reconcile/\n" in shown
+    assert (reconcile.root / ".gitignore").read_text() == "*.log\n"
+
+
+def test_off_a_terminal_it_asks_nothing(reconcile: Command) -> None:
+    assert "pass --yes" in reconcile("start", code=64).err
+    assert list(reconcile.root.iterdir()) == []
+
+
+def test_the_script_for_cron_can_be_run(reconcile: Command) -> None:
+    reconcile("start --yes")
+    script = reconcile.root / "reconcile-from-cron"
+    assert script.stat().st_mode & 0o111
+    assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
+
+
+def test_an_empty_folder_names_the_ways_in(reconcile: Command) -> None:
+    told = reconcile("plan", code=1).err
+    assert all(f"reconcile {verb}" in told for verb in ("start", "import", "demo"))
+
+
+@pytest.mark.parametrize(("word", "instead"), [("init", "state init"), ("status", "doctor")])
+def test_words_of_other_tools_lead_on(reconcile: Command, word: str, instead: str) -> None:
+    assert instead in reconcile(word, code=64).err
