@@ -57,11 +57,11 @@ async def plan_undo(project: Project, desired: Desired, run: PastRun, later: Seq
     state = await project.store.load()
     now = {str(address): record.applied for address, record in state.records.items()}
     found = [field for field in _changed(run, later, now) if field.address in desired.by_address]
-    plan = await _planned(project, desired, found) if found else None
-    if plan is not None and any(problem.severity is Severity.ERROR for problem in plan.diagnostics):
+    plan = await _planned(project, desired, found)
+    if plan is None or any(problem.severity is Severity.ERROR for problem in plan.diagnostics):
         found = [await _alone(project, desired, field) for field in found]
         going = [field for field in found if not field.why]
-        plan = await _planned(project, desired, going) if going else None
+        plan = await _planned(project, desired, going)
     return Undo(found, list(_stays(run, {field.address for field in found})), plan)
 
 
@@ -75,7 +75,8 @@ def _changed(run: PastRun, later: Sequence[PastRun], now: Mapping[str, Mapping[s
         after = next((_records(one)[str(address)] for one in later if str(address) in _records(one)), None)
         current = now.get(str(address), {})
         for name in kinds[address.kind].Spec.model_fields:
-            if (old := before.get(name)) == (new := (after or current).get(name)):
+            old, new = before.get(name), (after or current).get(name)
+            if old is None or old == new:  # None: not known then
                 continue
             why = "another run changed it again" if current.get(name) != new else ""
             yield Taken(address, name, old, new, why)

@@ -1,0 +1,87 @@
+"""`reconcile undo`: what would take a run back, by the calls that it would send, and why the rest stays."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.demo.shop import stop
+from tests.inprocess import Command
+
+
+@pytest.fixture
+def reconcile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Command]:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    command = Command(folder, monkeypatch, capsys)
+    command("demo")
+    yield command
+    stop(folder)
+
+
+def apply(reconcile: Command, **values: int) -> str:
+    """Apply the volume with these values; the id of the run."""
+    data = reconcile.root / "manifests/data.yaml"
+    lines = data.read_text().splitlines()
+    edited = [
+        next((f"  {name}: {value}" for name, value in values.items() if line.strip().startswith(name)), line)
+        for line in lines
+    ]
+    data.write_text("\n".join(edited) + "\n")
+    reconcile("apply --auto-approve")
+    run: str = json.loads(reconcile("history -o json").out)["runs"][0]["id"]
+    return run
+
+
+def undo(reconcile: Command, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(reconcile(f"undo {run} -o json").out)["undo"]
+    return found
+
+
+def test_what_can_go_back_is_planned_and_what_cannot_says_why(reconcile: Command) -> None:
+    run = apply(reconcile, size_gb=20, snapshot_retention=7)
+    found = undo(reconcile, run)
+    fields = {field["field"]: field for field in found["fields"]}
+    assert (fields["snapshot_retention"]["before"], fields["snapshot_retention"]["stays"]) == (14, None)
+    assert "cannot shrink from 20 GB to 10 GB" in fields["size_gb"]["stays"]
+    assert [call["method"] for call in found["calls"]] == ["PUT"]
+    shown = reconcile(f"undo {run[:8]}").out
+    assert "snapshot_retention: 7 -> 14" in shown
+    assert "stays: Volume/shop/data  size_gb: 20" in shown
+
+
+def test_written_into_the_manifest_it_is_the_plan_that_was_shown(reconcile: Command) -> None:
+    run = apply(reconcile, snapshot_retention=7)
+    found = undo(reconcile, run)
+    back = apply(reconcile, snapshot_retention=14)
+    shown = json.loads(reconcile(f"history show {back} -o json").out)["run"]["calls"]
+    assert [(call["method"], call["path"]) for call in shown] == [
+        (call["method"], call["path"]) for call in found["calls"]
+    ]
+    assert undo(reconcile, run)["fields"][0]["stays"] == "another run changed it again"
+
+
+def test_creates_and_secrets_stay(reconcile: Command) -> None:
+    (first,) = json.loads(reconcile("history -o json").out)["runs"]
+    found = undo(reconcile, first["id"])
+    assert (found["fields"], found["calls"]) == ([], [])
+    why = {step["step"]: step["why"] for step in found["stays"]}
+    assert "without its manifest it stays" in why["Volume/shop/data#create"]
+    assert "stored nowhere" in why["Secret/shop/DB_HOST#set"]
+
+
+def test_it_changes_nothing(reconcile: Command) -> None:
+    run = apply(reconcile, snapshot_retention=7)
+    before = reconcile("state list -o json").out.partition('"at"')[0]
+    reconcile(f"undo {run}")
+    assert reconcile("state list -o json").out.partition('"at"')[0] == before
+    assert "No changes" in reconcile("plan").out
+
+
+def test_an_unknown_run_is_named(reconcile: Command) -> None:
+    assert "no run has an id that begins with `zz`" in reconcile("undo zz", code=1).err
