@@ -76,7 +76,7 @@ def _changed(run: PastRun, later: Sequence[PastRun], now: Mapping[str, Mapping[s
         current = now.get(str(address), {})
         for name in kinds[address.kind].Spec.model_fields:
             old, new = before.get(name), (after or current).get(name)
-            if old is None or old == new:  # None: not known then
+            if old in (None, "", new):  # what was not known then is no change of the run
                 continue
             why = "another run changed it again" if current.get(name) != new else ""
             yield Taken(address, name, old, new, why)

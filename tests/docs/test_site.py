@@ -34,6 +34,15 @@ def test_every_page_is_in_the_site(site: Path) -> None:
         assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").is_file()
 
 
+def test_each_page_has_a_markdown_copy_and_llms_txt_lists_them(site: Path) -> None:
+    listed = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert pages | {"reference/errors.md", "agents.md"} <= set(listed)
+    assert [name for name in listed if not (site / name).is_file()] == []
+    tutorial = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    assert (site / "tutorial.md").read_text(encoding="utf-8").strip() == tutorial.strip()
+
+
 def test_the_reference_names_every_verb_kind_and_code(site: Path) -> None:
     verbs = cli.list_commands(cli.make_context("reconcile", [], resilient_parsing=True))
     assert _missing(site, "command-line", [f"reconcile {verb}" for verb in verbs]) == []
