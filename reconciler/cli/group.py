@@ -130,7 +130,7 @@ class Group(click.Group):
     """Lists verbs without importing them.
 
     `late`: verbs by name, in the parts and the order of `--help`. They come before those that the group's own
-    module declares. `moved`: words that are no verbs, and those to type instead.
+    module declares. `moved`: words that are not verbs, and those to type instead.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Group(click.Group):
         names = self.list_commands(ctx)
         if args and args[0] in self._moved:
             old = " ".join([*ctx.command_path.split()[1:], args[0]])
-            raise click.UsageError(f"`{old}` is no command: it is `{self._moved[args[0]]}`")
+            raise click.UsageError(f"`{old}` is not a command: type `{self._moved[args[0]]}`")
         if args and args[0] not in names and not args[0].startswith("-"):
             from reconciler.core.words import did_you_mean  # only a typing mistake needs it
 
