@@ -180,7 +180,7 @@ class Group(click.Group):
         names = self.list_commands(ctx)
         if args and args[0] in self._moved:
             old = " ".join([*ctx.command_path.split()[1:], args[0]])
-            raise click.UsageError(f"`{old}` is not a command: type `{self._moved[args[0]]}`")
+            raise click.UsageError(f"`{old}` is `{self._moved[args[0]]}` now")
         if args and args[0] not in names and not args[0].startswith("-"):
             from reconciler.core.words import did_you_mean  # only a typing mistake needs it
 

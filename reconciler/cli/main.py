@@ -66,7 +66,7 @@ VERBS = {
     late=VERBS,
     moved={
         "rehearse": "plan --rehearse [--plan FILE]",
-        "init": "start (a new project) or state init (its state)",
+        "init": "start",
         "status": "doctor",
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

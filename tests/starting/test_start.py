@@ -67,6 +67,6 @@ def test_an_empty_folder_names_the_ways_in(reconcile: Command) -> None:
     assert all(f"reconcile {verb}" in told for verb in ("start", "import", "demo"))
 
 
-@pytest.mark.parametrize(("word", "instead"), [("init", "state init"), ("status", "doctor")])
+@pytest.mark.parametrize(("word", "instead"), [("init", "start"), ("status", "doctor")])
 def test_words_of_other_tools_lead_on(reconcile: Command, word: str, instead: str) -> None:
     assert instead in reconcile(word, code=64).err
