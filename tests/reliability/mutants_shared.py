@@ -111,8 +111,8 @@ SHARED: tuple[Mutant, ...] = (
     _played(
         "the root does not name a new scope",
         ROOT,
-        "        if _written(bucket, layout, replace(root, moving=False), tag, serials, nonce):\n",
-        "        if True:\n",
+        "        new = replace(root.next(nonce), moving=False, scopes=scopes)\n",
+        "        new = replace(root.next(nonce), moving=False)\n",
     ),
     _tested(
         "a head that was put back is believed",
@@ -330,8 +330,8 @@ SHARED: tuple[Mutant, ...] = (
         "a lease that is taken during a move does not take it back",
         f"{MOMENTS_TEST}::test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here",
         ROOT,
-        "replace(root, moving=False), tag, serials, nonce)",
-        "root, tag, serials, nonce)",
+        "new = replace(root.next(nonce), moving=False, scopes=scopes)",
+        "new = replace(root.next(nonce), scopes=scopes)",
     ),
     _tested(
         "a state is copied over another one",

@@ -57,8 +57,6 @@ class Taking:
         clock: Clock,
         scopes: Scopes,
         heads: Heads,
-        *,
-        environment: str,
         exclusion: Exclusion,
     ) -> None:
         self._bucket = bucket
@@ -66,7 +64,6 @@ class Taking:
         self._clock = clock
         self._scopes = scopes
         self._heads = heads
-        self._environment = environment
         self._exclusion = exclusion
 
     def obstacles(self, names: Collection[str]) -> Mapping[str, Obstacle]:
@@ -178,9 +175,7 @@ class Taking:
 
     def _note_taken(self, names: Sequence[str]) -> None:
         serials = {name: self._heads.seen(name).head.serial for name in names}
-        self._heads.root = root.note_taken(
-            self._bucket, self._layout, self._environment, serials, self._heads.nonce()
-        )
+        self._heads.root = root.note_taken(self._bucket, self._layout, serials, self._heads.nonce())
 
 
 def _nothing(address: Address) -> None:

@@ -164,9 +164,7 @@ class Opened:
         self.scopes = Scopes(bucket, layout, files, ScopeSummary(root.lineage, serial=root.least_serial))
         heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
         self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
-        self.taking = Taking(
-            bucket, layout, clock, self.scopes, heads, environment=root.environment, exclusion=exclusion
-        )
+        self.taking = Taking(bucket, layout, clock, self.scopes, heads, exclusion)
         self._committing = Committing(bucket, self.scopes, heads, files, self.keeping)
         self._commits: dict[str, Batching[Request]] = {}
         self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick or bucket.reads_quickly))

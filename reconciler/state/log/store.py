@@ -59,7 +59,6 @@ class LogStore:
         self.bucket = self._bucket = bucket
         self._clock = clock
         self._randomness = randomness
-        self._environment = environment
         self._read_only = read_only
         self._exclusion = exclusion or Watched(clock)
         self._layout = Layout(environment)
@@ -214,7 +213,7 @@ class LogStore:
         if self._bucket.is_sure:
             return False
         await self._in_thread(
-            lambda: writes.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
+            lambda: writes.probe(self._bucket, f"{self._layout.prefix}{root.PROBE}", self._nonce)
         )
         return True
 
@@ -275,23 +274,23 @@ class LogStore:
         found = self._root()
         if found is None:
             return
-        layout = Layout(self._environment, found.generation)
+        layout = Layout(self._layout.environment, found.generation)
         read = zip(
             found.scopes, self._bucket.get_all([layout.head(name) for name in found.scopes]), strict=True
         )
         known = [head.decode(item.body, name, found.lineage)[0] for name, item in read if item is not None]
-        root.accept(self._bucket, self._layout, self._environment, known, self._nonce())
+        root.accept(self._bucket, self._layout, known, self._nonce())
 
     def _moving(self) -> Moving:
-        return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
+        return Moving(self._bucket, self._layout, self._open, self._nonce)
 
     def _create(self) -> bool:
-        if root.read(self._bucket, self._layout, self._environment) is not None:
+        if root.read(self._bucket, self._layout) is not None:
             self._root()
             return False
         root.refuse_foreign(self._bucket, self._layout)
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-        new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
+        new = Root(lineage, self._layout.environment, self._fingerprint_key(), self._nonce(), self._nonce())
         self._forbid_read_only()
         made = writes.create(self._bucket.renewed(lineage), self._layout.root, new.encode())
         return isinstance(made, writes.Stored)
@@ -341,14 +340,11 @@ class LogStore:
     def _release(self, lease: Lease) -> None:
         if self._opened is None:
             return
-        serials = {scope: self._opened.scopes.of(scope).head.serial for scope in lease.epochs}
-        with suppress(StoreError):  # it only helps to notice a scope that is put back later
-            root.note_given_back(self._bucket, self._layout, self._environment, serials, self._nonce())
         self._opened.keeping.give_back(lease)
 
     def _root(self) -> Root | None:
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
-        found = root.read(self._bucket, self._layout, self._environment)
+        found = root.read(self._bucket, self._layout)
         if found is None:
             if any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
                 raise Damaged("state.json is missing")
@@ -375,13 +371,13 @@ class LogStore:
         if self._opened is None:
             self._opened = Opened(
                 self._bucket,
-                Layout(self._environment, found.generation),
+                Layout(self._layout.environment, found.generation),
                 self._clock,
                 found,
                 exclusion=self._exclusion,
                 nonce=self._nonce,
             )
-        elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:
+        elif self._opened.layout.folder != Layout(self._layout.environment, found.generation).folder:
             raise StoreError(
                 f"the state {self._bucket.place} was replaced by another one during this run",
                 help="run again",

@@ -32,7 +32,6 @@ from reconciler.state.store import (
     Lease,
     Restored,
     State,
-    no_state,
     refuse_beside_traces,
 )
 
@@ -174,7 +173,7 @@ class SqliteStore(LogStore):
         if self._root() is None:
             self._forbid_read_only()
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-            self._make(StateDump(lineage, b"", self._environment))
+            self._make(StateDump(lineage, b"", self._layout.environment))
         if not self._read_only and not self._file.is_older:
             self._complete_key()
         found = self._root()
@@ -204,7 +203,7 @@ class SqliteStore(LogStore):
 
     def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
-        found = root.read(self._file, self._layout, self._environment)
+        found = root.read(self._file, self._layout)
         if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
             self._keep_key(contents.key)
 
@@ -217,10 +216,7 @@ class SqliteStore(LogStore):
     def _complete_key(self) -> None:
         """Make the key where the process that made the state did not get to it."""
         while not self._file.key_digest:
-            found = root.read(self._file, self._layout, self._environment)
-            if found is None:
-                raise no_state(self.path)
-            known, tag = found
+            known, tag = root.require(self._file, self._layout)
             digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
             after = replace(known.next(self._nonce()), key=digest)
             if known.key or isinstance(
@@ -259,15 +255,13 @@ class SqliteStore(LogStore):
 
     def _give_to(self, environment: str) -> None:
         """Write into the root that the state is that of `environment`."""
-        known = root.read(self._file, self._layout, self._environment)
-        if known is None:
-            raise no_state(self.path)
-        after = replace(known[0].next(self._nonce()), environment=environment)
-        writes.replace(self._file, self._layout.root, after.encode(), known[1])
+        known, tag = root.require(self._file, self._layout)
+        after = replace(known.next(self._nonce()), environment=environment)
+        writes.replace(self._file, self._layout.root, after.encode(), tag)
         self._become(environment)
 
     def _become(self, environment: str) -> None:
-        self._environment = self._file.environment = environment
+        self._file.environment = environment
         self._layout = Layout(environment)
 
 
