@@ -122,7 +122,7 @@ class Moving:
         """Nobody who holds a scope can write or check any more."""
         opened = self._opened(known)
         for name in sorted(known.scopes):
-            opened.taking.fence(name)
+            opened.leases.fence(name)
 
     def _root(self) -> tuple[Root, str]:
         return root.require(self._bucket, self._layout)

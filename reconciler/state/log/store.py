@@ -26,7 +26,7 @@ from reconciler.state.log import head, reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
-from reconciler.state.log.lease_taking import Obstacle, Raced
+from reconciler.state.log.leases import Raced
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
@@ -94,8 +94,7 @@ class LogStore:
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         """As in `Store`. Reads heads and leases."""
-        found = await self._in_thread(lambda: self._obstacles(scopes))
-        return {name: obstacle.locked for name, obstacle in found.items()}
+        return await self._in_thread(lambda: self._obstacles(scopes))
 
     async def renew(self, lease: Lease) -> Lease:
         """As in `Store`: the next beat of the lease."""
@@ -109,23 +108,23 @@ class LogStore:
     def beat(self, lease: Lease) -> Lease:
         """As `renew`; blocks, for the thread that renews while the main loop is alive."""
         with explained(self._bucket):
-            return self._writable(lease).keeping.beat(lease)
+            return self._writable(lease).leases.beat(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
         if self._opened is None:
             raise no_longer_ours(lease.scopes[0])
         opened = self._opened
-        opened.keeping.require(lease)
-        if not opened.keeping.use_fresh_check(lease):
+        opened.leases.require(lease)
+        if not opened.leases.use_fresh_check(lease):
             check = Check(lease)
             await opened.checks.ask(check)
             if check.failure is not None:
                 raise check.failure
-        opened.keeping.require(lease)
-        if opened.keeping.shortest_s(lease) <= for_s:
-            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))
-        opened.keeping.require(lease, for_s)
+        opened.leases.require(lease)
+        if opened.leases.shortest_s(lease) <= for_s:
+            await self._in_thread(lambda: opened.leases.beat(lease, for_s))
+        opened.leases.require(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
         """As in `Store`. Cannot be cancelled half-way."""
@@ -158,15 +157,14 @@ class LogStore:
         """As in `Maintenance`."""
         opened, _ = await self._in_thread(self._require_state)
         while not force:
-            found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
+            found = (await self._in_thread(lambda: opened.leases.obstacles([scope]))).get(scope)
             if found is None:
                 break
             await self._wait(found, self._clock.monotonic())
-        had = await self._in_thread(lambda: opened.taking.unlock(scope, by, force=force))
-        if had is not None and had.stands:
+        had = await self._in_thread(lambda: opened.leases.unlock(scope, by, force=force))
+        if had is not None:
             return (
-                f"lock taken from {had.locked.holder}, which can no longer write; "
-                "stop that process before you apply"
+                f"lock taken from {had.holder}, which can no longer write; stop that process before you apply"
             )
         return "free: no process holds it"
 
@@ -222,14 +220,11 @@ class LogStore:
         self._exclusion.close()
         self._opened = self._loaded = None
 
-    async def _wait(self, obstacle: Obstacle, ends_s: float) -> None:
-        """Wait until another try can succeed. Raises Locked when time is over, if the holder lives."""
-        if obstacle.rest_s is not None:
-            await self._clock.sleep(min(self._exclusion.poll_s, obstacle.rest_s))
-            return
-        rest_s = ends_s - self._clock.monotonic()
+    async def _wait(self, locked: Locked, ends_s: float) -> None:
+        """Wait until another try can succeed. Raises `locked` when time is over, if the holder lives."""
+        rest_s = ends_s - self._clock.monotonic() if locked.rest_s is None else locked.rest_s
         if rest_s <= 0:
-            raise obstacle.locked
+            raise locked
         await self._clock.sleep(min(self._exclusion.poll_s, rest_s))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -302,7 +297,7 @@ class LogStore:
         self._new_key = self._new_key or self._randomness(_KEY_BYTES)
         return self._new_key
 
-    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
         gone: Gone | Contradiction | None = None
         for _ in range(_RACES):
             opened, known = self._require_state()
@@ -310,37 +305,34 @@ class LogStore:
             if not scopes:
                 return Lease(holder, {})
             try:
-                taken = opened.taking.take(scopes, holder, known)
+                taken = opened.leases.take(scopes, holder, known)
             except Raced:
                 continue
             except (Gone, Contradiction) as doubt:
                 gone = doubt
                 continue
-            if isinstance(taken, Obstacle):
-                return taken
-            held, epochs = taken
-            lease = opened.keeping.keep(held, holder, epochs)
-            try:
-                self._load()
-            except BaseException:
-                with suppress(StoreError):
-                    opened.keeping.give_back(lease)
-                raise
-            return lease
+            if isinstance(taken, Lease):
+                try:
+                    self._load()
+                except BaseException:
+                    with suppress(StoreError):
+                        opened.leases.give_back(taken)
+                    raise
+            return taken
         if gone is not None:
             raise gone
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
 
-    def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Obstacle]:
+    def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         found = self._root()
         if found is None:
             return {}
-        return self._open(found).taking.obstacles([scope for scope in scopes if scope in found.scopes])
+        return self._open(found).leases.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
         if self._opened is None:
             return
-        self._opened.keeping.give_back(lease)
+        self._opened.leases.give_back(lease)
 
     def _root(self) -> Root | None:
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""

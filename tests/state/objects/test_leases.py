@@ -13,7 +13,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.state.contents import Movable
 from reconciler.state.log.bucket import Bucket, NoAnswer
 from reconciler.state.log.lease_beats import Watched
-from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.leases import Held
 from reconciler.state.log.store import LogStore
 from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event, Lease, Maintenance
@@ -452,14 +452,14 @@ async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: S
     lease = await store.lease(["blog", "shop"], "anna")
     clock.elapsed_s += LEASE_S - 10
     beats: list[Lease] = []
-    keeping = store._opened.keeping  # type: ignore[union-attr]
-    beat = keeping._beat
+    leases = store._opened.leases  # type: ignore[union-attr]
+    beat = leases._beat
 
     def counting(held: Held) -> None:
         beats.append(lease)
         beat(held)
 
-    keeping._beat = counting  # type: ignore[method-assign]
+    leases._beat = counting  # type: ignore[method-assign]
     async with anyio.create_task_group() as tasks:
         for scope in ("blog", "shop") * 10:
             tasks.start_soon(store.check, lease.of(scope), 30)
@@ -501,7 +501,7 @@ async def test_a_check_that_was_not_asked_for_is_no_yes(opened: Open) -> None:
         except (StoreError, AssertionError) as failure:
             refused.append(str(failure))
 
-    store._opened.keeping.refresh = fail  # type: ignore[union-attr, method-assign]
+    store._opened.leases.refresh = fail  # type: ignore[union-attr, method-assign]
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(check)

@@ -19,7 +19,6 @@ from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
-from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
 from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
@@ -179,7 +178,7 @@ class SqliteStore(LogStore):
         found = self._root()
         return found is not None and found.lineage == lineage  # another process may have been faster
 
-    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
         self._forbid_read_only()
         self._file.migrate()  # before there is a lease, in whose way it would be
         if self._root() is not None:
@@ -249,8 +248,7 @@ class SqliteStore(LogStore):
         """Who has a scope; None where the state is too damaged to tell."""
         with suppress(StoreError):
             found = self._root()
-            obstacles = self._obstacles(found.scopes if found is not None else ())
-            return next((obstacle.locked for obstacle in obstacles.values()), None)
+            return next(iter(self._obstacles(found.scopes if found is not None else ()).values()), None)
         return None
 
     def _give_to(self, environment: str) -> None:
