@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.execution.decisions import Actor, recall, remember
-from reconciler.state import maintenance_of
+from reconciler.state import backend_of
 from reconciler.state.between_scopes import arrived, left
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.codec import encode_entry
@@ -539,7 +539,7 @@ class StoreContract:
         held = await store.lease(["shop"], "anna")
         backend.clock.elapsed_s += 30
         with pytest.raises(Locked, match="has been locked by anna for 30 s"):
-            await maintenance_of(backend.open()).unlock("shop", force=False)
+            await backend_of(backend.open()).unlock("shop", force=False)
         await store.commit(held, [entry(Event.DONE)])
 
     async def test_a_scope_taken_by_force_is_closed_to_its_holder(
@@ -547,7 +547,7 @@ class StoreContract:
     ) -> None:
         held = await store.lease(["blog", "shop"], "anna")
         await store.check(held)
-        unlocked = await maintenance_of(backend.open()).unlock("shop", force=True, by="ben")
+        unlocked = await backend_of(backend.open()).unlock("shop", force=True, by="ben")
         assert unlocked.startswith("lock taken from anna, which can no longer write")
         shop, blog = held.of("shop"), held.of("blog")
         await _no_longer_ours(lambda: store.check(shop), lambda: store.commit(shop, [entry(Event.INTENT)]))
@@ -559,14 +559,14 @@ class StoreContract:
         await store.release(shop)
         await other.check(lease)
         with pytest.raises(Locked, match="ben"):
-            await maintenance_of(backend.open()).unlock("shop", force=False)
+            await backend_of(backend.open()).unlock("shop", force=False)
         (entered,) = [each for scope, each in await other.journal() if scope == "shop"]
         assert (entered.data["unlock"], entered.data["alive"], entered.data["by"]) == ("shop", True, "ben")
 
     async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(self, store: Store) -> None:
         for other in ("blog", "wiki"):
             with pytest.raises(StoreError, match="no run has ever locked `shop`"):
-                await maintenance_of(store).unlock("shop", force=True)
+                await backend_of(store).unlock("shop", force=True)
             await store.lease([other], "anna")
 
     async def test_the_scope_of_a_dead_holder_is_freed_without_force(
@@ -577,7 +577,7 @@ class StoreContract:
         watcher = backend.open()
         await watcher.holders(["shop"])
         backend.clock.elapsed_s += 2 * (backend.lease_s or 0)
-        unlocked = await maintenance_of(watcher).unlock("shop", force=False, by="ben")
+        unlocked = await backend_of(watcher).unlock("shop", force=False, by="ben")
         assert unlocked == "free: no process holds it"
         await backend.open().lease(["shop"], "carl")
 

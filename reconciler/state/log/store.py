@@ -31,7 +31,7 @@ from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted
-from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
+from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state
 
 _KEY_BYTES = 32
 _LOOKS = 3  # how often root and heads are read again that do not fit
@@ -40,7 +40,7 @@ _RACES = 20  # how often somebody else may be faster before we say so
 T = TypeVar("T")
 
 
-class LogStore:
+class LogStore(Store):
     """A `store.Store`. `randomness(n)` gives n bytes, for ids, nonces and the fingerprint key.
 
     `environment`: whose state it must be ("": that of none). `read_only`: write nothing.
@@ -154,7 +154,11 @@ class LogStore:
         return request.outcome
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        """As in `Maintenance`."""
+        """Free a scope whose holder hangs; says what was done. `by`: who wants it, for the journal.
+
+        Raises Locked while the holder's process lives, unless `force`: then the holder, when it
+        wakes, can neither write nor check successfully. Raises StoreError for a scope no run has ever locked.
+        """
         opened, _ = await self._in_thread(self._require_state)
         while not force:
             found = (await self._in_thread(lambda: opened.leases.obstacles([scope]))).get(scope)
@@ -173,7 +177,12 @@ class LogStore:
         await self._in_thread(lambda: self._moving().verify())
 
     async def take_over(self, environment: str, *, by: str) -> bool:
-        """A state in an object store is where its environment's name says: this one is moved instead."""
+        """Make this state, which is of no environment, that of `environment`, permanently.
+
+        False: it was its own already, and nothing was changed. The first call of a store that was opened
+        for no environment. Raises StoreError when it belongs to another one, or does not exist; and here,
+        since a state in an object store is where its environment's name says: it is moved instead.
+        """
         migrate = command("state", "migrate", "URL")
         raise StoreError(
             f"the state {self._bucket.place} cannot become that of `{environment}` where it is",
@@ -181,32 +190,44 @@ class LogStore:
             advice=(migrate,),
         )
 
+    # After `retire`, every method but `export`, `import_` and `revive` raises StateMoved, in every process.
+
     async def export(self) -> StateDump:
-        """As in `Movable`."""
+        """All that the state holds, as of one moment, not verified; also of one that has moved.
+
+        Raises StoreError when there is none.
+        """
         return await self._in_thread(lambda: self._moving().export())
 
     async def import_(self, contents: StateDump) -> None:
-        """As in `Movable`."""
+        """Make a state that holds exactly this; all of it appears, or nothing.
+
+        With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
+        StoreError when there is a state already, or traces of one; but a state of the same lineage that has
+        moved away is replaced.
+        """
         await self._in_thread(lambda: self._moving().import_(contents))
         await self.close()  # what was known is of the state before
 
     async def retire(self, to: str, contents: StateDump) -> None:
-        """As in `Movable`."""
+        """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
+        exactly `contents` any more (epochs aside), as one write that nobody can come between.
+        """
         await self._in_thread(lambda: self._moving().retire(to, contents))
 
     async def revive(self) -> None:
-        """As in `Movable`."""
+        """Be the state itself again, after `retire` or as a copy."""
         await self._in_thread(lambda: self._moving().revive())
 
     async def accept(self) -> None:
-        """As in `Accepting`."""
+        """Go on with what is there now, also where a part of it was put back to an older copy."""
         await self._in_thread(self._accept)
         self._opened = self._loaded = None
 
     async def probe(self) -> bool:
-        """Prove that the store keeps its word; False where that needs no proof.
+        """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
 
-        Raises StoreError that says what it did instead.
+        False where that needs no proof. Raises StoreError that says which promise the store broke.
         """
         if self._bucket.is_sure:
             return False

@@ -12,9 +12,8 @@ from reconciler.state import batching
 from reconciler.state.log import bucket, leases, scopes, segments, writes
 from reconciler.state.log import store as object_store
 from reconciler.state.log.changes import Change
-from reconciler.state.log.store import LogStore
 from tests.reliability.simulation.bucket import Reached, Shared
-from tests.reliability.simulation.runner import Landed, renewing_on
+from tests.reliability.simulation.runner import Landed, Telling, renewing_on
 from tests.reliability.simulation.threads import Executor, Lock, ToThread
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def tell(landed: Landed, change: Change) -> None:
     landed([each.serial for each in change.put])
 
 
-class SimulatedObjects(LogStore):
+class SimulatedObjects(Telling):
     """`landed`: hears of the next commit, by the id of its change."""
 
     def __init__(self, process: "Process", shared: Shared, rng: Random) -> None:

@@ -10,13 +10,11 @@ import pytest
 from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.contents import Movable
 from reconciler.state.log.bucket import Bucket, NoAnswer
 from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.leases import Held
 from reconciler.state.log.store import LogStore
-from reconciler.state.renewing import Renewable
-from reconciler.state.store import Event, Lease, Maintenance
+from reconciler.state.store import Event, Lease
 from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
@@ -273,12 +271,6 @@ async def test_a_beat_without_an_answer_is_settled(
         faults.append(fault)
         store.beat(lease)
         await store.check(lease, for_s=50)
-
-
-def test_leases_are_of_the_kind_that_a_run_renews(opened: Open) -> None:
-    assert isinstance(opened(), Renewable)
-    assert isinstance(opened(), Movable)
-    assert isinstance(opened(), Maintenance)
 
 
 async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(

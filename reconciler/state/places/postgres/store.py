@@ -55,7 +55,7 @@ class PostgresStore(LogStore):
         )
 
     async def take_over(self, environment: str, *, by: str) -> bool:
-        """As in `Maintenance`. Takes the leases of all scopes first."""
+        """As in `LogStore`. Takes the leases of all scopes first."""
         base = await self._in_thread(lambda: self._to_take_over(environment))
         if base is None:
             return False
@@ -71,7 +71,7 @@ class PostgresStore(LogStore):
         return True
 
     async def probe(self) -> bool:
-        """As in `Provable`: in the table of the states, or in a schema of its own while there is none."""
+        """As in `LogStore`: in the table of the states, or in a schema of its own while there is none."""
         if await self._in_thread(self._table.has_table):
             return await super().probe()
         apart = self._bucket = self._table.proving(f"reconcile_probe_{self._nonce()}")

@@ -107,21 +107,33 @@ class SqliteStore(LogStore):
         return True
 
     async def backup(self, target: Path | None = None) -> Path:
+        """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
         await self.verify()
         return await self._in_thread(lambda: self._file.copy(target, self._clock.now()))
 
     async def backups(self) -> Backups:
+        """What there is to go back to. Reads files only, also where the state itself is damaged."""
         return await self._in_thread(lambda: backups.known(self.path))
 
     async def migrate(self) -> bool:
+        """Bring a state of an older version to the newest, once it was copied; False where it has that.
+
+        Whatever writes does so, too; what only reads leaves it as it is.
+        """
         return await self._in_thread(self._file.migrate)
 
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
+
+        The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the
+        backup is not good, and Locked while a process holds any lease; and when there is no `backup` and no
+        damage.
+        """
         await self.close()
         return await self._in_thread(lambda: self._restore(backup, by))
 
     async def import_(self, contents: StateDump) -> None:
-        """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
+        """As in `LogStore`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
         if await self._in_thread(self._file.exists):
             await self._in_thread(lambda: self._replace_key(contents))
