@@ -13,7 +13,6 @@ from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks
-from reconciler.state.spool_file import UNSEALED
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Store
 
@@ -61,7 +60,7 @@ def open_store(
     def shared(store: Store) -> Spooling:
         place = " ".join(filter(None, [shown_url(url), endpoint, environment]))
         seen = Marks(marks, place, read_only=read_only) if marks is not None else None
-        return Spooling(store, spool, clock, sealing_of(store) or UNSEALED, seen)
+        return Spooling(store, spool, clock, sealing_of(store), seen)
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")

@@ -245,12 +245,12 @@ def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None
 
 
 def _wrap_files(boundaries: Boundaries) -> None:
-    from reconciler.state.places.sqlite import files
+    from reconciler.state.places.sqlite import whole
     from reconciler.state.places.sqlite.state_file import StateFile
 
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
-    _wrap(boundaries, files, "create_state")
+    _wrap(boundaries, whole, "make")
     _wrap(boundaries, StateFile, "_write")
 
 

@@ -156,7 +156,7 @@ class StateFile(TableBucket):
         seen.write(self.path, self.lineage, Seen(*changes))
 
     def _open(self) -> None:
-        connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
+        connection = database.connect(self.path, read_only=self._read_only)
         try:
             version = database.require(connection, self.path)
             self.is_older = version < database.VERSION

@@ -243,14 +243,7 @@ class SqliteStore(LogStore):
     def _restore(self, backup: Path | None, by: str) -> Restored:
         try:
             with nobody_else(self.path):
-                return restore.restore(
-                    self.path,
-                    backup,
-                    self._clock.now(),
-                    by,
-                    self._nonce,
-                    lambda: self._randomness(files.KEY_BYTES),
-                )
+                return restore.restore(self.path, backup, self._clock.now(), by, self._randomness)
         except Locked as locked:
             raise self._holder() or locked from None
         finally:
