@@ -47,7 +47,7 @@ def new(
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     message = text
     if out is not None:
-        write_new(out, text.encode(), help="name another file, or remove it")
+        write_new(out, text.encode())
         message = f"Wrote {out}: replace the words in capitals.\n"
     document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
     emit(Page(document=document, text=message))

@@ -61,7 +61,7 @@ def bundle(
 
     (id, data), context = chosen.read(work)
 
-    write_new(out, data, help="name another file, or remove it")
+    write_new(out, data)
     document = {"bundle": {"run": id, "file": str(out), "bytes": len(data), "sha256": digest(data)}}
     check = command("verify", str(out))
     emit(Page(document=document, text=f"Wrote {out}. To check it, run `{check}`.\n", context=context))
@@ -124,7 +124,7 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
                 manifests.effective,
                 manifests.resources,
                 capabilities=config.settings.capabilities,
-                limits=limits_of(config, sandbox=chosen.sandbox),
+                limits=limits_of(config),
                 rate_limit=config.settings.platform.rate_limit,
             )
 

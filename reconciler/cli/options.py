@@ -21,7 +21,6 @@ from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.planning.declared import Desired
 from reconciler.project.desired import load_desired
-from reconciler.project.files import why_not_written
 from reconciler.project.settings import ProjectSettings
 
 FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
@@ -148,13 +147,6 @@ def refuse_contradictions(context: click.Context) -> None:
             raise empty_option(option)
     if context.params.get("sandbox") and context.params.get("state_url"):
         raise click.UsageError("--sandbox has a state of its own: run it without --state")
-
-
-def refuse_output(option: str, path: Path) -> None:
-    """Raises UsageError where the file that `option` names must not be replaced."""
-    why = why_not_written(path)
-    if why:
-        raise click.UsageError(f"{option}: `{path}` {why}: name another file")
 
 
 _SPAN = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")

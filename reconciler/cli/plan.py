@@ -10,8 +10,8 @@ import click
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
-from reconciler.cli.options import Moment, refuse_output
-from reconciler.cli.output import emit, refuse_report_to
+from reconciler.cli.options import Moment
+from reconciler.cli.output import emit, refuse_output
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, flag, option, verb
 from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors, refuse_all
@@ -74,8 +74,7 @@ def command(
     ):
         raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
-        refuse_output("--out", out)
-        refuse_report_to(out)
+        refuse_output(out)
     saved = _read_saved(plan_file, chosen) if plan_file is not None else None
     desired = chosen.load_desired()
 

@@ -31,10 +31,10 @@ def write_output(path: Path, data: bytes, *, mode: int | None = None) -> None:
     replace_files([Replacement(path, data)], mode=mode_of_new() if mode is None else mode)
 
 
-def write_new(path: Path, data: bytes, *, help: str, mode: int | None = None) -> None:
-    """Make `path`. Raises ReconcilerError, with `help`, where anything is there already."""
+def write_new(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Make `path`. Raises ReconcilerError where anything is there already."""
     if os.path.lexists(path):
-        raise ReconcilerError(f"{path} exists already", help=help)
+        raise ReconcilerError(f"{path} exists already", help="name another file, or remove it")
     replace_files([Replacement(path, data, new=True)], mode=mode)
 
 

@@ -13,7 +13,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,7 +121,9 @@ def keep(best: Path, kept: Kept, seal: SealedBucket | None = None) -> Path:
     stem = Path(tempfile.gettempdir(), f"reconcile-{kept.lineage}-{os.geteuid()}")
     for place in (best, *(Path(f"{stem}-{number}.spool") for number in range(_TEMPORARY_PLACES))):
         try:
-            _append(place, line, temporary=place != best)
+            with _opened(place, os.O_CREAT, temporary=place != best) as descriptor:
+                _append(descriptor, line)
+            sync_directory(place.parent)
         except OSError as failure:
             failures.append(failure)
         else:
@@ -152,8 +154,10 @@ def held(
         for place in (best, *found):
             try:
                 descriptor = stack.enter_context(_opened(place, temporary=place != best, lock=lock))
-            except (FileNotFoundError, BlockingIOError, _NotOurs):
-                continue
+            except OSError as failure:
+                if place != best or isinstance(failure, FileNotFoundError | BlockingIOError):
+                    continue
+                raise
             content.descriptors[place] = descriptor
             _parse(place, descriptor, lineage, content, seal)
         yield content
@@ -177,20 +181,12 @@ def free(best: Path, content: Content, lines: Sequence[Line]) -> None:
             os.fsync(descriptor)
 
 
-class _NotOurs(Exception):
-    """A file in the directory for temporary files that somebody else may have put there."""
-
-
 @contextmanager
 def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool = True) -> Iterator[int]:
-    """Raises BlockingIOError when another process has locked it, FileNotFoundError, _NotOurs or OSError."""
+    """Raises OSError: BlockingIOError when another process has locked it, PermissionError for a `temporary`
+    file that somebody else may have put there."""
     mode = os.O_RDWR if lock else os.O_RDONLY
-    try:
-        descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    except OSError as failure:
-        if temporary and not isinstance(failure, FileNotFoundError):
-            raise _NotOurs from failure
-        raise
+    descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         status = os.fstat(descriptor)
         if temporary and not (
@@ -198,7 +194,7 @@ def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool
             and status.st_uid == os.geteuid()
             and not stat.S_IMODE(status.st_mode) & 0o077
         ):
-            raise _NotOurs
+            raise PermissionError(f"others can access {place}")
         if lock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(place.stat(), status):
@@ -208,20 +204,7 @@ def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool
         os.close(descriptor)
 
 
-def _append(place: Path, line: bytes, *, temporary: bool) -> None:
-    if temporary:
-        # One that exists is ours from before, or not ours: opening it tells.
-        with suppress(FileExistsError):
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-    try:
-        with _opened(place, 0 if temporary else os.O_CREAT, temporary=temporary) as descriptor:
-            _append_to(descriptor, line)
-    except _NotOurs:
-        raise PermissionError(f"{place} has another owner, or other users can access it") from None
-    sync_directory(place.parent)
-
-
-def _append_to(descriptor: int, line: bytes) -> None:
+def _append(descriptor: int, line: bytes) -> None:
     size = os.fstat(descriptor).st_size
     content = _read(descriptor).rstrip(b"\0")
     # What a crash left half-written ends here, with the NUL that tells it from a damaged line.
@@ -238,8 +221,7 @@ def _append_to(descriptor: int, line: bytes) -> None:
 
 def _parse(place: Path, descriptor: int, lineage: str, content: Content, seal: SealedBucket | None) -> None:
     offset = 0
-    *whole, unfinished = _read(descriptor).rstrip(b"\0").split(b"\n")
-    for line in (*whole, unfinished):
+    for line in _read(descriptor).rstrip(b"\0").split(b"\n"):
         kept = _decode(line, seal)
         if kept is not None and kept.lineage == lineage and not kept.sealed:
             content.lines.append(Line(place, offset, kept))

@@ -19,6 +19,7 @@ from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.log import root, writes
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
+from reconciler.state.log.root import Root
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
 from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
@@ -102,7 +103,10 @@ class SqliteStore(LogStore):
         lease = await self.lease([WHOLE_STATE], by)
         data = {"environment": environment, "by": by}
         await self.commit(lease, [JournalEntry("", Event.DECIDED, self._clock.now(), data=data)])
-        await self._in_thread(lambda: self._give_to(environment))
+        await self._in_thread(
+            lambda: self._change_root(lambda known: replace(known, environment=environment))
+        )
+        self._become(environment)
         await self.release(lease)
         return True
 
@@ -226,14 +230,19 @@ class SqliteStore(LogStore):
 
     def _complete_key(self) -> None:
         """Make the key where the process that made the state did not get to it."""
-        while not self._file.key_digest:
+        if not self._file.key_digest:
+            digest = files.key_digest(files.create_key(self.path, self._fingerprint_key()))
+            known = self._change_root(lambda known: replace(known, key=known.key or digest))
+            self._file.key_digest = known.key
+
+    def _change_root(self, change: Callable[[Root], Root]) -> Root:
+        """Write what `change` makes of the root, which comes back."""
+        while True:
             known, tag = root.require(self._file, self._layout)
-            digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
-            after = replace(known.next(self._nonce()), key=digest)
-            if known.key or isinstance(
-                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Stored
-            ):
-                self._file.key_digest = digest
+            after = change(known.next(self._nonce()))
+            done = writes.replace(self._file, self._layout.root, after.encode(), tag)
+            if isinstance(done, writes.Stored):
+                return after
 
     def _fingerprint_key(self) -> bytes:
         """The key next to the state. Without a state there may be none: then one that `create` keeps."""
@@ -255,13 +264,6 @@ class SqliteStore(LogStore):
             found = self._root()
             return next(iter(self._obstacles(found.scopes if found is not None else ()).values()), None)
         return None
-
-    def _give_to(self, environment: str) -> None:
-        """Write into the root that the state is that of `environment`."""
-        known, tag = root.require(self._file, self._layout)
-        after = replace(known.next(self._nonce()), environment=environment)
-        writes.replace(self._file, self._layout.root, after.encode(), tag)
-        self._become(environment)
 
     def _become(self, environment: str) -> None:
         self._file.environment = environment
