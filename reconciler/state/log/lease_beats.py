@@ -16,7 +16,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict
 
 from reconciler.core.clock import Clock
@@ -124,11 +124,10 @@ def read(id: str, body: bytes) -> Beat:
     """A beat of the lease `id`. Raises Damaged for anything else."""
     try:
         return decoded(body)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise Damaged(f"the lease {id} is not what was written") from error
 
 
 def decoded(body: bytes) -> Beat:
-    """Raises KeyError, TypeError or ValueError for anything else."""
-    fields = json.loads(body)
-    return Beat(**fields | {"freed": tuple(fields["freed"])})
+    """Raises ValueError for anything else."""
+    return convert(json.loads(body), Beat)

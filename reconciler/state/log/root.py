@@ -3,12 +3,11 @@
 So a head that is missing, that nobody named, or that was put back to an older one is noticed.
 """
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -49,10 +48,7 @@ class Root(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """The object as it is written, with a digest of its fields."""
-        fields = asdict(self) | {
-            "key": base64.b64encode(self.key).decode(),
-            "scopes": dict(sorted(self.scopes.items())),
-        }
+        fields = to_builtins(replace(self, scopes=dict(sorted(self.scopes.items()))))
         return json.dumps(sealed(fields), indent=1).encode()
 
     def next(self, nonce: str) -> "Root":
@@ -100,17 +96,25 @@ def note_taken(bucket: Bucket, layout: Layout, serials: Mapping[str, int], nonce
 
     A move that has begun can no longer end: it may have read what the new holders are about to change.
     """
+
+    def noted(root: Root) -> Root:
+        require_here(bucket, root)
+        scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
+        return replace(root, moving=False, scopes=scopes)
+
+    return change(bucket, layout, noted, nonce).serial
+
+
+def change(bucket: Bucket, layout: Layout, changed: Callable[[Root], Root], nonce: str) -> Root:
+    """Write what `changed` makes of the root, which comes back. Raises StoreError."""
     found = bucket.get(layout.root)
     for _ in range(_RACES):
         if found is None:
-            raise StoreError(f"the state {bucket.place} was deleted", help="restore a backup")
-        root = _of(bucket, layout, found)
-        require_here(bucket, root)
-        scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
-        new = replace(root.next(nonce), moving=False, scopes=scopes)
+            raise no_state(bucket.place)
+        new = changed(_of(bucket, layout, found).next(nonce))
         outcome = writes.replace(bucket, layout.root, new.encode(), found.tag)
         if isinstance(outcome, writes.Stored):
-            return new.serial
+            return new
         found = outcome.found
     raise StoreError(f"others were faster {_RACES} times to change {bucket.place}", help="run again")
 
@@ -155,12 +159,9 @@ def decoded(bucket: Bucket, found: Found) -> Root:
         fields = json.loads(found.body)
         newer = fields["format"] > FORMAT
         if not newer:
-            fields = unsealed(fields)
-            key, named = base64.b64decode(fields.pop("key")), fields.pop("scopes")
+            named = fields["scopes"]
             scopes = named if isinstance(named, dict) else dict.fromkeys(named, 0)
-            # An older program wrote more.
-            known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
-            return Root(**known, key=key, scopes=scopes)
+            return convert(unsealed(fields) | {"scopes": scopes}, Root)  # an older program wrote more
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(bucket.place, "state.json is not what was written", bucket.way_out()) from error
     raise newer_program(bucket.place)

@@ -129,10 +129,7 @@ class Scopes:
             head = head.of(changes[-1][1])
         tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
         key, body = self._layout.head(head.scope), heads.encode(head, tail)
-        if seen.tag:
-            outcome = writes.replace(self._bucket, key, body, seen.tag)
-        else:
-            outcome = writes.create(self._bucket, key, body)
+        outcome = writes.replace(self._bucket, key, body, seen.tag)
         if isinstance(outcome, writes.Conflict):
             return False
         scope = self.of(head.scope)

@@ -17,9 +17,8 @@ from reconciler.state import contents as wholes
 from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
-from reconciler.state.log import root, writes
+from reconciler.state.log import root
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
-from reconciler.state.log.root import Root
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
 from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
@@ -103,8 +102,11 @@ class SqliteStore(LogStore):
         lease = await self.lease([WHOLE_STATE], by)
         data = {"environment": environment, "by": by}
         await self.commit(lease, [JournalEntry("", Event.DECIDED, self._clock.now(), data=data)])
+        nonce = self._nonce()
         await self._in_thread(
-            lambda: self._change_root(lambda known: replace(known, environment=environment))
+            lambda: root.change(
+                self._file, self._layout, lambda known: replace(known, environment=environment), nonce
+            )
         )
         self._become(environment)
         await self.release(lease)
@@ -232,17 +234,10 @@ class SqliteStore(LogStore):
         """Make the key where the process that made the state did not get to it."""
         if not self._file.key_digest:
             digest = files.key_digest(files.create_key(self.path, self._fingerprint_key()))
-            known = self._change_root(lambda known: replace(known, key=known.key or digest))
+            known = root.change(
+                self._file, self._layout, lambda known: replace(known, key=known.key or digest), self._nonce()
+            )
             self._file.key_digest = known.key
-
-    def _change_root(self, change: Callable[[Root], Root]) -> Root:
-        """Write what `change` makes of the root, which comes back."""
-        while True:
-            known, tag = root.require(self._file, self._layout)
-            after = change(known.next(self._nonce()))
-            done = writes.replace(self._file, self._layout.root, after.encode(), tag)
-            if isinstance(done, writes.Stored):
-                return after
 
     def _fingerprint_key(self) -> bytes:
         """The key next to the state. Without a state there may be none: then one that `create` keeps."""
