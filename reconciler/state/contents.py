@@ -4,14 +4,14 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError, named
 from reconciler.core.model import Address
-from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
 from reconciler.state.rules import Folding, View
 from reconciler.state.store import JournalEntry
@@ -76,17 +76,21 @@ def verify(contents: StateDump) -> View[int]:
     Raises StoreError when a row, a record or a head is not what was written.
     """
     folding: Folding[int] = Folding()
-    chains = Chains(contents.lineage)
+    ends = dict[str, Row]()
+    written = chained(contents.lineage, ((row.scope, row.columns) for row in contents.rows))
     for index, row in enumerate(contents.rows):
-        *columns, data = row.columns
         try:
-            chains.follow(row.seq, columns, data.encode(), row.scope, row.hash)
+            ends[row.scope] = expected = next(written)
+            if row.seq != expected.seq:
+                raise ValueError("does not follow the one before it")
+            if row.hash != expected.hash:
+                raise ValueError("is not what was written")
             folding.take(row.columns, index)
-        except (Broken, ValueError) as broken:
+        except ValueError as broken:
             raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
-    for scope in {*chains.ends, *contents.heads}:
-        head = contents.head(scope)
-        if chains.end(scope) != (head.seq, head.hash):
+    for scope in {*ends, *contents.heads}:
+        head, end = contents.head(scope), ends.get(scope)
+        if ((end.seq, end.hash) if end is not None else (0, contents.lineage)) != (head.seq, head.hash):
             raise _not_whole(f"the journal of {named(scope)} does not end where it should")
     for address, body in contents.records.items():
         try:
@@ -98,23 +102,25 @@ def verify(contents: StateDump) -> View[int]:
     return folding.view
 
 
-def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> tuple[Row, ...]:
+def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> Iterator[Row]:
     """The rows of a journal that holds these entries, each given with its scope."""
-    ends, found = dict[str, Row](), list[Row]()
+    ends = dict[str, Row]()
     for scope, columns in rows:
         seq, before = (ends[scope].seq, ends[scope].hash) if scope in ends else (0, lineage)
-        hash = row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope)
-        ends[scope] = Row(scope, seq + 1, columns, hash)
-        found.append(ends[scope])
-    return tuple(found)
+        ends[scope] = _next(scope, seq, before, columns)
+        yield ends[scope]
+
+
+def _next(scope: str, seq: int, before: str, columns: EntryColumns) -> Row:
+    """The row that follows the one at `seq`, whose hash is `before`."""
+    return Row(scope, seq + 1, columns, row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope))
 
 
 def with_entry(contents: StateDump, scope: str, entry: JournalEntry) -> StateDump:
     """With one more entry at the end of the journal of `scope`."""
-    head, columns = contents.head(scope), encode_entry(entry)
-    hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
-    row = Row(scope, head.seq + 1, columns, hash)
-    heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=hash)}
+    head = contents.head(scope)
+    row = _next(scope, head.seq, head.hash, encode_entry(entry))
+    heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=row.hash)}
     return dataclasses.replace(contents, rows=(*contents.rows, row), heads=heads)
 
 

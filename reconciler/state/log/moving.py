@@ -85,10 +85,8 @@ class Moving:
             moved_to=contents.moved_to,
             least_serial=contents.least_serial,
         )
-        if before is None:
-            outcome = writes.create(bucket, layout.root, new.encode())
-        else:
-            outcome = writes.replace(bucket, layout.root, new.encode(), before[1])
+        tag = before[1] if before is not None else ""
+        outcome = writes.replace(bucket, layout.root, new.encode(), tag)
         if isinstance(outcome, writes.Conflict):
             raise is_there(self._bucket.place)
         self._bucket.delete(f"{layout.folder}{UNFINISHED}")  # its root is there
@@ -187,14 +185,21 @@ def _write_state(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Cal
         stored[scope].append(StoredRecord(address, body.serial, body.text))
 
     def write_scope(name: str) -> None:
-        _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
+        # Its rows, then all its records with the last of them. The base has them, too: readers begin there.
+        of_scope = rows[name]
+        chunks = [of_scope[start : start + _ROWS] for start in range(0, len(of_scope), _ROWS)] or [[]]
+        folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
+        for number, chunk in enumerate(chunks, 1):
+            put = stored[name] if number == len(chunks) else ()
+            change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
+            folded.take(change, read(folded.marks, folded.stored.get, change, name))
+            lines.append(change.to_line())
+        folded.marks = replace(folded.marks, serial=contents.head(name).serial)
+        head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
+        head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
+        writes.create(bucket, layout.head(name), heads.encode(head, ()))
 
     bucket.in_parallel(write_scope, _scopes_of(contents))
-
-
-def finish(bucket: Bucket, layout: Layout) -> None:
-    """Its root is there."""
-    bucket.delete(f"{layout.folder}{UNFINISHED}")
 
 
 def _delete_others(bucket: Bucket, layout: Layout) -> None:
@@ -217,29 +222,6 @@ def _rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
     if len(found) != head.seq:
         raise Damaged(f"rows of the journal of `{head.scope}` are missing")
     return found
-
-
-def _write_scope(
-    bucket: Bucket,
-    layout: Layout,
-    contents: StateDump,
-    name: str,
-    rows: Sequence[Row],
-    stored: Sequence[StoredRecord],
-    nonce: Callable[[], str],
-) -> None:
-    """Its rows, then all its records with the last of them; the base has them, too: readers begin there."""
-    chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)] or [()]
-    folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
-    for number, chunk in enumerate(chunks, 1):
-        put = stored if number == len(chunks) else ()
-        change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
-        folded.take(change, read(folded.marks, folded.stored.get, change, name))
-        lines.append(change.to_line())
-    folded.marks = replace(folded.marks, serial=contents.head(name).serial)
-    head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
-    head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
-    writes.create(bucket, layout.head(name), heads.encode(head, ()))
 
 
 # --- one order for the rows of all scopes: by their time, and never before what caused them ---
