@@ -5,7 +5,6 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,52 +68,6 @@ class StateDump:
     def hashes(self) -> dict[str, str]:
         """As `State.heads`."""
         return {scope: head.hash for scope, head in self.heads.items() if head.seq}
-
-
-@runtime_checkable
-class Provable(Protocol):
-    """A backend on a store that may not keep its word."""
-
-    async def probe(self) -> bool:
-        """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
-
-        False where that needs no proof. Raises StoreError that says which promise the store broke.
-        """
-        ...
-
-
-@runtime_checkable
-class Movable(Protocol):
-    """A state that can be carried to another place, of the same backend or another (`state.moving`).
-
-    After `retire`, every other method of `Store` and `Maintenance` raises StateMoved, in every process.
-    """
-
-    async def export(self) -> StateDump:
-        """All that the state holds, as of one moment, not verified; also of one that has moved.
-
-        Raises StoreError when there is none.
-        """
-        ...
-
-    async def import_(self, contents: StateDump) -> None:
-        """Make a state that holds exactly this; all of it appears, or nothing.
-
-        With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
-        StoreError when there is a state already, or traces of one; but a state of the same lineage that has
-        moved away is replaced.
-        """
-        ...
-
-    async def retire(self, to: str, contents: StateDump) -> None:
-        """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
-        exactly `contents` any more (epochs aside), as one write that nobody can come between.
-        """
-        ...
-
-    async def revive(self) -> None:
-        """Be the state itself again, after `retire` or as a copy."""
-        ...
 
 
 def verify(contents: StateDump) -> View[int]:

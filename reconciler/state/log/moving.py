@@ -25,7 +25,6 @@ from reconciler.state.log.root import PROBE, UNFINISHED, Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files
 from reconciler.state.rules import Effect
-from reconciler.state.store import no_state
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read
 
@@ -37,13 +36,11 @@ class Moving:
         self,
         bucket: Bucket,
         layout: Layout,
-        environment: str,
         opened: Callable[[Root], Opened],
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
         self._layout = layout
-        self._environment = environment
         self._opened = opened
         self._nonce = nonce
 
@@ -63,19 +60,19 @@ class Moving:
         Raises StoreError where there is a state already that has not moved away.
         """
         wholes.verify(contents)
-        if contents.environment != self._environment:
+        if contents.environment != self._layout.environment:
             raise StoreError(
                 f"the copied state belongs to environment `{contents.environment or BASE}`, and not to "
-                f"`{self._environment or BASE}`",
+                f"`{self._layout.environment or BASE}`",
                 help="name that environment by --env",
             )
-        before = root.read(self._bucket, self._layout, self._environment)
+        before = root.read(self._bucket, self._layout)
         if before is None:
             root.refuse_foreign(self._bucket, self._layout)
         elif not before[0].moved_to or before[0].lineage != contents.lineage:
             raise is_there(self._bucket.place)
         generation, bucket = self._nonce(), self._bucket.renewed(contents.lineage)
-        layout = Layout(self._environment, generation)
+        layout = Layout(contents.environment, generation)
         _write_state(bucket, layout, contents, self._nonce)
         new = Root(
             contents.lineage,
@@ -125,13 +122,10 @@ class Moving:
         """Nobody who holds a scope can write or check any more."""
         opened = self._opened(known)
         for name in sorted(known.scopes):
-            opened.taking.fence(name)
+            opened.leases.fence(name)
 
     def _root(self) -> tuple[Root, str]:
-        found = root.read(self._bucket, self._layout, self._environment)
-        if found is None:
-            raise no_state(self._bucket.place)
-        return found
+        return root.require(self._bucket, self._layout)
 
     def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
         """Write `after` over the root with this tag; returns it with its own tag."""
@@ -205,10 +199,8 @@ def finish(bucket: Bucket, layout: Layout) -> None:
 
 def _delete_others(bucket: Bucket, layout: Layout) -> None:
     """Delete what a state held at this place before: with another key, it would still be there to be read."""
-    kept = (layout.folder, f"{layout.environment}{PROBE}")
-    others = [
-        key for key in bucket.list(layout.environment) if key != layout.root and not key.startswith(kept)
-    ]
+    kept = (layout.folder, f"{layout.prefix}{PROBE}")
+    others = [key for key in bucket.list(layout.prefix) if key != layout.root and not key.startswith(kept)]
     bucket.in_parallel(bucket.delete, others)
 
 
