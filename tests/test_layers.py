@@ -60,7 +60,6 @@ HOMES = {
     "cryptography": {"state"},
     "click": {"cli"},
     "rich": {"cli"},
-    "fastapi": {SANDBOX},
     "starlette": {KIT, SANDBOX},
     "uvicorn": {KIT, SANDBOX},
     "authlib": {KIT},
@@ -301,7 +300,7 @@ def test_what_the_design_allows_is_no_breach(tmp_path: Path) -> None:
     _plant(
         tmp_path,
         "sandbox/core.py",
-        "import sqlite3\nimport fastapi\nfrom reconciler.services.machines.wire import base",
+        "import sqlite3\nimport starlette\nfrom reconciler.services.machines.wire import base",
     )
     _plant(tmp_path, "execution/a.py", "from .b import c\nfrom reconciler.planning import match")
     _plant(tmp_path, "services/transport.py", "import httpx\nfrom reconciler.core.errors import Lost")

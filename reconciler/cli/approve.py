@@ -12,10 +12,9 @@ from reconciler.approvals import statement as signing
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run, settings_here
-from reconciler.cli.options import refuse_output
-from reconciler.cli.output import emit
+from reconciler.cli.output import emit, refuse_output
 from reconciler.cli.signals import blocking, confirmed
-from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
+from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.words import counted
@@ -27,9 +26,10 @@ from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan
 
 
-@verb("approve", *options.ON_STATE)
+@verb("approve", options.AUTO_APPROVE)
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is signed, too.")
 def command(
+    auto_approve: bool,
     chosen: ChosenState,
     plan_file: Path = argument(metavar="PLAN", type=options.FILE),
     key: Path | None = option(
@@ -45,21 +45,20 @@ def command(
     out: Path | None = option(
         "--out", "Where the approval goes (default: PLAN.NAME.approval).", type=options.FILE, metavar="FILE"
     ),
-    yes: bool = flag("--yes", "Do not ask."),
 ) -> int:
     """Show the saved plan in PLAN, ask, and sign it with an SSH key.
 
     The approval holds for this plan and rehearsal, environment and state, for a limited time, once. It is for
     `apply --plan PLAN --approval FILE`. Off a terminal, --yes is needed.
     """
-    if not yes and not sys.stdin.isatty():
+    if not auto_approve and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
     if not signing.is_reason(chosen.reason):
         raise click.UsageError(f"--reason is one line of at most {signing.MOST_REASON} characters")
     if principal is not None and not signing.PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
     if out is not None:
-        refuse_output("--out", out)
+        refuse_output(out)
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
     if chosen.env:
@@ -69,7 +68,7 @@ def command(
     name = principal or signing.principal_of(config, signer)
     target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
     if out is None:
-        refuse_output("--out", target)
+        refuse_output(target)
     now = SystemClock().now()
     statement = signing.statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
     run_options = of_this_run()
@@ -79,7 +78,7 @@ def command(
     report = PlanReport(plan=shown, rehearsal=saved.rehearsal, diagnostics=shown.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
     click.echo("\n".join(signing.summary(saved, statement, signer)), err=True)
-    if not yes and not confirmed("Sign this approval?"):
+    if not auto_approve and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     with blocking():  # the key may ask for its passphrase, or for a touch

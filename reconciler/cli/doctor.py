@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
@@ -13,7 +12,7 @@ from reconciler.project.desired import origin_here
 from reconciler.reports.checkup import checkup_page
 
 
-@verb("doctor", *options.ON_STATE)
+@verb("doctor")
 def command(
     chosen: ChosenState,
     probe_state: bool = flag(
@@ -31,6 +30,6 @@ def command(
     """
     origin = origin_here(chosen.config)
     look = partial(examine, chosen.config, chosen.load_desired, origin)
-    found = run(partial(look, sandbox=chosen.sandbox, state_url=chosen.state_url, probes=probe_state))
+    found = run(partial(look, state_url=chosen.state_url, probes=probe_state))
     emit(checkup_page(found.checks, found.context, of_this_run()))
     return DONE if found.is_well else FAILED

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from reconciler.cli.addresses import ADDRESS, complete_environment, complete_ref
+from reconciler.cli.addresses import ADDRESS, complete_ref
 from reconciler.cli.command_line import UNTRUSTED, command_line, settings_here, texts_here
+from reconciler.cli.group import ENV, LOCK_TIMEOUT, REASON, Shared
 from reconciler.cli.progress import LogReporter, PlainReporter
+from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.planning.declared import Desired
 from reconciler.project.desired import load_desired
-from reconciler.project.files import why_not_written
 from reconciler.project.settings import ProjectSettings
 
 FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
@@ -56,34 +57,10 @@ UNTRUSTED_REF = click.Option(
     help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
     "revision, run no program, and read no file outside the project.",
 )
-ENV = click.Option(
-    ["--env"],
-    metavar="NAME",
-    envvar="RECONCILE_ENV",
-    default="",
-    shell_complete=complete_environment,
-    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
-)
-_STATE = click.Option(["--state", "state_url"], metavar="URL", help="State to use, such as sqlite:PATH.")
-_SANDBOX = click.Option(
-    ["--sandbox"],
-    is_flag=True,
-    help="Use an embedded emulated platform, with a state of its own, kept under .reconcile/.",
-)
-LOCK_TIMEOUT = click.Option(
-    ["--lock-timeout"],
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Wait up to SECONDS for a lock held by another run.",
-)
-REASON = click.Option(
-    ["--reason"], default="", metavar="TEXT", help="Why, for the journal: `history` shows it."
-)
 SHOW_ALL = click.Option(
     ["--show-all"], is_flag=True, help="Name also what is unchanged, and what is retained as before."
 )
-AUTO_APPROVE = click.Option(["--auto-approve"], is_flag=True, help="Do not ask.")
+AUTO_APPROVE = click.Option(["--auto-approve", "--yes"], is_flag=True, help="Do not ask.")
 
 
 def _no_pager(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -98,10 +75,9 @@ NO_PAGER = click.Option(
     help="Print a long report at once, not through a pager.",
 )
 
-MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF, ENV)  # of verbs about manifests alone
+MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF)  # of verbs about manifests alone
 OF_PLANS = (PATHS, TARGET, REF, SHOW_ALL)
-ON_STATE = (_SANDBOX, _STATE, ENV)  # of verbs that open the state, or read the platform
-DECIDES = (LOCK_TIMEOUT, REASON, *ON_STATE)  # of verbs that record a person's decision in the state
+DECIDES = (LOCK_TIMEOUT, REASON)  # of verbs that record a person's decision in the state
 
 
 @dataclass  # mutable: settings and reporter are made when they are first asked for
@@ -111,6 +87,7 @@ class ChosenManifests:
     `ref`: the git revision that manifests are read at. `untrusted`: the one that settings come from.
     """
 
+    OPTIONS: ClassVar[Sequence[Shared]] = (ENV,)
     env: str = ""
     ref: str | None = None
     untrusted: str | None = None
@@ -160,7 +137,7 @@ def empty_option(option: click.Parameter) -> click.UsageError:
 
 def refuse_contradictions(context: click.Context) -> None:
     """Raises UsageError for an empty value, and when one option makes another meaningless."""
-    for option in context.command.params:
+    for option in context.command.get_params(context):
         if not isinstance(option, click.Option):
             continue
         given: Any = context.params.get(option.name or "")
@@ -172,25 +149,36 @@ def refuse_contradictions(context: click.Context) -> None:
         raise click.UsageError("--sandbox has a state of its own: run it without --state")
 
 
-def refuse_output(option: str, path: Path) -> None:
-    """Raises UsageError where the file that `option` names must not be replaced."""
-    why = why_not_written(path)
-    if why:
-        raise click.UsageError(f"{option}: `{path}` {why}: name another file")
-
-
 _SPAN = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FURTHEST = timedelta(days=3660)
 
 
-def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """The time that `text` names: a duration (30m, 12h, 7d, 2w) before `now`, or a date or time.
+class Moment(click.ParamType[datetime]):
+    """A time: a duration (30m, 12h, 7d, 2w) before now, or a date or time, in UTC where it says nothing else.
 
-    `ahead`: the duration is after `now`. A time without an offset is in UTC. Raises ValueError and
-    OverflowError.
+    `ahead`: the duration is after now, and the time within the next ten years.
     """
-    if found := _SPAN.fullmatch(text):
-        span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
-        return now + span if ahead else now - span
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+    name = "moment"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        now, text = SystemClock().now(), value.removeprefix("+") if self._ahead else value
+        try:
+            if found := _SPAN.fullmatch(text):
+                span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
+                at = now + span if self._ahead else now - span
+            else:
+                at = datetime.fromisoformat(text)
+                at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            forms = "not a duration (30m, 12h, 7d, 2w) or a date (2026-11-22)"
+            if self._ahead:
+                forms = "neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
+            self.fail(f"`{value}` is {forms}")
+        if self._ahead and not now < at <= now + _FURTHEST:
+            self.fail(f"`{value}` is not a time in the next ten years")
+        return at

@@ -26,7 +26,7 @@ def require_extra(extra: str, what: str) -> None:
 
 
 def _packages(extra: str) -> list[str]:
-    """Return their names, from metadata of the installed package: `fastapi>=0.115; extra == 'sandbox'`."""
+    """Return their names, from metadata of the installed package: `uvicorn>=0.32; extra == 'sandbox'`."""
     line = re.compile(rf"([\w.-]+)[^;]*;.*\bextra == ['\"]{re.escape(extra)}['\"].*")
     requirements = requires(_PACKAGE) or ()
     return sorted(found[1] for text in requirements if (found := line.fullmatch(text)))

@@ -243,7 +243,7 @@ class Sandbox:
                 self._buckets.take(self.world, route.name, parameters, limit)
             answer = route.handler(self.world, request, **parameters)
             if self.world.switches["nulls"] == "missing" and answer.body and not answer.again_s:
-                answer.body = reply(_without_nulls(answer.json())).body
+                answer.body = reply(without_nulls(answer.json())).body
             return answer
         except Refusal as refusal:
             return refused(request.path, refusal, self.world.switches["error_text"])
@@ -293,10 +293,11 @@ class Sandbox:
         self.world.changed.clear()
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """`value` without fields that are null."""
     if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _limit(route: Route) -> Limit | None:

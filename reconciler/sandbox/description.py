@@ -7,16 +7,17 @@ examples from the world as it is. Source: platform API, 9: OpenAPI 3.1, descript
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
+from http.client import responses as phrases
 from typing import Any, Literal
 
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from reconciler.core.wire import Wire
+from reconciler.sandbox import catalog, control
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.core import Sandbox, without_nulls
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.parts.secret import Secret
@@ -35,27 +36,73 @@ class Error(Wire):
     details: dict[str, Any] | None = None
 
 
-def complete(app: FastAPI, routes: Sequence[Route], sandbox: Sandbox) -> None:
-    """Add to FastAPI's description: models of bodies that it does not read, the token, live examples."""
-    describe = app.openapi
+def description(sandbox: Sandbox) -> dict[str, Any]:
+    """The description of the routes of the sandbox's profile, with examples of the present.
 
-    def openapi() -> dict[str, Any]:
-        first = app.openapi_schema is None
-        description = describe()  # FastAPI stores it, so the additions stay
-        if first:
-            description["servers"] = [{"url": "/"}]
-            components = description.setdefault("components", {})
-            schemes = ("bearer", "access_token")
-            components["securitySchemes"] = {name: {"type": "http", "scheme": "bearer"} for name in schemes}
-            components.setdefault("schemas", {}).update(_schemas(routes, strict=sandbox.strict))
-        return _with_examples(description, _living(sandbox.world), rfc3339(sandbox.clock.now()))
+    Parameters of paths lead somewhere, and the moment of a restore is restorable.
+    """
+    described = _described(extended=sandbox.extended, strict=sandbox.strict)
+    shown = {**described, "paths": deepcopy(described["paths"])}
+    living = _living(sandbox.world)
+    for parameter in _parameters(shown["paths"]):
+        if parameter["in"] == "path" and parameter["name"] in living:
+            parameter["example"] = living[parameter["name"]]
+    bodies: dict[str, Any] = shown["paths"][RESTORE_PATH]["post"]["requestBody"]["content"]
+    now = {"pitr_time": rfc3339(sandbox.clock.now())}
+    bodies["application/json"]["examples"] = {"now": {"value": now}}
+    return shown
 
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+
+@cache
+def _described(*, extended: bool, strict: bool) -> dict[str, Any]:
+    routes = [route for route in catalog.ROUTES if extended or not route.extended]
+    routes += [route for route in control.route.found if route.summary]
+    replies, models = TypeAdapter.json_schemas(
+        [
+            *((route.name, "validation", TypeAdapter(route.reply)) for route in routes if route.reply),
+            ("error", "validation", TypeAdapter(Error)),
+        ],
+        ref_template=_REFERENCE,
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        shown = _operation(route, routes, strict=strict)
+        for status in route.statuses if route.reply else ():
+            schema = replies[route.name, "validation"]
+            if "$ref" not in schema:
+                schema = {**schema, "title": f"Response {status} {route.name.replace('_', ' ').title()}"}
+            shown["responses"][str(status)]["content"] = {"application/json": {"schema": schema}}
+        paths.setdefault(route.path, {})[route.method.lower()] = shown
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Machines Platform API", "version": VERSION},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": without_nulls(models["$defs"]) | _schemas(routes, strict=strict),
+            "securitySchemes": {
+                name: {"type": "http", "scheme": "bearer"} for name in ("bearer", "access_token")
+            },
+        },
+    }
 
 
-def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
-    """FastAPI's options for `route`, one of `routes`. The core reads parameters and body itself."""
-    extra: dict[str, Any] = {
+def _operation(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[str, Any]:
+    """The operation of `route`, one of `routes`, apart from the bodies of its answers."""
+    by_rate = () if route.guard == "control" else (429,)
+    by_strict = (400, 415) if strict and route.guard in ("bearer", "control") else ()
+    failed = {"application/json": {"schema": {"$ref": _REFERENCE.format(model=Error.__name__)}}}
+    links = {target.name: link for target in routes if (link := _link(route, target))}
+    answers: dict[str, Any] = {str(status): {"description": phrases[status]} for status in route.statuses}
+    answers[str(route.statuses[0])]["description"] = "Successful Response"
+    if links:
+        answers = {status: {**answer, "links": links} for status, answer in answers.items()}
+    for status in sorted({*route.refusals, *by_rate, *by_strict}):
+        answers[str(status)] = {"description": phrases[status], "content": failed}
+    shown: dict[str, Any] = {
+        "tags": [route.name.partition("_")[0]],
+        "summary": route.summary,
+        "operationId": route.name,
         "security": [{route.guard: []}] if route.guard in ("bearer", "access_token") else [],
         "parameters": [
             *(
@@ -67,6 +114,7 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
                 for name, schema in route.query.items()
             ),
         ],
+        "responses": answers,
     }
     if route.body:
         content: dict[str, Any] = {"schema": {"$ref": _REFERENCE.format(model=route.body.__name__)}}
@@ -74,30 +122,8 @@ def described(route: Route, routes: Sequence[Route], *, strict: bool) -> dict[st
             content["examples"] = {"documented": {"value": route.example}}
         schema = route.body.model_json_schema()
         required = any(word in schema for word in ("required", "anyOf", "oneOf"))
-        extra["requestBody"] = {"required": required, "content": {route.media: content}}
-    by_rate = () if route.guard == "control" else (429,)
-    by_strict = (400, 415) if strict and route.guard in ("bearer", "control") else ()
-    errors = {*route.refusals, *by_rate, *by_strict}
-    links = {target.name: link for target in routes if (link := _link(route, target))}
-    return {
-        "summary": route.summary,
-        "operation_id": route.name,
-        "tags": [route.name.partition("_")[0]],
-        "status_code": route.statuses[0],
-        "response_model": None,
-        "response_class": JSONResponse if route.reply else Response,
-        "responses": {
-            **{
-                status: {
-                    **({"model": route.reply} if route.reply else {}),
-                    **({"links": links} if links else {}),
-                }
-                for status in route.statuses
-            },
-            **{status: {"model": Error} for status in sorted(errors)},
-        },
-        "openapi_extra": extra,
-    }
+        shown["requestBody"] = {"required": required, "content": {route.media: content}}
+    return shown
 
 
 def _parameter(name: str, place: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
@@ -182,17 +208,6 @@ def _living(world: World) -> dict[str, str]:
 def _richness(world: World, app: str) -> int:
     """How many groups of things the app has."""
     return sum(any(True for _ in world.children(cls, app)) for cls in (Volume, Machine, Secret))
-
-
-def _with_examples(description: Mapping[str, Any], living: Mapping[str, str], now: str) -> dict[str, Any]:
-    """The same with examples of the present: parameters that lead somewhere, and a restorable moment."""
-    shown = {**description, "paths": deepcopy(description["paths"])}
-    for parameter in _parameters(shown["paths"]):
-        if parameter["in"] == "path" and parameter["name"] in living:
-            parameter["example"] = living[parameter["name"]]
-    bodies: dict[str, Any] = shown["paths"][RESTORE_PATH]["post"]["requestBody"]["content"]
-    bodies["application/json"]["examples"] = {"now": {"value": {"pitr_time": now}}}
-    return shown
 
 
 def _parameters(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The HTTP front: requests go to the core as they came, over a uvicorn connection that can be cut.
 
-So errors have the platform's shape, also those of malformed requests. FastAPI only describes; its layers
+So errors have the platform's shape, also those of malformed requests. A framework's layers
 would cost as much as the core. A wait for a state of a machine is asked again when the clock moves or another
 request was answered, until it has its answer or its client is gone.
 """
@@ -8,22 +8,18 @@ request was answered, until it has its answer or its client is gone.
 import asyncio
 import math
 import socket
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
-from fastapi import FastAPI
-from fastapi import Request as HttpRequest
-from fastapi import Response as HttpResponse
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request as HttpRequest
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reconciler.sandbox import access, control
-from reconciler.sandbox.catalog import OPEN, ROUTES
+from reconciler.sandbox.catalog import OPEN
 from reconciler.sandbox.core import Sandbox, refused
-from reconciler.sandbox.description import VERSION, complete, described
-from reconciler.sandbox.exchange import Refusal, Request, Response
+from reconciler.sandbox.description import description
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.services.signing import MAX_SIGNED
 
 SLOWEST_BODY_S = 10.0
@@ -71,72 +67,45 @@ class Connection(HttpToolsProtocol):
         super().shutdown()
 
 
-class Answer(HttpResponse):
-    """The core's answer, held back or spoiled as it says. Cuts need the transport of a `Connection`."""
-
-    def __init__(self, answer: Response) -> None:
-        body = b"" if answer.status in _BARE else answer.body
-        length = {} if answer.status in _BARE else {"content-length": str(len(body))}
-        super().__init__(body, answer.status, answer.headers | length, answer.content_type if body else None)
-        self._delay_s, self._drip_s, self._cut = answer.delay_s, answer.drip_s, answer.cut
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._delay_s:
-            await asyncio.sleep(self._delay_s)
-        if self._drip_s and self.body:
-            await self._drip(send)
-            return
-        if not self._cut:
-            await super().__call__(scope, receive, send)
-            return
+async def _send(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the core's answer, held back or spoiled as it says. Cuts need the transport of a `Connection`."""
+    await asyncio.sleep(answer.delay_s)
+    body, headers = answer.body, {**answer.headers}
+    if answer.status in _BARE:
+        body = b""
+    else:
+        headers["content-length"] = str(len(body))
+    if body:
+        headers.setdefault("content-type", answer.content_type)
+    end = len(body) // 2 if answer.cut else len(body)
+    if answer.cut != "drop":
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+        step = max(1, len(body) // _MOST_DRIPS if answer.drip_s else end)
+        for start in range(0, max(1, end), step):
+            if start:
+                await asyncio.sleep(answer.drip_s)
+            more = bool(answer.cut) or start + step < end
+            piece = body[start : min(start + step, end)]
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+    if answer.cut:
         transport: asyncio.Transport = scope["state"]["transport"]
-        if self._cut == "truncate":
-            half = bytes(self.body)[: len(self.body) // 2]
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            await send({"type": "http.response.body", "body": half, "more_body": True})
-            transport.close()
-        else:
-            transport.abort()
+        (transport.abort if answer.cut == "drop" else transport.close)()
         while (await receive())["type"] != "http.disconnect":
             continue
 
-    async def _drip(self, send: Send) -> None:
-        body = bytes(self.body)
-        step = max(1, len(body) // _MOST_DRIPS)
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for start in range(0, len(body), step):
-            if start:
-                await asyncio.sleep(self._drip_s)
-            more = start + step < len(body)
-            await send({"type": "http.response.body", "body": body[start : start + step], "more_body": more})
 
-
-class _Front(FastAPI):
-    """Answers everything by `respond`, apart from the description of the routes that it is given."""
-
-    def __init__(self, respond: Callable[[HttpRequest], Awaitable[HttpResponse]], **about: Any) -> None:
-        super().__init__(**about)
-        self._respond = respond
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == self.openapi_url and scope["method"] in ("GET", "HEAD"):
-            await super().__call__(scope, receive, send)
-        else:
-            answer = await self._respond(HttpRequest(scope, receive))
-            await answer(scope, receive, send)
-
-
-def application(sandbox: Sandbox) -> FastAPI:
+def application(sandbox: Sandbox) -> ASGIApp:
     """The platform and its control verbs as an ASGI application, described at `/openapi.json`."""
     moved = asyncio.Event()  # set for an instant by each answer, for those that wait for the world to move
 
-    async def respond(http: HttpRequest) -> HttpResponse:
+    async def respond(http: HttpRequest) -> Response:
+        if http.scope["path"] == "/openapi.json" and http.method in ("GET", "HEAD"):
+            return reply(description(sandbox))
         try:
             body, late = await _body(http)
         except ClientDisconnect:
-            return HttpResponse()  # to nobody: what did not come whole is no request
+            return Response()  # to nobody: what did not come whole is no request
         request = Request(
             http.method,
             http.scope["raw_path"].decode("ascii"),
@@ -150,7 +119,7 @@ def application(sandbox: Sandbox) -> FastAPI:
             try:
                 access.check_page(request.headers, http.scope["server"][0], has_body=bool(body))
             except Refusal as refusal:
-                return Answer(refused(request.path, refusal))
+                return refused(request.path, refusal)
         fault = sandbox.fault_for(request)
         if fault and fault.hold_s:
             with suppress(TimeoutError):
@@ -159,23 +128,18 @@ def application(sandbox: Sandbox) -> FastAPI:
         answer = sandbox.answer(request, fault, since)
         while answer.again_s:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_nap_s(sandbox, since + answer.again_s)):
+                async with asyncio.timeout(nap_s(sandbox, since + answer.again_s)):
                     await moved.wait()
             if _ending(http).is_set() or await http.is_disconnected():
                 since = -math.inf  # what is answered now ends the wait
             answer = sandbox.answer(request, fault, since, again=True)
         moved.set()  # and cleared at once: the waiting tasks are woken all the same
         moved.clear()
-        return Answer(answer)
+        return answer
 
-    routes = [route for route in ROUTES if sandbox.extended or not route.extended]
-    routes += [route for route in control.route.found if route.summary]
-    app = _Front(respond, title="Machines Platform API", version=VERSION, docs_url=None, redoc_url=None)
-    for route in routes:
-        app.add_api_route(
-            route.path, respond, methods=[route.method], **described(route, routes, strict=sandbox.strict)
-        )
-    complete(app, routes, sandbox)
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await _send(await respond(HttpRequest(scope, receive)), scope, receive, send)
+
     return app
 
 
@@ -213,7 +177,7 @@ def _ending(http: HttpRequest) -> asyncio.Event:
     return ending
 
 
-def _nap_s(sandbox: Sandbox, deadline: float) -> float:
+def nap_s(sandbox: Sandbox, deadline: float = math.inf) -> float:
     """Real seconds until something is due or `deadline` passes, short enough to miss a client that left."""
     rate, due = sandbox.clock.rate, sandbox.world.next_due
     if not rate:

@@ -17,12 +17,10 @@ from reconciler.core.listening import ending_signals, listening_at
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.courier import Courier
 from reconciler.sandbox.database import require_own
-from reconciler.sandbox.http import Connection, application
+from reconciler.sandbox.http import Connection, application, nap_s
 from reconciler.sandbox.lock import locked
 
 _KEEP_ALIVE_S = 75
-_LONGEST_NAP_S = 0.5
-_SHORTEST_NAP_S = 0.01
 
 
 def serve(
@@ -52,9 +50,11 @@ def serve(
             announce(url)
             ready(url)
 
-        server = _server(sandbox, accepting)
+        ends = _until_the_end(
+            sandbox, _server(sandbox), listeners, accepting, until_stdin_closes=until_stdin_closes
+        )
         try:
-            asyncio.run(_until_the_end(sandbox, server, listeners, until_stdin_closes))
+            asyncio.run(ends)
         finally:
             sandbox.close()
 
@@ -68,11 +68,11 @@ def serving(*, clock: str = "real", **options: Any) -> Iterator[str]:
     with _opened(None, 0, "127.0.0.1", None) as (listeners, url, _):
         sandbox = Sandbox(clock=clock, **options)
         accepting = threading.Event()
-        server = _server(sandbox, accepting.set)
+        server = _server(sandbox)
 
         def run() -> None:
             try:
-                asyncio.run(_until_the_end(sandbox, server, listeners, False))
+                asyncio.run(_until_the_end(sandbox, server, listeners, accepting.set))
             finally:
                 accepting.set()  # also when it could not start
 
@@ -87,23 +87,7 @@ def serving(*, clock: str = "real", **options: Any) -> Iterator[str]:
             sandbox.close()
 
 
-class _Server(Server):
-    """Calls `accepting` when it accepts, and leaves signals alone: uvicorn would raise them again."""
-
-    def __init__(self, config: Config, accepting: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._accepting = accepting
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._accepting()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
+def _server(sandbox: Sandbox) -> Server:
     config = Config(
         application(sandbox),
         http=Connection,
@@ -116,12 +100,19 @@ def _server(sandbox: Sandbox, accepting: Callable[[], None]) -> _Server:
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )
-    return _Server(config, accepting)
+    return Server(config)
 
 
 async def _until_the_end(
-    sandbox: Sandbox, server: _Server, listeners: list[socket.socket], until_stdin_closes: bool
+    sandbox: Sandbox,
+    server: Server,
+    listeners: list[socket.socket],
+    accepting: Callable[[], None],
+    *,
+    until_stdin_closes: bool = False,
 ) -> None:
+    """`accepting` is called when everything is ready to serve: the sockets listen already."""
+
     def stop() -> None:
         server.should_exit = True
 
@@ -133,6 +124,7 @@ async def _until_the_end(
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
     tasks = [asyncio.create_task(_tick(sandbox)), asyncio.create_task(Courier(sandbox).run())]
     try:
+        accepting()
         await server.serve(sockets=listeners)
     finally:
         for task in tasks:
@@ -143,9 +135,7 @@ async def _until_the_end(
 async def _tick(sandbox: Sandbox) -> None:
     """End states when the clock passes them, even without requests."""
     while True:
-        due, rate = sandbox.world.next_due, sandbox.clock.rate
-        nap_s = (due - sandbox.clock.now()) / rate if due is not None and rate else _LONGEST_NAP_S
-        await asyncio.sleep(min(max(nap_s, _SHORTEST_NAP_S), _LONGEST_NAP_S))
+        await asyncio.sleep(nap_s(sandbox))
         sandbox.tick()
 
 
@@ -185,6 +175,7 @@ def _local(path: Path | None) -> Iterator[list[socket.socket]]:
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(path))
+            listener.listen()
         except OSError as error:
             raise ReconcilerError(f"cannot listen at {path}: {error.strerror or error}") from error
         try:

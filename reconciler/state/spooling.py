@@ -16,17 +16,16 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import between_scopes, history, ingest, spool_file
-from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.durable import make_private
+from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.passing import Passing
-from reconciler.state.spool_file import Kept, Seal
+from reconciler.state.spool_file import Content, Kept
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
 
 
-class Spooling(Passing):
+class Spooling(Store):
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
     `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out
@@ -38,7 +37,7 @@ class Spooling(Passing):
         inner: Store,
         place: Path,
         clock: Clock,
-        seal: Seal = spool_file.UNSEALED,
+        seal: SealedBucket | None = None,
         marks: Marks | None = None,
     ) -> None:
         """`seal`: of a state that may be encrypted; once it was loaded, it knows.
@@ -55,26 +54,24 @@ class Spooling(Passing):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """As in `Store`, with what is spooled. Raises StateOlder where the state lacks what was seen."""
-        if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
-            state = await self._newest(scopes)
-            self._lineage = state.lineage
-            return ingest.without_tracked(state)
-        lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
-        if not content.lines:
-            return ingest.without_tracked(await self._newest(scopes))
-        return ingest.overlay(await self._newest(), content, self._clock.now()).of(scopes)
+        content = await self._read(self._lineage or spool_file.ANY)
+        if content.foreign and not self._lineage:
+            content = await self._read(await self._known())
+        if content.lines:
+            return ingest.overlay(await self._newest(), content, self._clock.now()).of(scopes)
+        state = await self._newest(scopes)
+        self._lineage = state.lineage
+        return ingest.without_tracked(state)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`, with the spooled entries last."""
-        lineage = await self._known()
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
+        content = await self._read(await self._known())
         if not content.lines:
             return await self.inner.journal(since=since)
         ingestion = ingest.ingest(content, await self.inner.load(), self._clock.now())
         entries = list(await self.inner.journal())
-        spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in ingest.entries_of(kept)]
+        spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in kept.entries]
         entries += [entry for entry in spooled if entry not in entries]  # it may have been taken in meanwhile
         return history.of_runs_since(entries, since)
 
@@ -142,13 +139,7 @@ class Spooling(Passing):
         that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
         its intent is still open and its record has not moved. Raises StoreError when no place takes it.
         """
-        kept = spool_file.Kept(
-            await self._known(),
-            lease.epochs,
-            [encode_entry(entry) for entry in entries],
-            [(record, encode_record(record)) for record in put],
-            remove,
-        )
+        kept = Kept(await self._known(), lease.epochs, entries, put, remove)
         with anyio.CancelScope(shield=True):
             async with self._busy:
                 place = await self._in_thread(lambda: spool_file.keep(self._place, kept, self._seal))
@@ -159,7 +150,7 @@ class Spooling(Passing):
         reached. Each of them is a line, and encrypted if the state is."""
         if not self._lineage:
             return []
-        content = await self._in_thread(lambda: spool_file.read(self._place, self._lineage, self._seal))
+        content = await self._read(self._lineage)
         return [spool_file.encode(line.kept, self._seal) for line in content.lines]
 
     async def ingest(self, lines: bytes, holder: str, *, timeout_s: float = 0) -> int:
@@ -229,12 +220,14 @@ class Spooling(Passing):
                 state = await self.inner.load()
                 ingestion = ingest.ingest(content, state, self._clock.now(), lease.epochs)
                 for scope, kept in ingestion.applied:
-                    put = [record for record, _ in kept.put]
-                    await self.inner.commit(lease.of(scope), ingest.entries_of(kept), put, kept.remove)
+                    await self.inner.commit(lease.of(scope), kept.entries, kept.put, kept.remove)
                 for note in ingestion.notes:
                     scope = note.data.get("scope", lease.scopes[0])
                     await self.inner.commit(lease.of(scope), [note])
                 await self._in_thread(lambda: spool_file.free(self._place, content, ingestion.done))
+
+    async def _read(self, lineage: str) -> Content:
+        return await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:

@@ -12,7 +12,7 @@ NEVER = {
     "structlog",
     "deepdiff",
     "jinja2",
-    "fastapi",
+    "starlette",
     "uvicorn",
     "multiprocessing",
     "reconciler.sandbox",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.sandbox.clock import WorldClock
-from reconciler.sandbox.http import application
+from reconciler.sandbox.description import description
 from tests.sandbox.platform import NOON, Platform
 
 VOLUMES = "/v1/apps/shop/volumes"
@@ -204,7 +204,7 @@ def test_a_number_beyond_those_of_every_client_is_refused(platform: Platform, bo
 def test_an_organization_can_be_registered_without_an_app(platform: Platform) -> None:
     assert platform.ok("POST", "/_sandbox/apps", {"org_slug": "acme"}) == {"org_slug": "acme"}
     assert platform.call("POST", "/_sandbox/apps", {}).status == 422
-    schemas = application(platform.sandbox).openapi()["components"]["schemas"]
+    schemas = description(platform.sandbox)["components"]["schemas"]
     assert [item["required"] for item in schemas["AppRegistration"]["anyOf"]] == [["name"], ["org_slug"]]
     assert "required" not in schemas["AppRegistration"]
     assert schemas["AppRegistered"]["required"] == ["org_slug"]

@@ -11,6 +11,7 @@ import anyio
 import httpx
 import pytest
 
+from reconciler.sandbox.description import description
 from reconciler.sandbox.http import application
 from tests.sandbox.platform import BEARER, Platform
 from tests.sandbox.test_http import END_S, served
@@ -187,11 +188,11 @@ def test_the_sandbox_ends_though_somebody_waits() -> None:
 @pytest.mark.parametrize(("profile", "extended"), [("documented", False), ("extended", True)])
 def test_the_description_has_the_operations_of_the_profile(profile: str, extended: bool) -> None:
     with Platform(profile=profile) as platform:
-        description = application(platform.sandbox).openapi()
+        described = description(platform.sandbox)
     machines = "/v1/apps/{app_name}/machines"
     operations = {
         (method, path.removeprefix(machines))
-        for path, item in description["paths"].items()
+        for path, item in described["paths"].items()
         if path.startswith(machines)
         for method in item
     }
@@ -200,8 +201,8 @@ def test_the_description_has_the_operations_of_the_profile(profile: str, extende
     more = {("get", ""), ("get", one), ("post", f"{one}/stop"), ("post", f"{one}/restart")}
     more |= {(method, f"{one}/lease") for method in ("get", "post", "delete")}
     assert operations == (documented | more if extended else documented)
-    assert {"MachineAccepted", "MachineStarted", "MachineWaited"} <= set(description["components"]["schemas"])
-    waits = description["paths"][f"{machines}{one}/wait"]["get"]["responses"]
+    assert {"MachineAccepted", "MachineStarted", "MachineWaited"} <= set(described["components"]["schemas"])
+    waits = described["paths"][f"{machines}{one}/wait"]["get"]["responses"]
     assert set(waits) == {"200", "401", "404", "408", "422", "429"}
 
 

@@ -103,8 +103,9 @@ class Shared:
     """What all checks of one run share.
 
     `pending`: ids to delete at its end, each with the number of its POSTs that made it or may have made it;
-    a POST that is answered 4xx did not. `patient`: whether it is worth waiting for a resource to become
-    ready; not after one never did. `refusals`: of two calls without a signature, once a check asked.
+    a POST that is answered 4xx did not. `target`: made anew after a call that should have been refused
+    changed it. `patient`: whether it is worth waiting for a resource to become ready; not after one never
+    did. `refusals`: of two calls without a signature, once a check asked.
     """
 
     subject: Subject
@@ -241,14 +242,11 @@ class Bench:
     async def target(self) -> Made:
         """A resource that the checks share. Raises NotChecked when none can be made."""
         if self.shared.target is None:
-            self.shared.target = await self._made_quietly()
+            try:
+                self.shared.target = await Bench(self.shared).make(self.order())
+            except Unmet as problem:
+                raise NotChecked(f"no resource can be provisioned: {problem}") from None
         return self.shared.target
-
-    async def _made_quietly(self) -> Made:
-        try:
-            return await Bench(self.shared).make(self.order())
-        except Unmet as problem:
-            raise NotChecked(f"no resource can be provisioned: {problem}") from None
 
     async def make(self, order: Mapping[str, Any]) -> Made:
         """Provision a resource, and wait until it is ready or has failed. Raises Unmet."""
@@ -291,9 +289,12 @@ class Bench:
             return None
         return {name: body[name] for name in _SHOWN if name in body}
 
-    def forget_target(self) -> None:
-        """Let the next check make another target: a call that should have been refused changed this one."""
-        self.shared.target = None
+    async def expect_nothing_made(self, order: Mapping[str, Any], problem: str) -> None:
+        """Raises Unmet with `problem`, and the last exchange, when the order was carried out."""
+        exchange = self.trail[-1]
+        if await self.shown(str(order["id"])) is not None:
+            self.trail.append(exchange)
+            raise Unmet(problem)
 
 
 def path_of(id: str) -> str:
@@ -304,6 +305,19 @@ def path_of(id: str) -> str:
 def is_success(answer: Answer) -> bool:
     """Whether the status is 2xx."""
     return 200 <= answer.status < 300
+
+
+def webhook_secret_of(draft: Draft) -> bytes:
+    """Raises NotChecked when it was not given."""
+    if draft.webhook_secret is None:
+        raise NotChecked("the webhook secret was not given")
+    return draft.webhook_secret
+
+
+def check_refused(answer: Answer) -> None:
+    """Raises Unmet for an answer below 400 or from 500."""
+    if not 400 <= answer.status < 500:
+        raise Unmet(f"it was answered {answer.status}")
 
 
 def succeeded(answer: Answer, call: str) -> Answer:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.errors import TransportError
-from reconciler.providers.check.bench import Bench, Group, NotChecked, Send, Unmet
+from reconciler.providers.check.bench import Bench, Group, NotChecked, Send, Unmet, check_refused
 from reconciler.providers.check.events import PATH, new_event
 from reconciler.providers.check.evidence import Exchange
 from reconciler.providers.check.request import Request, send_cut, send_half
@@ -18,26 +18,20 @@ _CAPS = "this project's rule for providers (docs/provider-check.md); the API doc
 bounds = Group("bounds")
 
 
-def _check_refused(status: int) -> None:
-    """Raises Unmet for an answer below 400 or from 500."""
-    if not 400 <= status < 500:
-        raise Unmet(f"it was answered {status}")
-
-
 async def _refused_or_closed(bench: Bench, request: Request, send: Send | None = None) -> None:
     """A closed connection is as good as a refusal. Raises Unmet for anything else."""
     try:
         answer = await bench.attempt(request, send)
     except Unmet:
         return
-    _check_refused(answer.status)
+    check_refused(answer)
 
 
-async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
-    exchange = bench.trail[-1]
-    if await bench.shown(str(order["id"])) is not None:
-        bench.trail.append(exchange)
-        raise Unmet("the resource was created anyway")
+async def _without_effect(
+    bench: Bench, order: Mapping[str, Any], request: Request, send: Send | None = None
+) -> None:
+    await _refused_or_closed(bench, request, send)
+    await bench.expect_nothing_made(order, "the resource was created anyway")
 
 
 @bounds(
@@ -48,8 +42,7 @@ async def _nothing_made(bench: Bench, order: Mapping[str, Any]) -> None:
 async def too_large(bench: Bench) -> None:
     order = await bench.suspect_order()
     filled = {**order, "organization_name": "f" * MAX_SIGNED}
-    await _refused_or_closed(bench, bench.draft("POST", "/extensions", filled).request())
-    await _nothing_made(bench, order)
+    await _without_effect(bench, order, bench.draft("POST", "/extensions", filled).request())
 
 
 @bounds(
@@ -72,8 +65,7 @@ async def event_too_large(bench: Bench) -> None:
 )
 async def cut_short(bench: Bench) -> None:
     order = await bench.suspect_order()
-    await _refused_or_closed(bench, bench.draft("POST", "/extensions", order).request(), send_cut)
-    await _nothing_made(bench, order)
+    await _without_effect(bench, order, bench.draft("POST", "/extensions", order).request(), send_cut)
 
 
 @bounds(
@@ -94,7 +86,7 @@ async def never_ends(bench: Bench) -> None:
             raise Unmet(f"after {deadline_s:g} s the provider is still waiting for the rest") from None
         return
     bench.trail.append(Exchange(request, answer))
-    _check_refused(answer.status)
+    check_refused(answer)
 
 
 @bounds(
@@ -106,8 +98,7 @@ async def too_deep(bench: Bench) -> None:
     order = await bench.suspect_order()
     draft = bench.draft("POST", "/extensions", {**order, "name": "deep"})
     body = draft.message().replace(b'"deep"', b"[" * 100_000 + b"]" * 100_000)
-    await _refused_or_closed(bench, draft.request(body))
-    await _nothing_made(bench, order)
+    await _without_effect(bench, order, draft.request(body))
 
 
 @bounds(

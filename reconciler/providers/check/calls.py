@@ -4,6 +4,7 @@ A repeat is how a lost answer is healed, so it has to give the same result.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from reconciler.providers.check.bench import (
@@ -12,6 +13,7 @@ from reconciler.providers.check.bench import (
     POLL_S,
     Bench,
     Group,
+    Made,
     NotChecked,
     Unmet,
     is_success,
@@ -43,12 +45,8 @@ async def provisions(bench: Bench) -> None:
         bench.shared.target = await bench.make(bench.order())
     made = bench.shared.target
     bench.trail.append(made.answer)
-    _check_provisioned(made.answer)
-
-
-def _check_provisioned(exchange: Exchange) -> None:
-    assert exchange.answer is not None
-    body = object_of(exchange.answer)
+    assert made.answer.answer is not None
+    body = object_of(made.answer.answer)
     config = body.get("config")
     if not isinstance(config, dict):
         raise Unmet("`config` is not an object")
@@ -230,14 +228,13 @@ def _kind(value: Any) -> str:
 _REPEATS = "platform API, 2.7: `id` is unique; 4.5 rule 3: idempotently; notes: POST of the same id again"
 
 
-async def _again(bench: Bench, first: Exchange, order: object) -> None:
-    assert isinstance(order, dict)
+async def _again(bench: Bench, first: Exchange, order: Mapping[str, Any]) -> None:
     await bench.call("POST", "/extensions", order)
     _check_same_result(first, bench.trail[-1])
 
 
-async def _complete(bench: Bench) -> tuple[dict[str, object], Exchange, str]:
-    """A ready resource: its order, the answer with its whole configuration, and its id."""
+async def _complete(bench: Bench) -> tuple[Made, Exchange]:
+    """A ready resource, and the answer with its whole configuration."""
     made = await bench.make(bench.order())
     first = made.answer
     if made.answer.answer is not None and made.answer.answer.status == 202:  # its `config` came later
@@ -247,14 +244,14 @@ async def _complete(bench: Bench) -> tuple[dict[str, object], Exchange, str]:
                 "the resource is ready, but the same id again is still answered 202, without a `config`"
             )
         first = bench.trail[-1]
-    return dict(made.order), first, made.id
+    return made, first
 
 
 @repeats("one after the other", "the same id again gives the same `id` and `config`", _REPEATS)
 async def one_after_the_other(bench: Bench) -> None:
-    order, first, _ = await _complete(bench)
+    made, first = await _complete(bench)
     for _ in range(2):
-        await _again(bench, first, order)
+        await _again(bench, first, made.order)
 
 
 @repeats(
@@ -263,11 +260,10 @@ async def one_after_the_other(bench: Bench) -> None:
     _REPEATS,
 )
 async def after_other_calls(bench: Bench) -> None:
-    order, first, id = await _complete(bench)
-    await bench.call("GET", path_of(id))
-    await bench.call("PATCH", path_of(id), order)
-    await bench.call("GET", path_of(id))
-    await _again(bench, first, order)
+    made, first = await _complete(bench)
+    for method, fields in (("GET", None), ("PATCH", made.order), ("GET", None)):
+        await bench.call(method, path_of(made.id), fields)
+    await _again(bench, first, made.order)
 
 
 @repeats(

@@ -6,11 +6,12 @@ the spoilt request. Clocks of two machines differ, so times are a little further
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from reconciler.providers.check.bench import webhook_secret_of
 from reconciler.providers.check.request import Draft, Request
 
 ALL = ("POST", "PATCH", "GET", "DELETE")
@@ -19,6 +20,7 @@ QUERY = ("GET", "DELETE")
 SIGNED = "platform API, 5.2 rule 1"
 ENCODED = "platform API, 5.2 rule 5; notes: hex or base64 by configuration"
 SECRET = "platform API, 5.2 rules 1 and 3"  # noqa: S105 - where it is written, not what it is
+PARAMETERS = "platform API, 5.2 rule 2: the request carries url, timestamp and nonce"
 URL = "platform API, 5.2 rule 2: the signed URL matches the request URL"
 TIME = "platform API, 2.7 and 5.2 rule 2; notes: the tolerance (300 s)"
 NONCE = "platform API, 2.7 and 5.2 rule 2"
@@ -26,27 +28,28 @@ RAW = "platform API, 5.2 rule 1; notes: the raw body bytes or the raw query stri
 BEYOND_S = 330
 
 
+Make = Callable[[Draft], Request]
+
+
 class Forgery(Struct, frozen=True):
-    """`make` gives None when it needs a secret that was not given."""
+    """`make` raises NotChecked when it needs a secret that was not given."""
 
     name: str
     source: str
-    methods: tuple[str, ...]
-    make: Callable[[Draft], Request | None]
+    methods: Sequence[str]
+    make: Make
 
 
 FORGERIES: list[Forgery] = []
 
 
-def _add(
-    name: str, source: str, make: Callable[[Draft], Request | None], methods: tuple[str, ...] = ALL
-) -> None:
+def _add(name: str, source: str, make: Make, methods: Sequence[str] = ALL) -> None:
     FORGERIES.append(Forgery(name, source, methods, make))
 
 
-def _headers(change: Callable[[Draft, str], tuple[str, ...]]) -> Callable[[Draft], Request]:
+def _headers(name: str, change: Callable[[Draft, str], tuple[str, ...]], source: str = SIGNED) -> None:
     """With the headers that `change` gives in place of the right signature."""
-    return lambda draft: draft.request(signatures=change(draft, draft.sign(draft.message())))
+    _add(name, source, lambda draft: draft.request(signatures=change(draft, draft.sign(draft.message()))))
 
 
 def _other_encoding(draft: Draft, text: str) -> str:
@@ -55,78 +58,60 @@ def _other_encoding(draft: Draft, text: str) -> str:
     return base64.b64decode(text).hex()
 
 
-def _wrong(text: str) -> str:
+def wrong(text: str) -> str:
     """A signature whose first character differs."""
     return ("1" if text[0] != "1" else "2") + text[1:]
 
 
-_add("without a signature", SIGNED, _headers(lambda draft, right: ()))
-_add("with an empty signature", SIGNED, _headers(lambda draft, right: ("",)))
-_add("with its signature changed", SIGNED, _headers(lambda draft, right: (_wrong(right),)))
-_add("with half of its signature", SIGNED, _headers(lambda draft, right: (right[: len(right) // 2],)))
-_add("with a longer signature", SIGNED, _headers(lambda draft, right: (f"{right}0000",)))
-_add("with a signature of zeros", SIGNED, _headers(lambda draft, right: ("0" * len(right),)))
-_add("with a word for a signature", SIGNED, _headers(lambda draft, right: ("null",)))
-_add(
+_headers("without a signature", lambda draft, right: ())
+_headers("with an empty signature", lambda draft, right: ("",))
+_headers("with its signature changed", lambda draft, right: (wrong(right),))
+_headers("with half of its signature", lambda draft, right: (right[: len(right) // 2],))
+_headers("with a longer signature", lambda draft, right: (f"{right}0000",))
+_headers("with a signature of zeros", lambda draft, right: ("0" * len(right),))
+_headers("with a word for a signature", lambda draft, right: ("null",))
+_headers(
     "with its signature in the other encoding",
-    ENCODED,
-    _headers(lambda draft, right: (_other_encoding(draft, right),)),
+    lambda draft, right: (_other_encoding(draft, right),),
+    source=ENCODED,
 )
-_add("with its signature behind `sha256=`", ENCODED, _headers(lambda draft, right: (f"sha256={right}",)))
-_add("with its signature twice in one header", SIGNED, _headers(lambda draft, right: (f"{right}, {right}",)))
-_add(
+_headers("with its signature behind `sha256=`", lambda draft, right: (f"sha256={right}",), source=ENCODED)
+_headers("with its signature twice in one header", lambda draft, right: (f"{right}, {right}",))
+_headers(
     "with a wrong signature before the right one in one header",
-    SIGNED,
-    _headers(lambda draft, right: (f"{_wrong(right)},{right}",)),
+    lambda draft, right: (f"{wrong(right)},{right}",),
 )
-_add("with two headers, both right", SIGNED, _headers(lambda draft, right: (right, right)))
-_add("with two headers, the first wrong", SIGNED, _headers(lambda draft, right: (_wrong(right), right)))
-_add("with two headers, the second wrong", SIGNED, _headers(lambda draft, right: (right, _wrong(right))))
-_add(
-    "with an HMAC of SHA-1",
-    SIGNED,
-    _headers(lambda draft, right: (draft.other_hmac("sha1", draft.message()),)),
-)
-_add(
-    "with an HMAC of SHA-512",
-    SIGNED,
-    _headers(lambda draft, right: (draft.other_hmac("sha512", draft.message()),)),
-)
-_add(
-    "with a bare hash for a signature",
-    SIGNED,
-    _headers(lambda draft, right: (draft.bare_hash(draft.message()),)),
-)
+_headers("with two headers, both right", lambda draft, right: (right, right))
+_headers("with two headers, the first wrong", lambda draft, right: (wrong(right), right))
+_headers("with two headers, the second wrong", lambda draft, right: (right, wrong(right)))
+_headers("with an HMAC of SHA-1", lambda draft, right: (draft.other_hmac("sha1", draft.message()),))
+_headers("with an HMAC of SHA-512", lambda draft, right: (draft.other_hmac("sha512", draft.message()),))
+_headers("with a bare hash for a signature", lambda draft, right: (draft.bare_hash(draft.message()),))
 
 
-def _signing(message: Callable[[Draft], bytes]) -> Callable[[Draft], Request]:
+def _signing(name: str, message: Callable[[Draft], bytes]) -> None:
     """Under the signature of another message."""
-    return lambda draft: draft.request(signed=message(draft))
+    _add(name, SIGNED, lambda draft: draft.request(signed=message(draft)))
 
 
-_add("with the signature of another request", SIGNED, _signing(lambda draft: draft.message(nonce="other")))
-_add("with the signature of nothing", SIGNED, _signing(lambda draft: b""))
-_add("with the signature of its address", SIGNED, _signing(lambda draft: draft.url.encode()))
+_signing("with the signature of another request", lambda draft: draft.message(nonce="other"))
+_signing("with the signature of nothing", lambda draft: b"")
+_signing("with the signature of its address", lambda draft: draft.url.encode())
 
 
-def _under(secret: Callable[[Draft], bytes | None]) -> Callable[[Draft], Request | None]:
-    """Under another secret; None when that was not given."""
-
-    def forged(draft: Draft) -> Request | None:
-        other = secret(draft)
-        return None if other is None else draft.request(secret=other)
-
-    return forged
+def _under(name: str, secret: Callable[[Draft], bytes]) -> None:
+    """Under another secret."""
+    _add(name, SECRET, lambda draft: draft.request(secret=secret(draft)))
 
 
-_add("under a wrong secret", SECRET, _under(lambda draft: draft.wrong_secret))
-_add("under an empty secret", SECRET, _under(lambda draft: b""))
-_add("under the secret and a line end", SECRET, _under(lambda draft: draft.secret + b"\n"))
-_add("under the webhook secret", SECRET, _under(lambda draft: draft.webhook_secret))
+_under("under a wrong secret", lambda draft: draft.wrong_secret)
+_under("under an empty secret", lambda draft: b"")
+_under("under the secret and a line end", lambda draft: draft.secret + b"\n")
+_under("under the webhook secret", webhook_secret_of)
 
 
-def _changed_url(change: Callable[[str], object]) -> Callable[[Draft], Request]:
-    return lambda draft: draft.request(draft.message(url=change(draft.url)))
+def _changed_url(name: str, change: Callable[[str], object], methods: Sequence[str] = ALL) -> None:
+    _add(name, URL, lambda draft: draft.request(draft.message(url=change(draft.url))), methods)
 
 
 def _part(**changes: str) -> Callable[[str], str]:
@@ -153,65 +138,53 @@ def _other_scheme(url: str) -> str:
     return f"{'http' if scheme == 'https' else 'https'}:{rest}"
 
 
-_add("signed for another host", URL, _changed_url(_part(netloc="other.invalid")))
-_add(
-    "signed for a longer host",
-    URL,
-    _changed_url(_netloc(lambda host, port: f"{host}.evil.invalid{_port(port)}")),
-)
-_add("signed for another scheme", URL, _changed_url(_other_scheme))
-_add(
-    "signed for another port",
-    URL,
-    _changed_url(_netloc(lambda host, port: f"{host}:{(port or 443) % 65535 + 1}")),
-)
-_add("signed for another resource", URL, _changed_url(lambda url: f"{url}x"))
-_add("signed for a deeper path", URL, _changed_url(lambda url: f"{url}/sso"))
-_add("signed for a path with a slash at its end", URL, _changed_url(lambda url: f"{url}/"))
-_add("signed for an address with a query", URL, _changed_url(lambda url: f"{url}?all=1"))
-_add(
-    "signed for an address with a user",
-    URL,
-    _changed_url(_netloc(lambda host, port: f"platform@{host}{_port(port)}")),
-)
-_add("signed for the path alone", URL, _changed_url(lambda url: urlsplit(url).path))
-_add("signed for an empty address", URL, _changed_url(lambda _: ""))
+_changed_url("signed for another host", _part(netloc="other.invalid"))
+_changed_url("signed for a longer host", _netloc(lambda host, port: f"{host}.evil.invalid{_port(port)}"))
+_changed_url("signed for another scheme", _other_scheme)
+_changed_url("signed for another port", _netloc(lambda host, port: f"{host}:{(port or 443) % 65535 + 1}"))
+_changed_url("signed for another resource", lambda url: f"{url}x")
+_changed_url("signed for a deeper path", lambda url: f"{url}/sso")
+_changed_url("signed for a path with a slash at its end", lambda url: f"{url}/")
+_changed_url("signed for an address with a query", lambda url: f"{url}?all=1")
+_changed_url("signed for an address with a user", _netloc(lambda host, port: f"platform@{host}{_port(port)}"))
+_changed_url("signed for the path alone", lambda url: urlsplit(url).path)
+_changed_url("signed for an empty address", lambda _: "")
 _add("signed without `url`", URL, lambda draft: draft.request(draft.message(url=...)))
-_add("signed with a number for `url`", URL, _changed_url(lambda _: 5), BODY)
+_changed_url("signed with a number for `url`", lambda _: 5, BODY)
 
 
-def _at(make: Callable[[int], object]) -> Callable[[Draft], Request]:
-    return lambda draft: draft.request(draft.message(timestamp=make(draft.timestamp)))
+def _at(name: str, make: Callable[[int], object], methods: Sequence[str] = ALL) -> None:
+    _add(name, TIME, lambda draft: draft.request(draft.message(timestamp=make(draft.timestamp))), methods)
 
 
-_add("signed too early", TIME, _at(lambda now: now - BEYOND_S))
-_add("signed too late", TIME, _at(lambda now: now + BEYOND_S))
-_add("signed a day early", TIME, _at(lambda now: now - 86_400))
-_add("signed in milliseconds", TIME, _at(lambda now: now * 1000))
-_add("signed with a negative time", TIME, _at(lambda now: -now))
-_add("signed at zero", TIME, _at(lambda _: 0))
-_add("signed with a word for a time", TIME, _at(lambda _: "now"))
-_add("signed with a time of 400 digits", TIME, _at(lambda _: 10**400))
-_add("signed without a time", TIME, _at(lambda _: ...))
-_add("signed with a text for a time", TIME, _at(str), BODY)
-_add("signed with a fraction for a time", TIME, _at(lambda now: now + 0.5))
-_add("signed with true for a time", TIME, _at(lambda _: True), BODY)
-_add("signed with null for a time", TIME, _at(lambda _: None), BODY)
+_at("signed too early", lambda now: now - BEYOND_S)
+_at("signed too late", lambda now: now + BEYOND_S)
+_at("signed a day early", lambda now: now - 86_400)
+_at("signed in milliseconds", lambda now: now * 1000)
+_at("signed with a negative time", lambda now: -now)
+_at("signed at zero", lambda _: 0)
+_at("signed with a word for a time", lambda _: "now")
+_at("signed with a time of 400 digits", lambda _: 10**400)
+_at("signed without a time", lambda _: ...)
+_at("signed with a text for a time", str, BODY)
+_at("signed with a fraction for a time", lambda now: now + 0.5)
+_at("signed with true for a time", lambda _: True, BODY)
+_at("signed with null for a time", lambda _: None, BODY)
 
 
-def _nonce(value: object) -> Callable[[Draft], Request]:
-    return lambda draft: draft.request(draft.message(nonce=value))
+def _nonce(name: str, value: object, methods: Sequence[str] = ALL) -> None:
+    _add(name, NONCE, lambda draft: draft.request(draft.message(nonce=value)), methods)
 
 
-_add("signed without a nonce", NONCE, _nonce(...))
-_add("signed with an empty nonce", NONCE, _nonce(""))
-_add("signed with null for a nonce", NONCE, _nonce(None), BODY)
-_add("signed with a number for a nonce", NONCE, _nonce(5), BODY)
+_nonce("signed without a nonce", ...)
+_nonce("signed with an empty nonce", "")
+_nonce("signed with null for a nonce", None, BODY)
+_nonce("signed with a number for a nonce", 5, BODY)
 
 
-def _tampered(change: Callable[[bytes], bytes]) -> Callable[[Draft], Request]:
+def _tampered(name: str, change: Callable[[bytes], bytes], methods: Sequence[str]) -> None:
     """The signature is that of the message before `change`."""
-    return lambda draft: draft.request(change(draft.message()), signed=draft.message())
+    _add(name, RAW, lambda draft: draft.request(change(draft.message()), signed=draft.message()), methods)
 
 
 def _reordered(body: bytes) -> bytes:
@@ -223,44 +196,30 @@ def _renamed(body: bytes) -> bytes:
     return json.dumps(json.loads(body) | {"name": "check-other"}, separators=(",", ":")).encode()
 
 
-_add("with its name changed after signing", RAW, _tampered(_renamed), BODY)
-_add(
-    "with its role changed after signing",
-    RAW,
-    _tampered(lambda body: body.replace(b"admin", b"member")),
-    BODY,
-)
-_add("with a space after its body", RAW, _tampered(lambda body: body + b" "), BODY)
-_add("with a line end after its body", RAW, _tampered(lambda body: body + b"\n"), BODY)
-_add("with a byte order mark before its body", RAW, _tampered(lambda body: b"\xef\xbb\xbf" + body), BODY)
-_add("serialised again", RAW, _tampered(lambda body: json.dumps(json.loads(body), indent=1).encode()), BODY)
-_add("with its keys reordered", RAW, _tampered(_reordered), BODY)
-_add("with its last byte missing", RAW, _tampered(lambda body: body[:-1]), BODY)
-_add("with its first half only", RAW, _tampered(lambda body: body[: len(body) // 2]), BODY)
-_add("with its body missing", RAW, _tampered(lambda _: b""), BODY)
-_add("with a field written twice after signing", RAW, _tampered(lambda body: body[:-1] + b',"id":"x"}'), BODY)
+_tampered("with its name changed after signing", _renamed, BODY)
+_tampered("with its role changed after signing", lambda body: body.replace(b"admin", b"member"), BODY)
+_tampered("with a space after its body", lambda body: body + b" ", BODY)
+_tampered("with a line end after its body", lambda body: body + b"\n", BODY)
+_tampered("with a byte order mark before its body", lambda body: b"\xef\xbb\xbf" + body, BODY)
+_tampered("serialised again", lambda body: json.dumps(json.loads(body), indent=1).encode(), BODY)
+_tampered("with its keys reordered", _reordered, BODY)
+_tampered("with its last byte missing", lambda body: body[:-1], BODY)
+_tampered("with its first half only", lambda body: body[: len(body) // 2], BODY)
+_tampered("with its body missing", lambda _: b"", BODY)
+_tampered("with a field written twice after signing", lambda body: body[:-1] + b',"id":"x"}', BODY)
 
 
-def _signed_body(make: Callable[[Draft], bytes]) -> Callable[[Draft], Request]:
-    return lambda draft: draft.request(make(draft))
+def _signed_body(name: str, make: Callable[[Draft], bytes], methods: Sequence[str] = BODY) -> None:
+    _add(name, PARAMETERS, lambda draft: draft.request(make(draft)), methods)
 
 
-_PARAMETERS = "platform API, 5.2 rule 2: the request carries url, timestamp and nonce"
-_add("signed, but empty", _PARAMETERS, _signed_body(lambda _: b""))
-_add("signed, but an empty object", _PARAMETERS, _signed_body(lambda _: b"{}"), BODY)
-_add("signed, but an array", _PARAMETERS, _signed_body(lambda draft: b"[" + draft.message() + b"]"), BODY)
-_add("signed, but no JSON", _PARAMETERS, _signed_body(lambda draft: draft.message()[:-1]), BODY)
-_add(
-    "signed, but not UTF-8",
-    _PARAMETERS,
-    _signed_body(lambda draft: draft.message()[:-1] + b',"a":"\xff"}'),
-    BODY,
-)
-_add(
-    "signed, with its parameters one level down",
-    _PARAMETERS,
-    _signed_body(lambda draft: b'{"signed":' + draft.message() + b"}"),
-    BODY,
+_signed_body("signed, but empty", lambda _: b"", ALL)
+_signed_body("signed, but an empty object", lambda _: b"{}")
+_signed_body("signed, but an array", lambda draft: b"[" + draft.message() + b"]")
+_signed_body("signed, but no JSON", lambda draft: draft.message()[:-1])
+_signed_body("signed, but not UTF-8", lambda draft: draft.message()[:-1] + b',"a":"\xff"}')
+_signed_body(
+    "signed, with its parameters one level down", lambda draft: b'{"signed":' + draft.message() + b"}"
 )
 
 
@@ -269,11 +228,11 @@ def _moved_last(query: bytes) -> bytes:
     return rest + b"&" + first
 
 
-_add("with a parameter added after signing", RAW, _tampered(lambda query: query + b"&all=1"), QUERY)
-_add("with its parameters reordered", RAW, _tampered(_moved_last), QUERY)
-_add("with a parameter missing", RAW, _tampered(lambda query: query.rpartition(b"&")[0]), QUERY)
-_add("with its escapes written otherwise", RAW, _tampered(lambda query: query.replace(b"%2F", b"%2f")), QUERY)
-_add("with an `&` after its query", RAW, _tampered(lambda query: query + b"&"), QUERY)
+_tampered("with a parameter added after signing", lambda query: query + b"&all=1", QUERY)
+_tampered("with its parameters reordered", _moved_last, QUERY)
+_tampered("with a parameter missing", lambda query: query.rpartition(b"&")[0], QUERY)
+_tampered("with its escapes written otherwise", lambda query: query.replace(b"%2F", b"%2f"), QUERY)
+_tampered("with an `&` after its query", lambda query: query + b"&", QUERY)
 _add("signed with its question mark", RAW, lambda draft: draft.request(signed=b"?" + draft.message()), QUERY)
 _add(
     "signed as its whole address",

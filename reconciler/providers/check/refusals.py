@@ -16,7 +16,7 @@ from reconciler.providers.check.bench import (
 )
 from reconciler.providers.check.evidence import parsed
 from reconciler.providers.check.forgeries import FORGERIES, Forgery
-from reconciler.providers.check.request import Draft, Request
+from reconciler.providers.check.request import Request
 from reconciler.services.transport import Answer
 
 _DEMAND = "it is answered 401, in the same words as every other refusal, and changes nothing"
@@ -65,19 +65,19 @@ async def _refused(bench: Bench, forgery: Forgery, method: str) -> None:
     made = await bench.target()
     before = await bench.shown(made.id)
     if before is None:
-        bench.forget_target()
+        bench.shared.target = None
         raise NotChecked("the resource for this check is gone")
     fields = {**made.order, "read_regions": []} if method == "PATCH" else None
     try:
-        await expect_refusal(bench, _forged(bench, forgery, bench.draft(method, path_of(made.id), fields)))
+        await expect_refusal(bench, forgery.make(bench.draft(method, path_of(made.id), fields)))
     except Unmet:
         if method != "GET":
-            bench.forget_target()
+            bench.shared.target = None
         raise
     refusal = bench.trail[-1]
     after = await bench.shown(made.id)
     if not same(before, after):
-        bench.forget_target()
+        bench.shared.target = None
         bench.trail.append(refusal)
         raise Unmet(
             f"it was answered 401, but took effect: {'the resource is gone' if after is None else 'changed'}"
@@ -88,23 +88,13 @@ async def _refused_post(bench: Bench, forgery: Forgery) -> None:
     order = await bench.suspect_order()
     id = str(order["id"])
     try:
-        request = _forged(bench, forgery, bench.draft("POST", "/extensions", order))
+        request = forgery.make(bench.draft("POST", "/extensions", order))
     except NotChecked:
         del bench.shared.pending[id]
         raise
     await expect_refusal(bench, request)
-    refusal = bench.trail[-1]
-    if await bench.shown(id) is not None:
-        bench.trail.append(refusal)
-        raise Unmet("it was answered 401, but the resource was created anyway")
+    await bench.expect_nothing_made(order, "it was answered 401, but the resource was created anyway")
     del bench.shared.pending[id]
-
-
-def _forged(bench: Bench, forgery: Forgery, draft: Draft) -> Request:
-    request = forgery.make(draft)
-    if request is None:
-        raise NotChecked("the webhook secret was not given")
-    return request
 
 
 for _method in ("POST", "PATCH", "GET", "DELETE"):

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit, urlunsplit
 
@@ -13,6 +14,7 @@ from reconciler.providers.check.bench import (
     NotChecked,
     SignInSubject,
     Unmet,
+    check_refused,
     is_success,
     path_of,
 )
@@ -26,7 +28,6 @@ _AUTHORIZE = "/oauth/authorize"
 _NOTES = "notes, Extension providers: `state` single-use and bound to the session, PKCE S256"
 _LEAST_STATE = 16
 _MOST_STEPS = 8
-_SUCCESS = (200,)
 _STRANGER, _OTHER_ORGANIZATION = "check-stranger", "check-another-organization"
 sign_in = Group("sign-in")
 
@@ -54,16 +55,11 @@ class Browser:
             headers |= {"content-type": "application/x-www-form-urlencoded", "origin": origin}
             body = urlencode(form).encode()
         request = Request("GET" if body is None else "POST", without_values(url), ())
-        transport = self.bench.shared.open_transport(origin)
         try:
-            answer = await transport.request(
-                request.method, url, headers=headers, body=body, deadline_s=self.bench.subject.deadline_s
-            )
+            answer = await _exchanged(self.bench, request.method, url, headers, body)
         except TransportError as failure:
             self.bench.trail.append(Exchange(request, None, failure.message))
             raise Unmet(f"no answer: {failure.message}") from None
-        finally:
-            await transport.aclose()
         # The text of a page does not help in a report, and may be meant for its visitor alone.
         self.bench.trail.append(Exchange(request, Answer(answer.status, answer.headers, b"")))
         self._keep(origin, answer.headers.get("set-cookie", ""))
@@ -84,6 +80,16 @@ class Browser:
                 self._cookies.pop((origin, name), None)
             else:
                 self._cookies[origin, name] = value
+
+
+async def _exchanged(
+    bench: Bench, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+) -> Answer:
+    """The answer of another host than the provider's. Raises TransportError."""
+    async with aclosing(bench.shared.open_transport(_origin(url))) as transport:
+        return await transport.request(
+            method, url, headers=headers, body=body, deadline_s=bench.subject.deadline_s
+        )
 
 
 def _origin(url: str) -> str:
@@ -143,13 +149,13 @@ async def _followed(browser: Browser, url: str) -> Answer:
     return answer
 
 
-async def _page(bench: Bench) -> tuple[str, Answer]:
-    """The address at which the sign-in of a member ends, and the page there."""
+async def _signed_in(bench: Bench) -> tuple[Browser, str, Answer]:
+    """A browser at the end of a member's sign-in, the address of the callback, and the page at the end."""
     browser, back, _ = await _on_the_way_back(bench)
     page = await _followed(browser, back)
-    if page.status not in _SUCCESS:
+    if page.status != 200:
         raise NotChecked(f"the sign-in ends with {page.status}, which another check reports")
-    return browser.url, page
+    return browser, back, page
 
 
 async def _expect_hidden(bench: Bench, answer: Answer, page: Answer) -> None:
@@ -171,20 +177,11 @@ async def _stranger(bench: Bench) -> str:
     )
     user = {"id": _STRANGER, "organizations": [{"id": _OTHER_ORGANIZATION, "role": "admin"}]}
     url = f"{_settings(bench).auth_url.rstrip('/')}/_sandbox/users"
-    parts = urlsplit(url)
-    transport = bench.shared.open_transport(f"{parts.scheme}://{parts.netloc}")
+    headers = {"content-type": "application/json"}
     try:
-        answer = await transport.request(
-            "POST",
-            url,
-            headers={"content-type": "application/json"},
-            body=json.dumps(user).encode(),
-            deadline_s=bench.subject.deadline_s,
-        )
+        answer = await _exchanged(bench, "POST", url, headers, json.dumps(user).encode())
     except TransportError:
         raise missing from None
-    finally:
-        await transport.aclose()
     body = parsed(answer)
     if not is_success(answer) or not isinstance(body, dict) or body.get("id") != _STRANGER:
         raise missing
@@ -233,7 +230,7 @@ async def with_challenge(bench: Bench) -> None:
 async def ends(bench: Bench) -> None:
     browser, back, _ = await _on_the_way_back(bench)
     page = await _followed(browser, back)
-    if page.status not in _SUCCESS:
+    if page.status != 200:
         raise Unmet(f"the sign-in ends with {page.status}")
     again = await browser.open(bench.subject.url(f"{path_of((await bench.target()).id)}/sso"))
     if again.status in REDIRECTS and browser.location(again).startswith(_settings(bench).auth_url):
@@ -248,12 +245,12 @@ async def ends(bench: Bench) -> None:
 )
 async def from_another_organization(bench: Bench) -> None:
     stranger = await _stranger(bench)
-    address, page = await _page(bench)
+    member, _, page = await _signed_in(bench)
     browser = Browser(bench)
     url, _ = await _begin(bench, browser)
     back = await _consent(bench, browser, url, stranger)
     await _expect_hidden(bench, await _followed(browser, back), page)
-    await _expect_hidden(bench, await _followed(browser, address), page)
+    await _expect_hidden(bench, await _followed(browser, member.url), page)
 
 
 @sign_in(
@@ -262,14 +259,12 @@ async def from_another_organization(bench: Bench) -> None:
     "platform API, 4.5 rule 2 and 5.3 rule 4",
 )
 async def without_a_session(bench: Bench) -> None:
-    address, page = await _page(bench)
-    await _expect_hidden(bench, await _followed(Browser(bench), address), page)
+    member, _, page = await _signed_in(bench)
+    await _expect_hidden(bench, await _followed(Browser(bench), member.url), page)
 
 
 async def _refused(browser: Browser, back: str) -> None:
-    answer = await browser.open(back)
-    if not 400 <= answer.status < 500:
-        raise Unmet(f"it was answered {answer.status}")
+    check_refused(await browser.open(back))
 
 
 @sign_in(
@@ -292,8 +287,5 @@ async def with_another_state(bench: Bench) -> None:
 
 @sign_in("the same callback twice", "the same `state` and code again are refused (4xx)", _NOTES)
 async def twice(bench: Bench) -> None:
-    browser, back, _ = await _on_the_way_back(bench)
-    page = await _followed(browser, back)
-    if page.status not in _SUCCESS:
-        raise NotChecked(f"the sign-in ends with {page.status}, which another check reports")
+    browser, back, _ = await _signed_in(bench)
     await _refused(browser, back)

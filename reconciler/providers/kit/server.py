@@ -9,10 +9,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -44,48 +42,32 @@ def serve(
     """
     if workers == 1:
         return _work(listener, make_app, prefix, ready, proxies)
+    ending = ending_signals()
+    watched = {*ending, signal.SIGCHLD}
     reading, writing = os.pipe()
-    with _signals() as (ends, wait):
-        children = {_fork(listener, make_app, prefix, proxies, (reading, writing)) for _ in range(workers)}
-        try:
-            ready()
-            while not ends:
-                wait()
-                for code in _gone(children):
-                    if code > 0:
-                        raise ReconcilerError("a worker ended unexpectedly, see above")
-                    if not ends:  # killed: another takes its place, and continues its work
-                        children.add(_fork(listener, make_app, prefix, proxies, (reading, writing)))
-        finally:
-            os.close(writing)
-            os.close(reading)
-            for child in children:
-                with suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGTERM)
-            for child in children:
-                with suppress(ChildProcessError):
-                    os.waitpid(child, 0)
-        return ends[0]
-
-
-@contextmanager
-def _signals() -> Iterator[tuple[list[int], Callable[[], object]]]:
-    """The ending signals so far, and a function that waits for a signal or the end of a child."""
-    ends: list[int] = []
-    awake, wake = socket.socketpair()
-    with awake, wake:
-        wake.setblocking(False)
-        before: dict[int, Any] = {
-            number: signal.signal(number, lambda got, _: ends.append(got)) for number in ending_signals()
-        }
-        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        try:
-            yield ends, partial(awake.recv, 4096)
-        finally:
-            signal.set_wakeup_fd(-1)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored cannot be waited for
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    children = {_fork(listener, make_app, prefix, proxies, (reading, writing)) for _ in range(workers)}
+    try:
+        ready()
+        while (number := signal.sigwait(watched)) not in ending:
+            for code in _gone(children):
+                if code > 0:
+                    raise ReconcilerError("a worker ended unexpectedly, see above")
+                # Killed: another takes its place, and continues its work.
+                children.add(_fork(listener, make_app, prefix, proxies, (reading, writing)))
+        return number
+    finally:
+        os.close(writing)
+        os.close(reading)
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+        for child in children:
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
+        signal.signal(signal.SIGCHLD, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
 
 
 def _gone(children: set[int]) -> list[int]:
@@ -102,19 +84,16 @@ def _gone(children: set[int]) -> list[int]:
 def _fork(
     listener: socket.socket, make_app: MakeApp, prefix: str, proxies: Sequence[str], pipe: tuple[int, int]
 ) -> int:
-    # A signal between the fork and the worker's own handlers must end it, not run the parent's.
-    ending = ending_signals()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    """Start a worker. The watched signals are blocked: one must end it, not run handlers of the parent."""
     child = os.fork()
     if child:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         return child
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (*ending, signal.SIGCHLD):
+        watched = (*ending_signals(), signal.SIGCHLD)
+        for number in watched:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
         os.close(pipe[1])
         threading.Thread(target=_end_with_parent, args=(pipe[0],), daemon=True).start()
         _work(listener, make_app, prefix, lambda: None, proxies)
@@ -152,7 +131,25 @@ def _work(
         forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=_END_S,
     )
-    return asyncio.run(_Server(config, ready).until_a_signal(listener))
+    return asyncio.run(_until_a_signal(config, listener, ready))
+
+
+async def _until_a_signal(config: Config, listener: socket.socket, ready: Callable[[], None]) -> int:
+    """The signal's number. Raises ReconcilerError when it ends without one."""
+    server = Server(config)
+    ends: list[int] = []
+
+    def end(number: int) -> None:
+        ends.append(number)
+        server.should_exit = True
+
+    for number in ending_signals():
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+    ready()  # the socket listens already
+    await server.serve(sockets=[listener])
+    if not ends:
+        raise ReconcilerError("the provider could not start")
+    return ends[0]
 
 
 class _Connection(H11Protocol):
@@ -182,34 +179,3 @@ class _Connection(H11Protocol):
         if self._due is not None:
             self._due.cancel()
             self._due = None
-
-
-class _Server(Server):
-    """Calls `ready` when it accepts, and ends at the first signal, which uvicorn would raise again."""
-
-    def __init__(self, config: Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-        self._number = 0
-
-    async def until_a_signal(self, listener: socket.socket) -> int:
-        """The signal's number. Raises ReconcilerError when it ends without one."""
-        loop = asyncio.get_running_loop()
-        for number in ending_signals():
-            loop.add_signal_handler(number, self._end, number)
-        await self.serve(sockets=[listener])
-        if not self._number:
-            raise ReconcilerError("the provider could not start")
-        return self._number
-
-    def _end(self, number: int) -> None:
-        self._number = self._number or number
-        self.should_exit = True
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

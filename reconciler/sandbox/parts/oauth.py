@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlencode
@@ -136,16 +136,13 @@ route = Routes("oauth")
 )
 def authorize(world: World, request: Request) -> Response:
     """The page to sign in at, or the redirect back where no person is asked (switch sign_in)."""
-    try:
-        wish = _wish(world, request)
-    except _Problem as problem:
-        return _sent_back(problem, 302)
-    if world.switches["sign_in"] == "denied":
-        return _sent_back(_denied(wish), 302)
-    user = _meant(world, wish.parameters) if world.switches["sign_in"] == "direct" else None
-    if user is not None:
-        return _signed_in(world, wish, user, 302)
-    return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
+
+    def chosen(wish: _Wish) -> User | None:
+        if world.switches["sign_in"] == "denied":
+            raise _Problem("access_denied", "the user refused", wish=wish)
+        return _meant(world, wish.parameters) if world.switches["sign_in"] == "direct" else None
+
+    return _authorized(world, request, 302, chosen)
 
 
 @route(
@@ -162,19 +159,17 @@ def authorize(world: World, request: Request) -> Response:
 )
 def sign_in(world: World, request: Request) -> Response:
     """The form of the page; its query is checked as that of the page was."""
-    try:
-        wish = _wish(world, request)
+
+    def chosen(wish: _Wish) -> User | None:
         form = _form(request)
         if "deny" in form:
-            raise _denied(wish)
-        if "user" not in form:  # nobody was chosen
-            return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
-        user = world.find(User, form["user"])
-        if user is None:
+            raise _Problem("access_denied", "the user refused", wish=wish)
+        user = world.find(User, form.get("user", ""))
+        if user is None and "user" in form:
             raise _Problem("access_denied", "there is no such user", wish=wish)
-    except _Problem as problem:
-        return _sent_back(problem, 303)
-    return _signed_in(world, wish, user, 303)
+        return user
+
+    return _authorized(world, request, 303, chosen)
 
 
 @route(
@@ -204,10 +199,10 @@ def token(world: World, request: Request) -> Response:
     except _Problem as problem:
         return _refused(problem)
     answer = {
-        "access_token": _issue(world, "access", source, ACCESS_S),
+        "access_token": _issue(world, "access", ACCESS_S, source.provider, source.user_id, source.family),
         "token_type": "Bearer",
         "expires_in": ACCESS_S,
-        "refresh_token": _issue(world, "refresh", source, REFRESH_S),
+        "refresh_token": _issue(world, "refresh", REFRESH_S, source.provider, source.user_id, source.family),
         "scope": SCOPE,
         "created_at": int(world.now),
     }
@@ -244,6 +239,29 @@ def info(world: World, request: Request) -> Response:
             "created_at": int(found.issued_at),
         }
     )
+
+
+def _authorized(
+    world: World, request: Request, status: int, chosen: Callable[[_Wish], User | None]
+) -> Response:
+    """The redirect back (`status`) with a code or an error, or the page where it is not certain who signs in.
+
+    An error is a page where it is not certain whom to send the browser to.
+    """
+    try:
+        wish = _wish(world, request)
+        user = chosen(wish)
+    except _Problem as problem:
+        if problem.wish is None:
+            return _page(400, problem=problem.text)
+        return problem.wish.redirect(status, error=problem.code, error_description=problem.text)
+    if user is None:
+        return _sign_in_page(wish.provider, list(world.all(User)), wish.parameters)
+    bound = {
+        "redirect_uri": wish.provider.redirect_uri,
+        "challenge": wish.parameters.get("code_challenge", ""),
+    }
+    return wish.redirect(status, code=_issue(world, "code", CODE_S, wish.provider.id, user.id, **bound))
 
 
 def _wish(world: World, request: Request) -> _Wish:
@@ -288,22 +306,6 @@ def _meant(world: World, parameters: Mapping[str, str]) -> User | None:
     return users[0] if len(users) == 1 else None
 
 
-def _signed_in(world: World, wish: _Wish, user: User, status: int) -> Response:
-    code = secrets.token_urlsafe(32)
-    issued = Credential(
-        _digest(code),
-        use="code",
-        family=_digest(code),
-        provider=wish.provider.id,
-        user_id=user.id,
-        issued_at=world.now,
-        redirect_uri=wish.provider.redirect_uri,
-        challenge=wish.parameters.get("code_challenge", ""),
-    )
-    world.enter(issued, "valid", lasts_s=CODE_S)
-    return wish.redirect(status, code=code)
-
-
 def _client(world: World, request: Request, form: Mapping[str, str]) -> Provider:
     """The client that the request authenticates, by HTTP Basic or in the form, but not in both ways.
 
@@ -331,11 +333,7 @@ def _basic(value: str) -> tuple[str, str]:
 
 
 def _redeemed_code(world: World, provider: Provider, form: Mapping[str, str]) -> Credential:
-    code = _given(world, "code", "code", provider, form)
-    if code.state == "used":
-        _revoke(world, code)
-    if code.state != "valid":
-        raise _Problem("invalid_grant", "the code was used already, or has expired")
+    code = _given(world, "code", "code", provider, form, "the code was used already, or has expired")
     if form.get("redirect_uri") != code.redirect_uri:
         raise _Problem("invalid_grant", "redirect_uri differs from the one of the authorization")
     if not _proves(form.get("code_verifier"), code.challenge):
@@ -348,23 +346,25 @@ def _rotated(world: World, provider: Provider, form: Mapping[str, str]) -> Crede
     """A refresh token is used once; with it ends the access token that it came with."""
     if form.get("scope", SCOPE) != SCOPE:
         raise _Problem("invalid_scope", f"scope must be {SCOPE}")
-    refresh = _given(world, "refresh_token", "refresh", provider, form)
-    if refresh.state == "used":
-        _revoke(world, refresh)
-    if refresh.state != "valid":
-        raise _Problem("invalid_grant", "the refresh token was used already, or is no longer valid")
-    for credential in list(world.children(Credential, refresh.family)):
-        if credential.state == "valid":
-            world.enter(credential, "used")
+    spent = "the refresh token was used already, or is no longer valid"
+    refresh = _given(world, "refresh_token", "refresh", provider, form, spent)
+    _end_family(world, refresh, "used")
     return refresh
 
 
-def _given(world: World, parameter: str, use: str, provider: Provider, form: Mapping[str, str]) -> Credential:
+def _given(
+    world: World, parameter: str, use: str, provider: Provider, form: Mapping[str, str], spent: str
+) -> Credential:
+    """The valid code or token in `form`. A second use of one revokes all of its sign-in."""
     if parameter not in form:
         raise _Problem("invalid_request", f"{parameter} is missing")
     found = _credential(world, use, form[parameter])
     if found is None or found.provider != provider.id:
         raise _Problem("invalid_grant", f"the {parameter} is not known")
+    if found.state == "used":
+        _end_family(world, found, "revoked")
+    if found.state != "valid":
+        raise _Problem("invalid_grant", spent)
     return found
 
 
@@ -377,23 +377,22 @@ def _proves(verifier: str | None, challenge: str) -> bool:
     return bool(_VERIFIER.fullmatch(verifier)) and fits
 
 
-def _revoke(world: World, credential: Credential) -> None:
+def _end_family(world: World, credential: Credential, state: str) -> None:
     for issued in list(world.children(Credential, credential.family)):
         if issued.state == "valid":
-            world.enter(issued, "revoked")
+            world.enter(issued, state)
 
 
-def _issue(world: World, use: str, source: Credential, lasts_s: float) -> str:
-    """A new token in the family of `source`, for so many seconds of the world. Only its digest is stored."""
+def _issue(
+    world: World, use: str, lasts_s: float, provider: str, user_id: str, family: str = "", **more: Any
+) -> str:
+    """A new code or token for so many seconds of the world; without a `family`, the first of its own.
+
+    Only its digest is stored.
+    """
     value = secrets.token_urlsafe(32)
-    issued = Credential(
-        _digest(value),
-        use=use,
-        family=source.family,
-        provider=source.provider,
-        user_id=source.user_id,
-        issued_at=world.now,
-    )
+    id = _digest(value)
+    issued = Credential(id, use, family or id, provider, user_id, issued_at=world.now, **more)
     world.enter(issued, "valid", lasts_s=lasts_s)
     return value
 
@@ -412,17 +411,6 @@ def _form(request: Request) -> dict[str, str]:
     if len(form) < len(pairs):
         raise _Problem("invalid_request", "a field is given twice")
     return form
-
-
-def _denied(wish: _Wish) -> _Problem:
-    return _Problem("access_denied", "the user refused", wish=wish)
-
-
-def _sent_back(problem: _Problem, status: int) -> Response:
-    """The redirect with the error, or a page where it is not certain whom to send the browser to."""
-    if problem.wish is None:
-        return _page(400, problem=problem.text)
-    return problem.wish.redirect(status, error=problem.code, error_description=problem.text)
 
 
 def _refused(problem: _Problem, challenge: str = 'Basic realm="oauth"') -> Response:

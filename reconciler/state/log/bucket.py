@@ -132,16 +132,17 @@ def unsealed(bucket: Bucket) -> Bucket:
 
 # --- the keys of all objects, below the prefix of the URL ---
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+_SPECIAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Layout:
     """`environment`: whose state it is; "" for that of none. `generation`: see `root.Root`; "": not known."""
 
     def __init__(self, environment: str, generation: str = "") -> None:
-        self.environment = f"{environment or BASE}/"
-        self.root = f"{self.environment}state.json"
-        self.folder = f"{self.environment}{generation}/"
+        self.environment = environment
+        self.prefix = f"{environment or BASE}/"
+        self.root = f"{self.prefix}state.json"
+        self.folder = f"{self.prefix}{generation}/"
         self.heads = f"{self.folder}heads/"
         self.leases = f"{self.folder}leases/"
 
@@ -164,5 +165,4 @@ class Layout:
 
 def quoted(scope: str) -> str:
     """A scope as one part of a key. The scope of the whole state has no name: `=`."""
-    quoted = "".join(letter if _PLAIN.match(letter) else f"={letter.encode().hex()}." for letter in scope)
-    return quoted or "="
+    return _SPECIAL.sub(lambda found: f"={found[0].encode().hex()}.", scope) or "="

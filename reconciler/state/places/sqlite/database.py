@@ -78,10 +78,17 @@ def make(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file."""
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file.
+
+    `read_only`: it makes no file either, such as a WAL.
+    """
+    how = "mode=rw"
+    if read_only:
+        has_wal = path.with_name(path.name + "-wal").exists()
+        how = "mode=ro&readonly_shm=1" if has_wal else "mode=ro&immutable=1"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
+        f"{path.absolute().as_uri()}?{how}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -93,20 +100,6 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A connection to a file that nobody writes to; it leaves no file beside it."""
-    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def connect_without_a_trace(path: Path) -> sqlite3.Connection:
-    """A connection to a file that others may write to; it changes no file, and makes none, such as a WAL."""
-    if not path.with_name(path.name + "-wal").exists():
-        return connect_read_only(path)
-    uri = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def use_wal(connection: sqlite3.Connection) -> None:

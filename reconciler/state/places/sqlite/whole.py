@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import StateDump
+from reconciler.state.durable import make_private
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
@@ -14,9 +16,10 @@ from reconciler.state.log.lease_beats import Watched
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
-from reconciler.state.places.sqlite import database, files
+from reconciler.state.places.sqlite import database, files, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
+from reconciler.state.places.sqlite.seen import Seen
 
 
 def make(
@@ -28,11 +31,13 @@ def make(
 ) -> None:
     """A new file at `path` that holds `contents`; nothing where another process was faster. See `fill`."""
 
-    def fill_new(connection: sqlite3.Connection) -> None:
-        with transaction(connection):
+    def fill_new(new: Path) -> None:
+        with closing(database.connect(new)) as connection, transaction(connection):
             fill(connection, contents, number, nonce, seal)
 
-    files.create_state(path, fill_new)
+    make_private(path.parent)
+    with suppress(FileExistsError):
+        files.create(path, fill_new)
 
 
 def fill(
@@ -49,7 +54,7 @@ def fill(
     """
     database.make(connection)
     bucket = seal(TableBucket("of the copy", connection))
-    Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
+    Moving(bucket, Layout(contents.environment), _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
 
 
@@ -61,8 +66,10 @@ def root_of(bucket: TableBucket) -> Root:
     return roots.decoded(bucket, found)
 
 
-def lineage_of(connection: sqlite3.Connection) -> str:
-    return root_of(TableBucket("of the copy", connection)).lineage
+def read(connection: sqlite3.Connection) -> tuple[StateDump, Seen]:
+    """All of a state, not followed again, and its newest change, once all bytes are what was written."""
+    verify(connection)
+    return contents_of(connection), seen.of(connection)
 
 
 def contents_of(connection: sqlite3.Connection) -> StateDump:
@@ -75,7 +82,7 @@ def contents_of(connection: sqlite3.Connection) -> StateDump:
         return Opened(bucket, layout, clock, root, exclusion=Watched(clock), nonce=str)
 
     with explained(bucket):
-        return Moving(bucket, Layout(known.environment), known.environment, opened, str).export()
+        return Moving(bucket, Layout(known.environment), opened, str).export()
 
 
 def _unopened(found: Root) -> Opened:
