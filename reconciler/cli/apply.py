@@ -163,7 +163,9 @@ def command(
             return report_interrupted(interrupted, "interrupted; nothing was changed")
         except ReconcilerError as failure:
             return report_failure(failure)
-        _report(applied, unchanged_of(applied.plan), desired)
+        whole = _report_of(applied, unchanged_of(applied.plan), desired)
+        # A person who watched the plan gets only what came after it.
+        emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))
         return exit_code(applied)
 
 
@@ -204,22 +206,17 @@ async def _offer_state(project: Project) -> None:
 def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
     """Print the report of a refused apply, with its diagnostics; returns the exit code."""
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
-    report = ApplyReport(
-        plan=plan,
-        unchanged=unchanged,
-        owed=plan.owed,
-        ended="refused",
-        diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan, *desired.by_address),
-    )
-    emit(report)
+    report = _report_of(Applied(plan, owed=plan.owed), unchanged, desired, *desired.by_address)
+    emit(replace(report, ended="refused", budget=None))
     echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desired) -> None:
-    """Print the report of an apply that ran. A person who watched the plan gets only what came after it."""
-    whole = ApplyReport(
+def _report_of(
+    applied: Applied, unchanged: Sequence[Address] | None, desired: Desired, *named: Address
+) -> ApplyReport:
+    """The whole report of an apply. `named`: what it may name besides the plan's resources."""
+    return ApplyReport(
         plan=applied.plan,
         unchanged=unchanged,
         results=tuple(applied.results),
@@ -229,9 +226,8 @@ def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desi
         budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
-        declared=desired.declared_at(applied.plan),
+        declared=desired.declared_at(applied.plan, *named),
     )
-    emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))
 
 
 @asynccontextmanager

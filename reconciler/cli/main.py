@@ -101,9 +101,6 @@ def run(arguments: list[str]) -> int:
         return _complete()
     try:
         code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
-    except click.UsageError as usage:
-        usage.show()
-        return USAGE
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -114,7 +111,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except click.ClickException as failure:
         failure.show()
-        return 1
+        return USAGE if isinstance(failure, click.UsageError) else 1
     return code if isinstance(code, int) else 0
 
 

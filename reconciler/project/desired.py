@@ -1,7 +1,7 @@
 """Loads and checks the manifests that a verb is about."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -103,18 +103,13 @@ def _origin(
     return Origin(at.commit, dirty=not settings_as_at(at, config.root))
 
 
-def load_policies(config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
-    """The configured manifests that own no objects, such as providers, for verbs without PATHs."""
-    return load_desired((), config, texts, reporter).policies
+def service_of_object(address: Address, load: Callable[[], Desired]) -> Sequence[Resource]:
+    """The policies that calls about `address` may need: none unless another service holds its object.
 
-
-def load_service_of(
-    address: Address, config: ProjectSettings, texts: SourceTexts, reporter: Reporter
-) -> Sequence[Resource]:
-    """The policies that calls about `address` may need: none unless another service holds its object."""
+    `load`: reads the configured manifests.
+    """
     kind = find_kinds().get(address.kind)
-    elsewhere = kind is not None and kind.role(OnService) is not None
-    return load_policies(config, texts, reporter) if elsewhere else ()
+    return load().policies if kind is not None and kind.role(OnService) is not None else ()
 
 
 class Validated(Struct, frozen=True):

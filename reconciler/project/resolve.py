@@ -45,8 +45,9 @@ async def resolve_unknown(
     """
     project.sources.runs_programs = True  # one may give the secret that a provider is asked with
     opened, record = _question(await require_state(project), address, adopt)
-    scope = parse_intent(opened).scope if opened is not None else _scope(record)
-    async with project.actor().leased(project.store, [scope]) as lease:
+    scopes = [record.scope] if record is not None else []
+    scopes = [parse_intent(opened).scope] if opened is not None else scopes
+    async with project.actor().leased(project.store, scopes) as lease:
         state = await project.store.load()
         opened, record = _question(state, address, adopt)
         if opened is None:
@@ -322,9 +323,3 @@ async def _note(project: Project, lease: Lease, record: StateRecord, decided: st
     """Record a decision, with the record that follows from it."""
     entry = project.actor(project.new_id()).decided({"id": record.id, decided: True}, record.address)
     await project.store.commit(lease, [entry], [record])
-
-
-def _scope(record: StateRecord | None) -> str:
-    """The scope of a record that is there."""
-    assert record is not None
-    return record.scope

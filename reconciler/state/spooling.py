@@ -20,14 +20,13 @@ from reconciler.state import between_scopes, history, ingest, spool_file
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.passing import Passing
 from reconciler.state.spool_file import Content, Kept
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
 
 
-class Spooling(Passing):
+class Spooling(Store):
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
     `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out

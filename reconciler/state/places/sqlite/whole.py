@@ -54,7 +54,7 @@ def fill(
     """
     database.make(connection)
     bucket = seal(TableBucket("of the copy", connection))
-    Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
+    Moving(bucket, Layout(contents.environment), _unopened, nonce).import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
 
 
@@ -82,7 +82,7 @@ def contents_of(connection: sqlite3.Connection) -> StateDump:
         return Opened(bucket, layout, clock, root, exclusion=Watched(clock), nonce=str)
 
     with explained(bucket):
-        return Moving(bucket, Layout(known.environment), known.environment, opened, str).export()
+        return Moving(bucket, Layout(known.environment), opened, str).export()
 
 
 def _unopened(found: Root) -> Opened:
