@@ -21,6 +21,8 @@ RENEWING = "state/renewing.py"
 MIGRATE = "project/migrate.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
+CONTRACT = "tests/state/objects/test_contract.py::TestInMemory"
+FORCED_TEST = f"{CONTRACT}::test_a_scope_taken_by_force_is_closed_to_its_holder"
 TAMPERING = "tests/state/test_tampering.py::test_every_verb_refuses_it"
 JOURNAL = "tests/state/test_tampering.py::test_old_changes_are_found_by_who_reads_them"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"
@@ -140,7 +142,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a commit does not compare its epoch",
-        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
+        FORCED_TEST,
         COMMITS,
         "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
@@ -188,7 +190,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a lease begins when its answer comes, and not when it was sent",
-        f"{MOMENTS_TEST}::test_a_renewal_counts_from_when_it_was_asked_for",
+        f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
         LEASES,
         "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._exclusion.lease_s",
         "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._exclusion.lease_s",
@@ -202,7 +204,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a renewal that comes too late makes the lease ours again",
-        f"{LEASES_TEST}::test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease",
+        f"{LEASES_TEST}::test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again",
         LEASES,
         "if self._clock.monotonic() >= held.ends_s:\n            ",
         "if False:\n            ",
@@ -234,7 +236,7 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "what was taken away by force still counts as ours",
-        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
+        FORCED_TEST,
         LEASES,
         "        if found is None or found[0].ended:\n            held.lost = True\n"
         "        else:\n            held.beat, held.tag = found\n",
@@ -249,14 +251,14 @@ SHARED: tuple[Mutant, ...] = (
     ),
     _tested(
         "a check asks the store nothing",
-        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
+        FORCED_TEST,
         STORE,
         "if not opened.leases.use_fresh_check(lease):",
         "if False:",
     ),
     _tested(
         "an unlock does not raise the epoch",
-        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
+        FORCED_TEST,
         LEASES,
         '[change], epoch=seen.head.epoch + 1, lease=""',
         '[change], epoch=seen.head.epoch, lease=""',
