@@ -5,7 +5,7 @@ No file of encrypted values or of age identities is overwritten that may be the 
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -81,7 +81,7 @@ async def fingerprints(
             found.append(Fingerprinted(address, None, "not_known", problem, advice=(plan,)))
             continue
         try:
-            value = sources.value(ref, _no_output)
+            value = sources.value(ref, lambda ref: None)
         except SecretUnavailable as missing:
             found.append(
                 Fingerprinted(address, None, "not_readable", missing.message, missing.help, missing.advice)
@@ -97,11 +97,6 @@ async def fingerprints(
             comparison = "same" if set_before in (now, *earlier) else "differs"
         found.append(Fingerprinted(address, now, comparison))
     return found
-
-
-def _no_output(ref: OutputRef) -> Any:
-    """No answer is known: no call has been sent."""
-    return None
 
 
 def refuse_other_files(out: Path) -> None:

@@ -112,9 +112,7 @@ class LogStore(Store):
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
-        if self._opened is None:
-            raise no_longer_ours(lease.scopes[0])
-        opened = self._opened
+        opened = self._writable(lease)
         opened.leases.require(lease)
         if not opened.leases.use_fresh_check(lease):
             check = Check(lease)
@@ -174,7 +172,7 @@ class LogStore(Store):
 
     async def verify(self) -> None:
         """Read everything. Raises StoreError naming the first record or journal row that was changed."""
-        await self._in_thread(lambda: self._moving().verify())
+        await self._in_thread(lambda: self.moving().verify())
 
     async def take_over(self, environment: str, *, by: str) -> bool:
         """Make this state, which is of no environment, that of `environment`, permanently.
@@ -197,7 +195,7 @@ class LogStore(Store):
 
         Raises StoreError when there is none.
         """
-        return await self._in_thread(lambda: self._moving().export())
+        return await self._in_thread(lambda: self.moving().export())
 
     async def import_(self, contents: StateDump) -> None:
         """Make a state that holds exactly this; all of it appears, or nothing.
@@ -206,18 +204,18 @@ class LogStore(Store):
         StoreError when there is a state already, or traces of one; but a state of the same lineage that has
         moved away is replaced.
         """
-        await self._in_thread(lambda: self._moving().import_(contents))
+        await self._in_thread(lambda: self.moving().import_(contents))
         await self.close()  # what was known is of the state before
 
     async def retire(self, to: str, contents: StateDump) -> None:
         """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
         exactly `contents` any more (epochs aside), as one write that nobody can come between.
         """
-        await self._in_thread(lambda: self._moving().retire(to, contents))
+        await self._in_thread(lambda: self.moving().retire(to, contents))
 
     async def revive(self) -> None:
         """Be the state itself again, after `retire` or as a copy."""
-        await self._in_thread(lambda: self._moving().revive())
+        await self._in_thread(lambda: self.moving().revive())
 
     async def accept(self) -> None:
         """Go on with what is there now, also where a part of it was put back to an older copy."""
@@ -284,9 +282,10 @@ class LogStore(Store):
     def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
         if self._root() is None:
             return ()
-        return [(row.scope, reading.entry_of(row.columns)) for row in self._moving().export().rows]
+        return [(row.scope, reading.entry_of(row.columns)) for row in self.moving().export().rows]
 
-    def _moving(self) -> Moving:
+    def moving(self) -> Moving:
+        """What reads and writes the state as a whole, and blocks."""
         return Moving(self._bucket, self._layout, self._open, self._nonce)
 
     def _create(self) -> bool:
