@@ -27,7 +27,7 @@ from reconciler.project.files import read_file, write_new
 from reconciler.project.history import find_run
 from reconciler.project.open import limits_of
 from reconciler.reports.report import Page
-from reconciler.state import is_encrypted, movable_of
+from reconciler.state import backend_of, is_encrypted
 from reconciler.state.spooling import Spooling
 
 
@@ -56,7 +56,7 @@ def bundle(
         if running:
             raise NotBundled("it has not ended")
         saved = load_saved(read_file(plan_file)) if plan_file is not None else None
-        contents, encrypted = await movable_of(store).export(), is_encrypted(store)
+        contents, encrypted = await backend_of(store).export(), is_encrypted(store)
         return found.id, bundle_of(contents, found.id, head=head, saved=saved, encrypted=encrypted)
 
     (id, data), context = chosen.read(work)

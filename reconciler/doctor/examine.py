@@ -24,7 +24,7 @@ from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
-from reconciler.state import files_of, has_files, prove
+from reconciler.state import backend_of, files_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -102,7 +102,7 @@ class _Doctor:
         try:
             async with open_state(self.config, Opening(self.url)) as store:
                 await begin_work(self.config, store, Opening(self.url))
-                proven = await prove(store)
+                proven = await backend_of(store).probe()
         except ReconcilerError as failure:
             return failed("store", failure)
         if not proven:
@@ -118,7 +118,8 @@ class _Doctor:
             opening = Opening(self.url, read_only=True, tell=remarks.append)
             async with open_state(self.config, opening) as store:
                 state, found = await self._whole_state(store, remarks)
-                backups = await files_of(store).backups() if has_files(store) else None
+                files = files_of(store)
+                backups = await files.backups() if files is not None else None
                 holders = await store.holders(state.serials) if state is not None else {}
         except ReconcilerError as failure:
             return None, [failed("state", failure)]

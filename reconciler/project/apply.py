@@ -40,7 +40,7 @@ from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
 from reconciler.project.run import Applied, run_plan
 from reconciler.project.scopes import concerned_scopes, recorded_bindings
-from reconciler.state import files_of, has_files
+from reconciler.state import files_of
 from reconciler.state.chain import state_head
 from reconciler.state.store import State
 
@@ -118,7 +118,8 @@ class _Attempt(Struct, frozen=True):
             if any(problem.code == PLAN_MOVED for problem in plan.diagnostics):
                 raise PlanRefused(plan, plan.diagnostics)
         judged = await self._refuse_unless_runnable(plan, state)
-        if has_files(project.store) and await files_of(project.store).migrate():
+        files = files_of(project.store)
+        if files is not None and await files.migrate():
             return None
         approved_deletes = self.approved_deletes
         if judged.counting:

@@ -17,7 +17,7 @@ from reconciler.core.words import counted
 from reconciler.execution.decisions import Actor
 from reconciler.project.project import Project
 from reconciler.project.records import note_made
-from reconciler.state import prove
+from reconciler.state import backend_of
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 
@@ -50,7 +50,7 @@ async def create_state(store: Store, actor: Actor) -> bool:
     It remembers when. Raises StoreError where traces of an older state are visible.
     """
     if not (await store.load()).lineage:
-        await prove(store)
+        await backend_of(store).probe()
     created = await store.create()
     if created:
         await note_made(store, actor)

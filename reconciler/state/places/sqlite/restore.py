@@ -67,7 +67,7 @@ def restore(
         if new.contents is not None:
             entry = JournalEntry("", Event.DECIDED, now, data={**new.note, "by": by})
             contents, built = with_entry(new.contents, WHOLE_STATE, entry), copy.with_name("new.db")
-            whole.make(built, contents, new.version, lambda: randomness(8).hex())
+            whole.make(built, contents, new.version, randomness)
             _swap(path, built, aside, contents.lineage)
         if new.key_of is not None:
             _bring_key(new.key_of, path, aside)

@@ -146,18 +146,15 @@ def _changes(lines: Iterable[bytes]) -> list[Change]:
 
 
 def _lines(connection: sqlite3.Connection, head: str) -> Iterator[bytes]:
-    """The lines of a head that are what was written: from both ends, because a damaged page stops a walk."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number {order}"  # noqa: S608
-        yield from (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
+    """The lines of a head that are what was written."""
+    query = "SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number"
+    return (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
 
 
 def _objects(connection: sqlite3.Connection) -> Iterator[tuple[str, tuple[bytes, str]]]:
     """By key, what can be read of a body from its beginning, and its tag."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT rowid, key, tag FROM objects ORDER BY rowid {order}"  # noqa: S608 - our own names
-        for rowid, key, tag in _readable(connection, query):
-            yield key, (_body(connection, rowid), tag)
+    for rowid, key, tag in _readable(connection, "SELECT rowid, key, tag FROM objects ORDER BY rowid"):
+        yield key, (_body(connection, rowid), tag)
 
 
 def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
@@ -169,9 +166,10 @@ def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
 
 
 def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
-    """The rows up to the first that cannot be read."""
-    with suppress(sqlite3.Error):
-        yield from connection.execute(query, values)
+    """The rows up to the first that cannot be read, from both ends: a damaged page stops a walk."""
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            yield from connection.execute(f"{query} {order}", values)
 
 
 # --- files of older versions ---
@@ -190,11 +188,9 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     rows: dict[int, older.Row] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error, ValueError):
-            for address, body in older.records_of(connection, order):
-                records[address] = body  # noqa: PERF403 - those before the first that cannot be read count
+            records.update(older.records_of(connection, order))  # up to the first that cannot be read
         with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
-            for row in older.rows_of(connection, order):
-                rows[row[-1]] = row
+            rows.update((row[-1], row) for row in older.rows_of(connection, order))
     is_whole = known is not None and len(records) == known.records
     if is_whole:
         found.records = records
