@@ -87,14 +87,11 @@ def _title_of(data: bytes) -> Any:
     return found.get("title") if isinstance(found, dict) else None
 
 
-def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Kinds, capabilities and codes; after a kind and a dot, its fields."""
-    return topics.topics_like(incomplete)
-
-
 @verb("explain")
 def explain(
-    topic: str | None = argument(required=False, shell_complete=complete_topic),
+    topic: str | None = argument(
+        required=False, shell_complete=lambda ctx, param, incomplete: topics.topics_like(incomplete)
+    ),
     codes: bool = flag("--codes", "List the codes of all errors, warnings and remarks."),
 ) -> int:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.

@@ -151,10 +151,13 @@ def validate(
             dependants.update(manifests.changed.dependants)
         for problem in _problems(manifests, config):
             found.setdefault(problem, []).append(config.env or BASE)
-    diagnostics = tuple(
-        problem if len(names) == len(configs) else _of(problem, names) for problem, names in found.items()
-    )
-    return Validated(addresses, files, diagnostics, differ, dependants - differ)
+    diagnostics = []
+    for problem, names in found.items():
+        whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        everywhere = len(names) == len(configs)
+        message = problem.message if everywhere else f"{problem.message} ({whose})"
+        diagnostics.append(replace(problem, message=message))
+    return Validated(addresses, files, tuple(diagnostics), differ, dependants - differ)
 
 
 def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
@@ -164,12 +167,6 @@ def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnos
         missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
         found = (*found, *missing_origins(loaded.resources), *missing)
     return list(dict.fromkeys(found))
-
-
-def _of(problem: Diagnostic, names: Sequence[str]) -> Diagnostic:
-    """`problem`, with the names of the environments that have it."""
-    whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
-    return replace(problem, message=f"{problem.message} ({whose})")
 
 
 def missing_sources(

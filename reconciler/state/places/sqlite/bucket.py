@@ -55,9 +55,6 @@ class TableBucket(Bucket):
     def place(self) -> str:
         return self._place
 
-    def get(self, key: str) -> Found | None:
-        return self.get_all([key])[0]
-
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """Raises Damaged for a body that is not what was written."""
         with self.reading() as connection:
@@ -97,9 +94,6 @@ class TableBucket(Bucket):
                 return {}
             found = connection.execute(query, (rest, f"{rest[:-1]}0" if rest else "~"))
             return {f"{environment}/{key}": tag for key, tag in found}
-
-    def list_beside(self) -> tuple[str, ...]:
-        return ()
 
     def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
         """Write where `before`, a tag, allows it; returns the new tag. Raises PreconditionFailed."""
