@@ -73,7 +73,7 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
     objects = dict(_objects(connection))
     folders = [key.partition("/")[0] for key in objects if "/" in key]
     generation = max(folders, key=folders.count, default="")
-    names = {*base.heads, *(row.scope for row in base.rows)}
+    names = set(base.heads)
     with suppress(StoreError, KeyError):
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, generation = root.lineage, root.generation
