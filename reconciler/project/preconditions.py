@@ -43,12 +43,6 @@ class Overtaken(Locked):
         self.args = (self.message,)
 
 
-def refuse_unless_current(plan: Plan, state: State) -> None:
-    """Raises Refused for a plan that was made for another state."""
-    if plan.context.lineage != state.lineage:
-        raise Refused("this plan was made for another state", help="check --state, or make a new plan")
-
-
 def refuse_while_unknown(plan: Plan, state: State) -> None:
     """Raises Moved where the outcome of a call is unknown: sent again, it could make its object twice.
 

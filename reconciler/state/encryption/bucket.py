@@ -65,7 +65,7 @@ class Encryption:
 
 
 class SealedBucket(Bucket):
-    """`inner`, in which nothing can be read that is sealed; it also seals what is spooled (`Seal`).
+    """`inner`, in which nothing can be read that is sealed; it also seals what is spooled.
 
     `randomness(n)` gives n bytes, for keys. `tell` gets a line about recipients that are not those of the
     settings. All methods raise StoreError for what does not open, and StateSealed where the state is
@@ -88,6 +88,7 @@ class SealedBucket(Bucket):
         self._tell = tell
         self._keys: Keys | None = None
         self._envelope = b""
+        self._is_new = False  # a whole state is written through it: its keys are there before its root
         self._ciphers: Sequence[Cipher] = ()  # of the content key, and then of those from before
 
     @property
@@ -161,6 +162,8 @@ class SealedBucket(Bucket):
 
         Raises StateSealed where nobody here could read it again.
         """
+        if self._is_new:
+            return self
         recipients = self.encryption.recipients
         if not recipients:
             return self.inner
@@ -182,18 +185,19 @@ class SealedBucket(Bucket):
 
     def over(self, inner: Bucket, keys: Keys | None = None, closed: bytes = b"") -> "SealedBucket":
         """A bucket over `inner` that seals with `keys`, which `closed` holds; else with those of this one."""
-        bucket = _Renewed(inner, self.encryption, randomness=self._randomness)
+        bucket = SealedBucket(inner, self.encryption, randomness=self._randomness)
+        bucket._is_new = True
         bucket._know(keys or self._keys, closed or self._envelope)
         return bucket
 
     # --- what is spooled next to the state ---
 
     def seal_text(self, text: str) -> str | None:
-        """As in `Seal`, with the keys of the root that was read last."""
+        """Seals with the keys of the root that was read last; None where the state is not encrypted."""
         return self._ciphers[0].seal_text(text, "spool") if self._ciphers else None
 
     def open_text(self, sealed: str) -> str | None:
-        """As in `Seal`, also with the keys from before."""
+        """The inverse, also with the keys from before; None for what was not sealed for this state."""
         for cipher in self._ciphers:
             with suppress(NotOurs):
                 return cipher.open_text(sealed, "spool")
@@ -275,13 +279,6 @@ class SealedBucket(Bucket):
             return "/".join((*parts[:3], self._ciphers[0].name(parts[3]), *parts[4:]))
         except NotOurs:
             raise problems.damaged(f"the name of an object in `{parts[2]}`") from None
-
-
-class _Renewed(SealedBucket):
-    """The bucket that a whole state is written through: its keys are there before its root."""
-
-    def renewed(self, lineage: str) -> Bucket:
-        return self
 
 
 class Header(Struct, frozen=True):

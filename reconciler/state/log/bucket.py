@@ -71,8 +71,8 @@ class Bucket(Protocol):
         return restoring_a_file()
 
     def get(self, key: str) -> Found | None:
-        """Returns the object; None where there is none."""
-        ...
+        """Returns the object; None where there is none. A place has this one or the next one."""
+        return self.get_all([key])[0]
 
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """As `get`, of each of them in their order."""
@@ -109,7 +109,7 @@ class Bucket(Protocol):
 
     def list_beside(self) -> tuple[str, ...]:
         """The keys that stand directly in the bucket's own prefix, in no folder."""
-        ...
+        return ()
 
     @property
     def raw(self) -> "Bucket":
@@ -139,9 +139,10 @@ class Layout:
     """`environment`: whose state it is; "" for that of none. `generation`: see `root.Root`; "": not known."""
 
     def __init__(self, environment: str, generation: str = "") -> None:
-        self.environment = f"{environment or BASE}/"
-        self.root = f"{self.environment}state.json"
-        self.folder = f"{self.environment}{generation}/"
+        self.environment = environment
+        self.prefix = f"{environment or BASE}/"
+        self.root = f"{self.prefix}state.json"
+        self.folder = f"{self.prefix}{generation}/"
         self.heads = f"{self.folder}heads/"
         self.leases = f"{self.folder}leases/"
 

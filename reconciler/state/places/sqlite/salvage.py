@@ -39,14 +39,14 @@ _READ_AT_ONCE = 4096
 class Salvage:
     """What a damaged state holds besides a backup.
 
-    `rows`: of the journal after those of the backup, by scope, oldest first. `records`: all, as of the newest
-    change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a call was begun
-    whose end may stand in a line that is lost. `seen`: what the file says of itself. `lineage`: "" where the
-    root cannot be read.
+    `rows`: of the journal after those of the backup, with their scopes, oldest first in each. `records`: all,
+    as of the newest change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a
+    call was begun whose end may stand in a line that is lost. `seen`: what the file says of itself.
+    `lineage`: "" where the root cannot be read.
     """
 
     records: dict[Address, Body]
-    rows: dict[str, list[EntryColumns]] = field(default_factory=dict)
+    rows: list[tuple[str, EntryColumns]] = field(default_factory=list)
     serials: dict[str, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     reopened: set[Address] = field(default_factory=set)
@@ -73,7 +73,7 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
     objects = dict(_objects(connection))
     folders = [key.partition("/")[0] for key in objects if "/" in key]
     generation = max(folders, key=folders.count, default="")
-    names = {*base.heads, *(row.scope for row in base.rows)}
+    names = set(base.heads)
     with suppress(StoreError, KeyError):
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, generation = root.lineage, root.generation
@@ -107,7 +107,7 @@ def _take_scope(
     later = [change for change in changes if change.number > newest]
     arrived: dict[Address, Body] = {}
     for change in later:
-        found.rows.setdefault(name, []).extend(row.columns for row in change.rows)
+        found.rows += [(name, row.columns) for row in change.rows]
         for address in change.remove:
             arrived.pop(address, None)
             body = found.records.get(address)
@@ -146,18 +146,15 @@ def _changes(lines: Iterable[bytes]) -> list[Change]:
 
 
 def _lines(connection: sqlite3.Connection, head: str) -> Iterator[bytes]:
-    """The lines of a head that are what was written: from both ends, because a damaged page stops a walk."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number {order}"  # noqa: S608
-        yield from (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
+    """The lines of a head that are what was written."""
+    query = "SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number"
+    return (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
 
 
 def _objects(connection: sqlite3.Connection) -> Iterator[tuple[str, tuple[bytes, str]]]:
     """By key, what can be read of a body from its beginning, and its tag."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT rowid, key, tag FROM objects ORDER BY rowid {order}"  # noqa: S608 - our own names
-        for rowid, key, tag in _readable(connection, query):
-            yield key, (_body(connection, rowid), tag)
+    for rowid, key, tag in _readable(connection, "SELECT rowid, key, tag FROM objects ORDER BY rowid"):
+        yield key, (_body(connection, rowid), tag)
 
 
 def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
@@ -169,9 +166,10 @@ def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
 
 
 def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
-    """The rows up to the first that cannot be read."""
-    with suppress(sqlite3.Error):
-        yield from connection.execute(query, values)
+    """The rows up to the first that cannot be read, from both ends: a damaged page stops a walk."""
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            yield from connection.execute(f"{query} {order}", values)
 
 
 # --- files of older versions ---
@@ -190,11 +188,9 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     rows: dict[int, older.Row] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error, ValueError):
-            for address, body in older.records_of(connection, order):
-                records[address] = body  # noqa: PERF403 - those before the first that cannot be read count
+            records.update(older.records_of(connection, order))  # up to the first that cannot be read
         with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
-            for row in older.rows_of(connection, order):
-                rows[row[-1]] = row
+            rows.update((row[-1], row) for row in older.rows_of(connection, order))
     is_whole = known is not None and len(records) == known.records
     if is_whole:
         found.records = records
@@ -204,7 +200,7 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     for scope, columns in _following(rows, base):
         changed = Address.parse(columns[3]) if columns[3] and rules.changes_a_record(columns[1]) else None
         if is_whole or changed is None or changed in records:
-            found.rows.setdefault(scope, []).append(columns)
+            found.rows.append((scope, columns))
         else:
             found.reopened.add(changed)
 
