@@ -45,8 +45,7 @@ ACCIDENTS = {
     ),
     "code-freeze": Accident(
         "SaaStr on Replit, 2025: an agent changed production during a code freeze; the database was gone",
-        "https://www.saastr.com/replits-new-release-address-most-of-the-challenges-we-hit-vibe-coding-but-is-"
-        "prosumer-vibe-coding-really-ready-for-commercial-apps-yet",
+        "https://vibegraveyard.ai/story/saastr-replit-agent-db-wipe",
         (
             "echo 'agents: {variables: [CLAUDECODE]}' >> reconcile.yaml && reconcile apply --auto-approve",
             "export CLAUDECODE=1; sed -i.old s/14/1/ manifests/data.yaml",
