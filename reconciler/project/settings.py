@@ -180,15 +180,8 @@ def find_settings(
         variables=env,
         trusted=at,
     )
-    _refuse_reserved(found)
-    named = environment or settings.default_environment
-    return replace(found.of(named or BASE), chosen=bool(named))
-
-
-def _refuse_reserved(config: ProjectSettings) -> None:
-    """Raises ManifestError where a folder of overlays has the name that none can have."""
-    if BASE in config.environments():
-        folder = f"{config.settings.overlays}/{BASE}"
+    if BASE in found.environments():
+        folder = f"{settings.overlays}/{BASE}"
         problem = error(
             "reserved-environment",
             f"an environment cannot be called `{BASE}`: that is the manifests without an overlay",
@@ -196,6 +189,8 @@ def _refuse_reserved(config: ProjectSettings) -> None:
             help="give the folder another name",
         )
         raise ManifestError(f"`{folder}` is not an environment", [problem])
+    named = environment or settings.default_environment
+    return replace(found.of(named or BASE), chosen=bool(named))
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:

@@ -307,7 +307,7 @@ class LogStore(Store):
         return self._new_key
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
-        gone: Gone | Contradiction | None = None
+        doubt: Raced | Gone | Contradiction = Raced()
         for _ in range(_RACES):
             opened, known = self._require_state()
             self._forbid_read_only()
@@ -315,10 +315,8 @@ class LogStore(Store):
                 return Lease(holder, {})
             try:
                 taken = opened.leases.take(scopes, holder, known)
-            except Raced:
-                continue
-            except (Gone, Contradiction) as doubt:
-                gone = doubt
+            except (Raced, Gone, Contradiction) as raised:
+                doubt = raised
                 continue
             if isinstance(taken, Lease):
                 try:
@@ -328,8 +326,8 @@ class LogStore(Store):
                         opened.leases.give_back(taken)
                     raise
             return taken
-        if gone is not None:
-            raise gone
+        if not isinstance(doubt, Raced):
+            raise doubt
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
 
     def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Locked]:
@@ -339,9 +337,8 @@ class LogStore(Store):
         return self._open(found).leases.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
-        if self._opened is None:
-            return
-        self._opened.leases.give_back(lease)
+        if self._opened is not None:
+            self._opened.leases.give_back(lease)
 
     def _root(self) -> Root | None:
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
