@@ -3,6 +3,7 @@
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import click
 from msgspec.structs import replace
@@ -127,14 +128,10 @@ def sso(
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
     policies = chosen.load_desired().policies
     url = chosen.use(lambda store: sign_in_address(store, policies, address))
-    if only_print or not sys.stdout.isatty() or not _opened(url):
+    opened = False
+    if not only_print and sys.stdout.isatty():
+        with suppress(webbrowser.Error):
+            opened = webbrowser.open(url)
+    if not opened:
         click.echo(url)
     return DONE
-
-
-def _opened(url: str) -> bool:
-    """Whether a browser opened `url`."""
-    try:
-        return webbrowser.open(url)
-    except webbrowser.Error:
-        return False

@@ -75,7 +75,11 @@ def command(
         raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
         refuse_output(out)
-    saved = _read_saved(plan_file, chosen) if plan_file is not None else None
+    saved = None
+    if plan_file is not None:
+        from reconciler.project.apply import read_saved  # it brings all that apply needs
+
+        saved = read_saved(plan_file, chosen.config.env).plan
     desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
@@ -121,13 +125,6 @@ def command(
         )
     failed = rehearsal is not None and not rehearsal.is_as_planned
     return first_of(exit_code(plan, detailed=detailed_exitcode), FAILED if failed else DONE)
-
-
-def _read_saved(file: Path, chosen: ChosenState) -> Plan:
-    """The plan in `file`. Raises ReconcilerError where it is damaged, or of another environment."""
-    from reconciler.project.apply import read_saved  # it brings all that apply needs
-
-    return read_saved(file, chosen.config.env).plan
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -25,7 +25,6 @@ from reconciler.core.extras import require_extra
 from reconciler.core.listening import listening_at
 from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
-from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
 from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks
@@ -152,10 +151,12 @@ def serve(
     webhook = section.webhook_secret_from
     webhook_secret = _revealed(secrets, webhook) if webhook is not None else None
     _log_warnings()
+    if db is None:
+        require_private(config.root, config.private)
     with listening_at(host, port) as (listener, url):
         provider = ProviderSettings(
             public_url=section.public_url or url,
-            store=db or _own_store(config, name),
+            store=db or config.private / f"provider-{name}.db",
             signing_secrets=signing_secrets,
             encoding=section.encoding,
             webhook_url=section.webhook_url,
@@ -251,7 +252,10 @@ def check(
         raise click.UsageError(f"--only: no check is called `{only}`")
     config = settings_here(manifests_only=True)
     named = {"signing_secret_from": signing_secret_env, "webhook_secret_from": webhook_secret_env}
-    section = _laid_over(_laid_over(_section(config, provider), named), settings)
+    if provider is not None and provider not in config.settings.providers:
+        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{provider}`")
+    section = config.settings.providers.get(provider or "", ProviderSection())
+    section = _laid_over(_laid_over(section, named), settings)
     signing, webhook = next(iter(_signing(section)), None), section.webhook_secret_from
     if signing is None:
         raise click.UsageError("the signing secret is missing: give --signing-secret-from or --provider")
@@ -315,13 +319,6 @@ def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, out
     return 0
 
 
-def _section(config: ProjectSettings, name: str | None) -> ProviderSection:
-    """`providers.NAME` of the settings. Raises UsageError when it is not there."""
-    if name is not None and name not in config.settings.providers:
-        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
-    return config.settings.providers.get(name or "", ProviderSection())
-
-
 def _laid_over(section: ProviderSection, settings: dict[str, Any]) -> ProviderSection:
     """`section` with the given options in place of its fields of the same names."""
     return section.model_copy(update={name: value for name, value in settings.items() if value})
@@ -336,12 +333,6 @@ def _signing(section: ProviderSection) -> Sequence[SecretSource]:
 def _revealed(secrets: Sources, source: SecretSource) -> bytes:
     """The value of a secret. Raises SecretUnavailable, which names the source."""
     return secrets.value(source.ref(), lambda ref: None).reveal().encode()
-
-
-def _own_store(config: ProjectSettings, name: str) -> Path:
-    """The provider's file in the project's private folder, which is created if needed."""
-    require_private(config.root, config.private)
-    return config.private / f"provider-{name}.db"
 
 
 def _log_warnings() -> None:

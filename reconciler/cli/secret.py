@@ -18,12 +18,12 @@ from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
+from reconciler.project.files import write_output
 from reconciler.project.secret import (
     Fingerprinted,
     fingerprints,
     refuse_other_files,
     secret_sources,
-    write_encrypted,
 )
 from reconciler.reports.report import Page
 from reconciler.secrets import age
@@ -76,7 +76,8 @@ def encrypt(
         refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
-        write_encrypted(out, armored)
+        refuse_other_files(out)  # meanwhile
+        write_output(out, armored.encode("ascii"), mode=0o600)
     document = {"file": str(out) if out else None, "recipients": chosen}
     if out is not None:
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))
@@ -103,23 +104,22 @@ def fingerprint(
     )
     advised = of_this_run()
     shown = [replace(found, problem=spell(found.problem, found.advice, advised)) for found in shown]
-    lines = []
+    lines, documents = [], []
     for found in shown:
         why = f" ({found.problem})" if found.problem else ""
         lines.append(f"{found.address}  {found.fingerprint or '-'}  {_WORDS[found.comparison]}{why}\n")
+        documents.append(
+            {
+                "address": str(found.address),
+                "fingerprint": found.fingerprint,
+                "comparison": found.comparison,
+                **({"problem": found.problem} if found.problem else {}),
+                **({"help": found.help} if found.help else {}),
+            }
+        )
     notices = "" if shown else "the manifests have no secret\n"
-    document = {"secrets": [_document(found) for found in shown]}
-    emit(Page(document=document, text="".join(lines), notices=notices))
+    emit(Page(document={"secrets": documents}, text="".join(lines), notices=notices))
     return FAILED if any(found.comparison == "not_readable" for found in shown) else DONE
-
-
-def _document(found: Fingerprinted) -> dict[str, str | None]:
-    """One secret for JSON. `problem` and `help` are there only where they say something."""
-    return {
-        "address": str(found.address),
-        "fingerprint": found.fingerprint,
-        "comparison": found.comparison,
-    } | {name: text for name, text in (("problem", found.problem), ("help", found.help)) if text}
 
 
 def _read_value() -> bytes:

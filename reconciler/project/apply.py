@@ -12,6 +12,7 @@ Where another run was faster at step 5, and the caller waits for locks, all of i
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -79,21 +80,15 @@ async def apply(
         try:
             while (applied := await attempt.plan_and_run()) is None:
                 pass
-            return await _with_head(project, applied)
+            with suppress(StoreError):  # what was done counts, also where the state cannot be read
+                state = await project.store.load()
+                applied = replace(applied, head=state_head(state.lineage, state.heads))
+            return applied
         except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
     raise AssertionError("the last attempt returns or raises")
-
-
-async def _with_head(project: Project, applied: Applied) -> Applied:
-    """`applied` with the state's head. What was done counts, also where the state cannot be read."""
-    try:
-        state = await project.store.load()
-    except StoreError:
-        return applied
-    return replace(applied, head=state_head(state.lineage, state.heads))
 
 
 class _Attempt(Struct, frozen=True):

@@ -184,7 +184,8 @@ def free(best: Path, content: Content, lines: Sequence[Line]) -> None:
 @contextmanager
 def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool = True) -> Iterator[int]:
     """Raises OSError: BlockingIOError when another process has locked it, PermissionError for a `temporary`
-    file that somebody else may have put there."""
+    file that somebody else may have put there.
+    """
     mode = os.O_RDWR if lock else os.O_RDONLY
     descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:

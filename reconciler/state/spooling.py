@@ -2,8 +2,9 @@
 
 import dataclasses
 import errno
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +46,7 @@ class Spooling(Store):
         `marks`: what was seen of the state, to tell an older copy of it.
         """
         super().__init__(inner)
-        self._marks = marks
+        self._marks = marks or Marks(Path(os.devnull), "", read_only=True)
         self._seal = seal
         self._place = place
         self._clock = clock
@@ -97,19 +98,17 @@ class Spooling(Store):
     ) -> Sequence[StateRecord]:
         """As in `Store`. Counts the change, to tell an older copy of the state."""
         stored = await self.inner.commit(lease, entries, put, remove)
-        if self._marks is not None:
-            self._marks.committed(lease.scope, len(entries))
+        self._marks.committed(lease.scope, len(entries))
         return stored
 
     async def release(self, lease: Lease) -> None:
         """As in `Store`. Marks what was committed."""
         await self.inner.release(lease)
-        if self._marks is not None:
-            self._marks.released()
+        self._marks.released()
 
     async def create(self) -> bool:
         """As in `Store`. Raises StoreError where a state was at this place."""
-        if self._marks is not None and not (await self.inner.load()).lineage:
+        if not (await self.inner.load()).lineage:
             self._marks.refuse_new()
         return await self.inner.create()
 
@@ -123,8 +122,7 @@ class Spooling(Store):
 
     async def accept(self) -> None:
         """From now on this is the state at its place, and the newest of its lineage."""
-        if self._marks is not None:
-            self._marks.accept(await self.inner.load())
+        self._marks.accept(await self.inner.load())
 
     async def spool(
         self,
@@ -187,8 +185,6 @@ class Spooling(Store):
     async def _newest(self, scopes: Collection[str] | None = None) -> State:
         """What `inner` holds. Raises StateOlder where more of it was seen before."""
         state = await self.inner.load(scopes)
-        if self._marks is None:
-            return state
         if not state.lineage:
             return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.traces())))
         seen = self._marks.of(state.lineage)
@@ -231,21 +227,19 @@ class Spooling(Store):
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:
-            with _explained(self._place):
+            try:
                 return work()
+            except OSError as error:
+                raise _failed(self._place, error) from error
 
         return await to_thread.run_sync(explaining)  # not cancelled half-way
 
 
-@contextmanager
-def _explained(place: Path) -> Iterator[None]:
-    """Turn what the file system raises into a StoreError that names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message, help = f"no space left for {place}", "free some space and run again"
-        else:
-            message = f"{place} cannot be read or written: {error}"
-            help = "check the file, its directory and their permissions"
-        raise StoreError(message, help=help) from error
+def _failed(place: Path, error: OSError) -> StoreError:
+    """Names the place, and what to do about it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"no space left for {place}", help="free some space and run again")
+    return StoreError(
+        f"{place} cannot be read or written: {error}",
+        help="check the file, its directory and their permissions",
+    )

@@ -14,7 +14,7 @@ from reconciler.state import rules
 from reconciler.state.codec import decode_record
 from reconciler.state.contents import Body, Row, StateDump, has_changed, is_there, same
 from reconciler.state.log import head as heads
-from reconciler.state.log import reading, root, writes
+from reconciler.state.log import root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.changes import Row as Hashed
@@ -142,7 +142,7 @@ class Moving:
 
     def _read(self, known: Root) -> StateDump:
         opened = self._opened(known)
-        reading.keep_up(self._bucket, opened.layout, opened.scopes, known)
+        opened.scopes.keep_up(known)
         records: dict[Address, Body] = {}
         chains: dict[str, list[Row]] = {}
         heads = {}

@@ -65,7 +65,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         for (table,) in connection.execute(tables).fetchall():
             connection.execute(f"DROP TABLE {table}")
         # What was seen of the state before is older. The same file always gives the same objects.
-        whole.fill(connection, contents, version + 1, lambda: "migrated")
+        whole.fill(connection, contents, version + 1, lambda n: b"migrated"[:n])
 
 
 def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:

@@ -97,7 +97,6 @@ class SqliteStore(LogStore):
                 f"there is no state {self.path} to take over", help="pass that state with --state"
             )
         if self._file.environment == environment:
-            self._become(environment)
             return False
         lease = await self.lease([WHOLE_STATE], by)
         data = {"environment": environment, "by": by}
@@ -108,7 +107,7 @@ class SqliteStore(LogStore):
                 self._file, self._layout, lambda known: replace(known, environment=environment), nonce
             )
         )
-        self._become(environment)
+        self._layout = Layout(environment)
         await self.release(lease)
         return True
 
@@ -216,7 +215,7 @@ class SqliteStore(LogStore):
             expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
         refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
         self._keep_key(key)
-        whole.make(self.path, inside, known.version + 1, self._nonce, self._seal)
+        whole.make(self.path, inside, known.version + 1, self._randomness, self._seal)
 
     def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
@@ -259,10 +258,6 @@ class SqliteStore(LogStore):
             found = self._root()
             return next(iter(self._obstacles(found.scopes if found is not None else ()).values()), None)
         return None
-
-    def _become(self, environment: str) -> None:
-        self._file.environment = environment
-        self._layout = Layout(environment)
 
 
 def _with_digest(contents: StateDump) -> StateDump:
