@@ -15,7 +15,7 @@ from reconciler.cli.command_line import of_this_run, settings_here
 from reconciler.cli.options import refuse_output
 from reconciler.cli.output import emit
 from reconciler.cli.signals import blocking, confirmed
-from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
+from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core import advice
 from reconciler.core.clock import SystemClock
 from reconciler.core.words import counted
@@ -27,9 +27,10 @@ from reconciler.reports.formats import find_formats
 from reconciler.reports.report import Page, PlanReport, advise_plan
 
 
-@verb("approve", *options.ON_STATE)
+@verb("approve", options.AUTO_APPROVE)
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is signed, too.")
 def command(
+    auto_approve: bool,
     chosen: ChosenState,
     plan_file: Path = argument(metavar="PLAN", type=options.FILE),
     key: Path | None = option(
@@ -45,14 +46,13 @@ def command(
     out: Path | None = option(
         "--out", "Where the approval goes (default: PLAN.NAME.approval).", type=options.FILE, metavar="FILE"
     ),
-    yes: bool = flag("--yes", "Do not ask."),
 ) -> int:
     """Show the saved plan in PLAN, ask, and sign it with an SSH key.
 
     The approval holds for this plan and rehearsal, environment and state, for a limited time, once. It is for
     `apply --plan PLAN --approval FILE`. Off a terminal, --yes is needed.
     """
-    if not yes and not sys.stdin.isatty():
+    if not auto_approve and not sys.stdin.isatty():
         raise click.UsageError("cannot ask on standard input: pass --yes to sign without asking")
     if not signing.is_reason(chosen.reason):
         raise click.UsageError(f"--reason is one line of at most {signing.MOST_REASON} characters")
@@ -79,7 +79,7 @@ def command(
     report = PlanReport(plan=shown, rehearsal=saved.rehearsal, diagnostics=shown.diagnostics)
     click.echo(find_formats()["text"].render(report), err=True)
     click.echo("\n".join(signing.summary(saved, statement, signer)), err=True)
-    if not yes and not confirmed("Sign this approval?"):
+    if not auto_approve and not confirmed("Sign this approval?"):
         click.echo("not signed; nothing was written", err=True)
         return FAILED
     with blocking():  # the key may ask for its passphrase, or for a touch

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.event_loop import run
+from reconciler.cli.group import ENV, SANDBOX, STATE
 from reconciler.cli.options import ChosenManifests
 from reconciler.core.clock import SystemClock
 from reconciler.core.context import EMBEDDED, Attribution, Context, make_context
@@ -32,6 +33,7 @@ T = TypeVar("T")
 class ChosenState(ChosenManifests):
     """Values of the shared options, and the state and the project that they lead to."""
 
+    OPTIONS = (SANDBOX, STATE, ENV)
     state_url: str | None = None
     sandbox: bool = False
     lock_timeout: float = 0.0

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
@@ -13,7 +12,7 @@ from reconciler.project.desired import origin_here
 from reconciler.reports.checkup import checkup_page
 
 
-@verb("doctor", *options.ON_STATE)
+@verb("doctor")
 def command(
     chosen: ChosenState,
     probe_state: bool = flag(

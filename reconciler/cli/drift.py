@@ -32,7 +32,7 @@ from reconciler.project.store import require_private
 from reconciler.reports.report import DriftReport
 
 
-@verb("drift", options.TARGET, options.NO_PAGER, *options.ON_STATE, report="drift", notifies=True)
+@verb("drift", options.TARGET, options.NO_PAGER, report="drift", notifies=True)
 def command(
     chosen: ChosenState,
     arguments: Sequence[str] = argument(nargs=-1, metavar="[PATH]... [ADDRESS]...", type=PATH_OR_ADDRESS),

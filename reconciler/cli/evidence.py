@@ -31,7 +31,7 @@ from reconciler.state import is_encrypted, movable_of
 from reconciler.state.spooling import Spooling
 
 
-@verb("bundle", *options.ON_STATE)
+@verb("bundle")
 def bundle(
     chosen: ChosenState,
     run: str = argument(metavar="RUN"),

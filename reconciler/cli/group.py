@@ -1,11 +1,122 @@
-"""A group of verbs whose modules are imported only when a verb is called: `--help` stays instant."""
+"""A group of verbs whose modules are imported only when a verb is called: `--help` stays instant.
 
-from collections.abc import Mapping
+With the options that verbs share: each may be given before the verb, too.
+"""
+
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from reconciler.reports.formats import Format
+
+
+class Shared(click.Option):
+    """An option of several verbs. A group hands it on to the verb that follows."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """As click's; a group only puts the words of the option behind the verb."""
+        if not isinstance(ctx.command, click.Group):
+            return super().handle_parse_result(ctx, opts, args)
+        if self.name in opts and args:
+            word = max(self.opts, key=len)
+            args = [args[0], word if self.is_flag else f"{word}={opts[self.name]}", *args[1:]]
+        return None, args
+
+
+class FormatName(click.ParamType["Format"]):
+    """A format of the verb's kind of report. Formats are imported only when one is asked for."""
+
+    name = "format"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Format":
+        from reconciler.reports.formats import Format, find_format
+
+        if isinstance(value, Format):
+            return value
+        try:
+            found = find_format(value)
+        except Exception as defect:
+            self.fail(defect_in(value, defect))
+        if found is None or not found.can_show(_report_of(ctx)):
+            self.fail(f"`{value}` is not a format of this report: it has {', '.join(_formats(ctx))}")
+        return found
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(_formats(ctx))}]" if _report_of(ctx) else "FORMAT"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        return [CompletionItem(name) for name in _formats(ctx) if name.startswith(incomplete)]
+
+
+def defect_in(name: str, defect: Exception) -> str:
+    """The message about a format that cannot be imported, or fails."""
+    return f"a defect in the format {name}: {type(defect).__name__}: {defect}; use another format"
+
+
+def _report_of(ctx: click.Context | None) -> str:
+    """The kind of report that the verb prints; "" for a group."""
+    return getattr(ctx.command, "report", "") if ctx is not None else ""
+
+
+def _formats(ctx: click.Context | None) -> Sequence[str]:
+    """The formats of the verb's kind of report."""
+    from reconciler.reports.formats import formats_for
+
+    return formats_for(_report_of(ctx) or "page")
+
+
+def _environments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The environments, for a shell."""
+    from reconciler.cli.addresses import complete_environment  # only a Tab needs them
+
+    return complete_environment(ctx, param, incomplete)
+
+
+def _remember_format(context: click.Context, option: click.Parameter, value: "Format") -> None:
+    """Keep the format for what is printed, also about mistakes in other options."""
+    from reconciler.cli.command_line import command_line
+
+    command_line().format = value
+
+
+ENV = Shared(
+    ["--env"],
+    metavar="NAME",
+    envvar="RECONCILE_ENV",
+    default="",
+    shell_complete=_environments,
+    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
+)
+STATE = Shared(["--state", "state_url"], metavar="URL", help="State to use, such as sqlite:PATH.")
+SANDBOX = Shared(
+    ["--sandbox"],
+    is_flag=True,
+    help="Use an embedded emulated platform, with a state of its own, kept under .reconcile/.",
+)
+LOCK_TIMEOUT = Shared(
+    ["--lock-timeout"],
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait up to SECONDS for a lock held by another run.",
+)
+REASON = Shared(["--reason"], default="", metavar="TEXT", help="Why, for the journal: `history` shows it.")
+OUTPUT = Shared(
+    ["-o", "--output"],
+    type=FormatName(),
+    default="text",
+    show_default=True,
+    expose_value=False,
+    callback=_remember_format,
+    is_eager=True,  # what goes wrong with other options is reported in this format
+    help="Format of the report.",
+)
 
 
 class Verb(NamedTuple):
@@ -30,6 +141,7 @@ class Group(click.Group):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
+        self.params += [ENV, STATE, SANDBOX, LOCK_TIMEOUT, REASON, OUTPUT]
         self._late = late or {}
         self._moved = moved or {}
 

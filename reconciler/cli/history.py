@@ -54,7 +54,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
         ) from None
 
 
-@verb("history", options.NO_PAGER, *options.ON_STATE)
+@verb("history", options.NO_PAGER)
 def command(
     chosen: ChosenState,
     what: Sequence[str] = argument(nargs=-1, type=AddressOrWord(), metavar=_FORMS),

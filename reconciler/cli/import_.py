@@ -42,7 +42,7 @@ class _FolderPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-@verb("import", *options.ON_STATE)
+@verb("import")
 def command(
     chosen: ChosenState,
     words: Sequence[str] = argument(nargs=-1, metavar="[APP | APP/ID | ID]..."),

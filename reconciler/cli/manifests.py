@@ -80,7 +80,7 @@ def _moved(context: click.Context, option: click.Parameter, value: str | None) -
         raise click.UsageError(f"`--format {value}` is `-o {value}` now")
 
 
-@verb("graph", options.PATHS, options.UNTRUSTED_REF, options.ENV, report="graph")
+@verb("graph", options.PATHS, options.UNTRUSTED_REF, report="graph")
 @click.option("--format", callback=_moved, expose_value=False, hidden=True)
 def graph(
     chosen: ChosenManifests,

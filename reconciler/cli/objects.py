@@ -26,7 +26,7 @@ from reconciler.reports.records import object_page
 from reconciler.reports.report import Page
 
 
-@verb("show", *options.ON_STATE)
+@verb("show")
 def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
     policies = load_service_of(address, chosen.config, texts_here(), chosen.reporter)
@@ -119,7 +119,7 @@ def extension() -> None:
     """Sign in to recorded extensions. Their providers are those of the configured manifests."""
 
 
-@verb("sso", *options.ON_STATE, of=extension, report=None)
+@verb("sso", of=extension, report=None)
 def sso(
     chosen: ChosenState,
     address: Address = argument(type=AddressType("Extension")),

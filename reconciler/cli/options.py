@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from reconciler.cli.addresses import ADDRESS, complete_environment, complete_ref
+from reconciler.cli.addresses import ADDRESS, complete_ref
 from reconciler.cli.command_line import UNTRUSTED, command_line, settings_here, texts_here
+from reconciler.cli.group import ENV, LOCK_TIMEOUT, REASON, Shared
 from reconciler.cli.progress import LogReporter, PlainReporter
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
@@ -56,34 +57,10 @@ UNTRUSTED_REF = click.Option(
     help="Treat the files as someone else's: take settings, providers and sources of secrets from this git "
     "revision, run no program, and read no file outside the project.",
 )
-ENV = click.Option(
-    ["--env"],
-    metavar="NAME",
-    envvar="RECONCILE_ENV",
-    default="",
-    shell_complete=complete_environment,
-    help="Environment: overlays/NAME patches the manifests, with a state of its own; base for none.",
-)
-_STATE = click.Option(["--state", "state_url"], metavar="URL", help="State to use, such as sqlite:PATH.")
-_SANDBOX = click.Option(
-    ["--sandbox"],
-    is_flag=True,
-    help="Use an embedded emulated platform, with a state of its own, kept under .reconcile/.",
-)
-LOCK_TIMEOUT = click.Option(
-    ["--lock-timeout"],
-    type=click.FloatRange(min=0),
-    default=0.0,
-    metavar="SECONDS",
-    help="Wait up to SECONDS for a lock held by another run.",
-)
-REASON = click.Option(
-    ["--reason"], default="", metavar="TEXT", help="Why, for the journal: `history` shows it."
-)
 SHOW_ALL = click.Option(
     ["--show-all"], is_flag=True, help="Name also what is unchanged, and what is retained as before."
 )
-AUTO_APPROVE = click.Option(["--auto-approve"], is_flag=True, help="Do not ask.")
+AUTO_APPROVE = click.Option(["--auto-approve", "--yes"], is_flag=True, help="Do not ask.")
 
 
 def _no_pager(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -98,10 +75,9 @@ NO_PAGER = click.Option(
     help="Print a long report at once, not through a pager.",
 )
 
-MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF, ENV)  # of verbs about manifests alone
+MANIFESTS = (PATHS, REF, CHANGED_SINCE, UNTRUSTED_REF)  # of verbs about manifests alone
 OF_PLANS = (PATHS, TARGET, REF, SHOW_ALL)
-ON_STATE = (_SANDBOX, _STATE, ENV)  # of verbs that open the state, or read the platform
-DECIDES = (LOCK_TIMEOUT, REASON, *ON_STATE)  # of verbs that record a person's decision in the state
+DECIDES = (LOCK_TIMEOUT, REASON)  # of verbs that record a person's decision in the state
 
 
 @dataclass  # mutable: settings and reporter are made when they are first asked for
@@ -111,6 +87,7 @@ class ChosenManifests:
     `ref`: the git revision that manifests are read at. `untrusted`: the one that settings come from.
     """
 
+    OPTIONS: ClassVar[Sequence[Shared]] = (ENV,)
     env: str = ""
     ref: str | None = None
     untrusted: str | None = None
@@ -160,7 +137,7 @@ def empty_option(option: click.Parameter) -> click.UsageError:
 
 def refuse_contradictions(context: click.Context) -> None:
     """Raises UsageError for an empty value, and when one option makes another meaningless."""
-    for option in context.command.params:
+    for option in context.command.get_params(context):
         if not isinstance(option, click.Option):
             continue
         given: Any = context.params.get(option.name or "")

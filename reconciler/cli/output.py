@@ -17,47 +17,20 @@ from click.shell_completion import CompletionItem
 from msgspec.structs import replace
 
 from reconciler.cli.command_line import ReportFile, command_line, links_here, of_this_run, texts_here
+from reconciler.cli.group import FormatName, defect_in
 from reconciler.cli.signals import blocking
 from reconciler.core.diagnostics import Diagnostic, has_errors
 from reconciler.core.errors import ReconcilerError
 from reconciler.project.files import why_not_written, write_output
 from reconciler.reports.diagnostics import pointer, render
 from reconciler.reports.escape import columns_of
-from reconciler.reports.formats import Format, find_format, formats_for
+from reconciler.reports.formats import Format, find_format
 from reconciler.reports.report import Failure, Page, Report, ValidationReport, advise
 from reconciler.reports.style import PLAIN, Style
 
 # As with git: less passes colours on, leaves the text on the screen, and ends by itself where all of it fits.
 _PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
 _NOT_RUN = (126, 127)  # exit codes of a shell that found no such program, or could not run it
-
-
-def report_options(kind: str) -> Sequence[click.Option]:
-    """The options `-o` and `--report` of a verb. Pages and graphs have no `--report`."""
-    output = click.Option(
-        ["-o", "--output"],
-        type=_FormatName(kind),
-        default="text",
-        show_default=True,
-        expose_value=False,
-        callback=_remember_format,
-        is_eager=True,  # what goes wrong with other options is reported in this format
-        help="Format of the report.",
-    )
-    report = click.Option(
-        ["--report"],
-        type=_FileName(kind),
-        multiple=True,
-        expose_value=False,
-        callback=_remember_files,
-        metavar="FORMAT=FILE",
-        help="Write the report to FILE as well, in this format; may be repeated.",
-    )
-    return (output,) if kind in ("page", "graph") else (output, report)
-
-
-def _remember_format(context: click.Context, option: click.Parameter, value: Format) -> None:
-    command_line().format = value
 
 
 def _remember_files(context: click.Context, option: click.Parameter, value: Sequence[ReportFile]) -> None:
@@ -78,41 +51,11 @@ def _is_standard_output(path: str) -> bool:
         return False
 
 
-class _FormatName(click.ParamType["Format"]):
-    """Formats are imported only when one is asked for: `reconcile --help` stays quick."""
-
-    name = "format"
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Format:
-        if isinstance(value, Format):
-            return value
-        try:
-            found = find_format(value)
-        except Exception as defect:
-            self.fail(_defect(value, defect))
-        if found is None or not found.can_show(self._kind):
-            self.fail(
-                f"`{value}` is not a format of this report: it has {', '.join(formats_for(self._kind))}"
-            )
-        return found
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(formats_for(self._kind))}]"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return [CompletionItem(name) for name in formats_for(self._kind) if name.startswith(incomplete)]
-
-
 class _FileName(click.ParamType[ReportFile]):
     """FORMAT=FILE of --report. The file must be writable; the format must show this kind of report."""
 
     name = "format=file"
-
-    def __init__(self, kind: str) -> None:
-        self._format = _FormatName(kind)
+    _format = FormatName()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ReportFile:
         if isinstance(value, ReportFile):
@@ -134,6 +77,17 @@ class _FileName(click.ParamType[ReportFile]):
         """The formats; shells leave the file behind the `=` to the person."""
         found = self._format.shell_complete(ctx, param, incomplete)
         return [CompletionItem(f"{item.value}=") for item in found]
+
+
+REPORT = click.Option(
+    ["--report"],
+    type=_FileName(),
+    multiple=True,
+    expose_value=False,
+    callback=_remember_files,
+    metavar="FORMAT=FILE",
+    help="Write the report to FILE as well, in this format; may be repeated.",
+)
 
 
 def refuse_report_to(path: Path) -> None:
@@ -203,12 +157,8 @@ def _rendered(format: Format, report: Report, render: Callable[[Report], str] | 
     try:
         return (render or format.render)(report)
     except Exception as defect:
-        _lose(_defect(format.name, defect))
+        _lose(defect_in(format.name, defect))
         return ""
-
-
-def _defect(name: str, defect: Exception) -> str:
-    return f"a defect in the format {name}: {type(defect).__name__}: {defect}; use another format"
 
 
 def _add_to_summary(text: str) -> None:

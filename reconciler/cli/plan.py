@@ -53,7 +53,6 @@ def _ahead(context: click.Context, parameter: click.Parameter, value: str | None
     options.CHANGED_SINCE,
     options.UNTRUSTED_REF,
     options.NO_PAGER,
-    *options.ON_STATE,
     report="plan",
 )
 def command(

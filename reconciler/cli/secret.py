@@ -85,7 +85,7 @@ def encrypt(
     return DONE
 
 
-@verb("fingerprint", *options.ON_STATE, of=command)
+@verb("fingerprint", of=command)
 def fingerprint(
     chosen: ChosenState,
     addresses: Sequence[Address] = argument(nargs=-1, metavar="[ADDRESS]...", type=ADDRESS),

@@ -14,7 +14,7 @@ from reconciler.cli.addresses import ADDRESS, DECLARABLE
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
 from reconciler.cli.event_loop import run
-from reconciler.cli.group import Group
+from reconciler.cli.group import LOCK_TIMEOUT, REASON, Group
 from reconciler.cli.output import emit
 from reconciler.cli.signals import confirmed
 from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
@@ -47,7 +47,7 @@ def command() -> None:
     """Work with the state, which holds the records of your objects."""
 
 
-@verb("list", *options.ON_STATE, of=command)
+@verb("list", of=command)
 def list_records(chosen: ChosenState) -> int:
     """List the records: address, id, owed work; and objects recorded under two addresses."""
     state = chosen.load()
@@ -58,7 +58,7 @@ def list_records(chosen: ChosenState) -> int:
     return DONE
 
 
-@verb("show", *options.ON_STATE, of=command)
+@verb("show", of=command)
 def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     """Show the record of one address. Secrets appear only as keyed fingerprints."""
     known = chosen.load().records
@@ -133,7 +133,7 @@ def set_platform(chosen: ChosenState, url: str = argument()) -> int:
 # --- the state itself: make, unlock, move, encrypt and copy it ---
 
 
-@verb("init", *options.ON_STATE, of=command)
+@verb("init", of=command)
 def init(
     chosen: ChosenState,
     take_over: bool = flag("--take-over", "With --env: hand the state of base over to this environment."),
@@ -187,7 +187,7 @@ def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
         return []
 
 
-@verb("unlock", options.REASON, *options.ON_STATE, of=command, report=None)
+@verb("unlock", REASON, of=command, report=None)
 def unlock(
     chosen: ChosenState,
     scopes: Sequence[str] = argument(metavar="SCOPE...", nargs=-1, required=True),
@@ -204,7 +204,7 @@ def unlock(
     return DONE
 
 
-@verb("migrate", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@verb("migrate", LOCK_TIMEOUT, of=command)
 def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> int:
     """Move the state to URL, a place without one, and leave a mark where it was.
 
@@ -293,7 +293,7 @@ def rekey(
     return DONE
 
 
-@verb("ingest", options.LOCK_TIMEOUT, *options.ON_STATE, of=command)
+@verb("ingest", LOCK_TIMEOUT, of=command)
 def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> int:
     """Take in the outcomes that an apply with --spool-to FILE could not store."""
 
@@ -312,7 +312,7 @@ def ingest(chosen: ChosenState, file: Path = argument(type=options.FOUND)) -> in
     return DONE
 
 
-@verb("backup", *options.ON_STATE, of=command)
+@verb("backup", of=command)
 def backup(chosen: ChosenState, file: Path | None = argument(required=False, type=options.FILE)) -> int:
     """Copy the state to FILE, and verify the copy. A state in a file keeps backups next to itself, too."""
     made = chosen.use(lambda store: copies.backup(store, file, SystemClock()))
@@ -320,7 +320,7 @@ def backup(chosen: ChosenState, file: Path | None = argument(required=False, typ
     return DONE
 
 
-@verb("restore", options.REASON, options.AUTO_APPROVE, *options.ON_STATE, of=command)
+@verb("restore", REASON, options.AUTO_APPROVE, of=command)
 def restore(
     auto_approve: bool, chosen: ChosenState, file: Path | None = argument(required=False, type=options.FOUND)
 ) -> int:

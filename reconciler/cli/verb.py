@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.cli.command_line import command_line, of_this_run
+from reconciler.cli.group import OUTPUT, Shared
 from reconciler.cli.main import USAGE
 from reconciler.cli.options import refuse_contradictions
-from reconciler.cli.output import emit, report_options
+from reconciler.cli.output import REPORT, emit
 from reconciler.cli.signals import Interrupted, signalled
 from reconciler.core.advice import spell
 from reconciler.core.context import BASE
@@ -23,6 +24,18 @@ from reconciler.reports.report import Failure, Report
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129
+
+
+class VerbCommand(click.Command):
+    """A command with some of the options that verbs share. `report`: the kind of report that it prints."""
+
+    shared: Sequence[click.Parameter] = ()
+    report = ""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The verb's own parameters, those that it shares, and --help."""
+        *own, help = super().get_params(ctx)
+        return [*own, *self.shared, help]
 
 
 class Declared(NamedTuple):
@@ -60,8 +73,9 @@ def verb(
     it passes on as a whole (`**settings`) are declared with click's decorators.
 
     `shared`: options of several verbs. A function with a parameter `chosen` gets what they say as one object
-    of that parameter's class: ChosenManifests or ChosenState. `report`: the kind of report that it prints, in
-    the formats of -o; None for a verb without -o. `notifies`: the receivers in the settings get its end.
+    of that parameter's class, ChosenManifests or ChosenState, which has options of its own. `report`: the
+    kind of report that it prints, in the formats of -o; None for a verb without -o. `notifies`: the receivers
+    in the settings get its end.
     """
 
     def make(function: Callable[..., int]) -> click.Command:
@@ -79,13 +93,17 @@ def verb(
                 _notify(code)
             return code
 
-        command: click.Command = click.command(name, cls=click.Command, **settings)(run)
+        command: VerbCommand = click.command(name, cls=VerbCommand, **settings)(run)
         command.params += [
             parameter.default.made(parameter.name)
             for parameter in signature(function).parameters.values()
             if isinstance(parameter.default, Declared)
         ]
-        command.params += [*shared, *(report_options(report) if report else ())]
+        command.params += [item for item in shared if not isinstance(item, Shared)]
+        command.params += [REPORT] if report not in (None, "page", "graph") else []
+        command.shared = [item for item in shared if isinstance(item, Shared)]
+        command.shared += [*(chosen_type.OPTIONS if chosen_type else ()), *([OUTPUT] if report else ())]
+        command.report = report or ""
         if of is not None:
             of.add_command(command)
         return command

@@ -64,8 +64,7 @@ def bundle(
 
 
 def _started(contents: StateDump, index: int) -> JournalEntry:
-    run, event, at, address, step, attempt, data = contents.rows[index].columns
-    return decode_entry(run, event, at, address, step, attempt, data.encode())
+    return decode_entry(contents.rows[index].columns)
 
 
 def _count(contents: StateDump, own: list[int], head: str) -> int:

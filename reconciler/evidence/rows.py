@@ -113,7 +113,7 @@ def _parsed(name: str, content: bytes) -> tuple[str, int, str, JournalEntry]:
     head, _, data = content.partition(b"\n")
     try:
         previous, seq, run, event, at, address, step, attempt, *scope = json.loads(head)
-        entry = decode_entry(run, event, at, address, step, attempt, data)
+        entry = decode_entry((run, event, at, address, step, attempt, data.decode()))
         written = json.dumps(
             [previous, seq, run, event, at, address, step, attempt, *scope], separators=(",", ":")
         )

@@ -23,7 +23,6 @@ _decode = json.JSONDecoder().decode
 
 # run, event, at, address, step, attempt, data: the journal's columns
 EntryColumns = tuple[str, str, str, str | None, str, int, str]
-RowColumns = tuple[str, str, str, str | None, str, int, bytes]  # as a backend keeps them
 
 
 def encode_record(record: StateRecord) -> str:
@@ -88,11 +87,11 @@ def decode_record(address: Address, serial: int, body: bytes) -> StateRecord:
     )
 
 
-def _json(text: bytes) -> Any:
+def _json(text: bytes | str) -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:  # see `decode_record`
-        return _decode(text.decode())
+        return _decode(text if isinstance(text, str) else text.decode())
 
 
 @lru_cache(10_000)
@@ -132,10 +131,9 @@ def encode_entry(entry: JournalEntry) -> EntryColumns:
     )
 
 
-def decode_entry(
-    run: str, event: str, at: str, address: str | None, step: str, attempt: int, data: bytes
-) -> JournalEntry:
+def decode_entry(columns: EntryColumns) -> JournalEntry:
     """The inverse of `encode_entry`. Raises ValueError when a column holds something else."""
+    run, event, at, address, step, attempt, data = columns
     return JournalEntry(
         run,
         Event(event),

@@ -87,7 +87,7 @@ def without_tracked(state: State) -> State:
 
 def entries_of(kept: Kept) -> list[JournalEntry]:
     """The journal entries of a spooled commit."""
-    return [decode_entry(*columns[:-1], columns[-1].encode()) for columns in kept.entries]
+    return list(map(decode_entry, kept.entries))
 
 
 def tracked(records: Iterable[StateRecord]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
-from reconciler.state.codec import EntryColumns, RowColumns
+from reconciler.state.codec import EntryColumns
 from reconciler.state.store import Event, JournalEntry, State
 
 IntentKey = tuple[str, str, int]  # run, step, attempt
@@ -93,7 +93,7 @@ class Folding(Generic[Ref]):
         self._view: View[Ref] = view or View()
         self._plans = set(self._view.plans_run)
 
-    def take(self, columns: EntryColumns | RowColumns, entry: Ref) -> None:
+    def take(self, columns: EntryColumns, entry: Ref) -> None:
         """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
         effect = effect_of_row(columns)
         if effect.plans:
@@ -119,7 +119,7 @@ def effect(entry: JournalEntry) -> Effect:
     return _effect((entry.run, entry.step, entry.attempt), entry.event, lambda: entry.data)
 
 
-def effect_of_row(columns: EntryColumns | RowColumns) -> Effect:
+def effect_of_row(columns: EntryColumns) -> Effect:
     """As `effect`, of an encoded entry. Raises ValueError for data that is not JSON, if it matters."""
     run, event, _, _, step, attempt, data = columns
     return _effect((run, step, attempt), event, lambda: json.loads(data))

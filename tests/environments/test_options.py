@@ -36,7 +36,7 @@ def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, cl
 def test_an_advised_command_gets_those_options_of_the_run_that_it_takes(
     verb: str, command: click.Command
 ) -> None:
-    takes = {option for param in command.params for option in param.opts}
+    takes = {option for param in command.get_params(click.Context(command)) for option in param.opts}
     if verb not in ("validate", "build", "graph"):  # they tell of manifests: nothing is read or written there
         run = RunOptions("prod", "sqlite:of prod.db", sandbox=True)
         line = str(advised(*verb.split(), "Volume/shop/data").with_options(run))
@@ -150,3 +150,11 @@ def test_notes_and_what_doctor_says_of_a_state_name_the_environment(
     advised = "`reconcile state init --env prod` says so"
     assert advised in reconcile("plan --env prod").err
     assert advised in reconcile("doctor --env prod").out
+
+
+@pytest.mark.parametrize("line", ["{} state list", "state {} list", "state list {}"])
+def test_an_option_of_several_verbs_is_taken_before_and_after_the_verb(reconcile: Command, line: str) -> None:
+    reconcile.write("overlays/prod/.keep", "")
+    missing = json.loads(reconcile(line.format("--env prod -o json --state sqlite:x.db"), code=1).out)
+    assert "there is no state at sqlite:x.db" in missing["diagnostics"][0]["message"]
+    assert "No such option '--reason'" in reconcile(line.format("--reason=why"), code=64).err

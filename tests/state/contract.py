@@ -432,6 +432,7 @@ class StoreContract:
             await backend.open().lease(["blog", "shop"], "ben")
         assert (locked.value.scope, locked.value.holder) == ("shop", "anna on build-1")
         assert locked.value.age_s == pytest.approx(30, abs=1)
+        assert backend.clock.elapsed_s == 30
 
     async def test_who_holds_a_scope_is_told_without_taking_it(self, backend: Backend, store: Store) -> None:
         assert await store.holders(["shop"]) == {}
@@ -545,12 +546,18 @@ class StoreContract:
     async def test_a_scope_taken_by_force_is_closed_to_its_holder(
         self, backend: Backend, store: Store
     ) -> None:
-        held = await store.lease(["blog", "shop"], "anna")
+        held, unchecked = await store.lease(["blog", "shop"], "anna"), await store.lease(["wiki"], "anna")
         await store.check(held)
-        unlocked = await maintenance_of(backend.open()).unlock("shop", force=True, by="ben")
-        assert unlocked.startswith("lock taken from anna, which can no longer write")
+        person = maintenance_of(backend.open())
+        for scope in ("shop", "wiki"):
+            unlocked = await person.unlock(scope, force=True, by="ben")
+        assert (
+            unlocked == "lock taken from anna, which can no longer write; stop that process before you apply"
+        )
         shop, blog = held.of("shop"), held.of("blog")
         await _no_longer_ours(lambda: store.check(shop), lambda: store.commit(shop, [entry(Event.INTENT)]))
+        await backend.open().lease(["wiki"], "ben")
+        await _no_longer_ours(lambda: store.commit(unchecked, [entry(Event.INTENT)]), scope="wiki")
         await store.check(blog)
         await store.commit(blog, [entry(Event.INTENT)])
         other = backend.open()
@@ -561,7 +568,9 @@ class StoreContract:
         with pytest.raises(Locked, match="ben"):
             await maintenance_of(backend.open()).unlock("shop", force=False)
         (entered,) = [each for scope, each in await other.journal() if scope == "shop"]
-        assert (entered.data["unlock"], entered.data["alive"], entered.data["by"]) == ("shop", True, "ben")
+        assert {**entered.data, "since": ""} == {
+            "unlock": "shop", "holder": "anna", "since": "", "alive": True, "by": "ben"
+        }  # fmt: skip
 
     async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(self, store: Store) -> None:
         for other in ("blog", "wiki"):
@@ -598,12 +607,15 @@ class StoreContract:
         for either in (lease, renewed):
             await store.check(either, for_s=backend.lease_s - 1)
         backend.clock.elapsed_s += backend.lease_s
-        await _no_longer_ours(
+        uses = (
             lambda: store.check(lease),
             lambda: store.renew(renewed),
             lambda: store.commit(lease, [entry(Event.INTENT)]),
         )
+        await _no_longer_ours(*uses)
         await backend.open().lease(["shop"], "ben")
+        await _no_longer_ours(*uses)
+        assert list(await store.journal()) == []
         await store.release(renewed)
         with pytest.raises(Locked):
             await backend.open().lease(["shop"], "carl")
@@ -613,7 +625,7 @@ def _at(source: StateRecord, address: Address, scope: str) -> StateRecord:
     return replace(source, address=address, scope=scope, serial=0)
 
 
-async def _no_longer_ours(*attempts: Callable[[], Awaitable[object]]) -> None:
+async def _no_longer_ours(*attempts: Callable[[], Awaitable[object]], scope: str = "shop") -> None:
     for attempt in attempts:
-        with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
+        with pytest.raises(StoreError, match=f"the lease of `{scope}` is no longer ours"):
             await attempt()

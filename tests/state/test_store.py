@@ -51,10 +51,10 @@ async def test_a_write_that_fails_does_not_fail_its_neighbours(
 ) -> None:
     write_lines = StateFile._write_lines
 
-    def failing(file: StateFile, connection: sqlite3.Connection, key: str, *rest: Any) -> int:
+    def failing(file: StateFile, connection: sqlite3.Connection, key: str, *rest: Any) -> None:
         if key.endswith("/bad"):
             raise sqlite3.OperationalError("disk I/O error")
-        return write_lines(file, connection, key, *rest)
+        write_lines(file, connection, key, *rest)
 
     lease = await store.lease(["bad", "good"], "me")
     monkeypatch.setattr(StateFile, "_write_lines", failing)

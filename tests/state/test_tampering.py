@@ -8,6 +8,7 @@ seen by a machine that never saw the newer one, and a scope put back to a moment
 
 import dataclasses
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, Event
 from tests.state.encryption.doubles import sealing
-from tests.state.postgres.conftest import database, postgres  # noqa: F401 - fixtures
+from tests.state.postgres.conftest import new_database, postgres  # noqa: F401 - a fixture
 from tests.state.worlds import SimulatedClock, entry, record
 
 Copy = Mapping[str, bytes]  # all objects of a state, by key, as the place has them
@@ -41,8 +42,13 @@ RUNS = 3
 
 @dataclasses.dataclass
 class Kept:
-    """A state in one place. `copies`: as it was when it was made, and after each of its runs."""
+    """A state in one place. `copies`: as it was when it was made, and after each of its runs.
 
+    `folder`: where it is in files; a file with a broken root is not even opened to be mended.
+    """
+
+    folder: Path
+    clock: SimulatedClock
     open: Callable[[], LogStore]
     is_sealed: bool
     copies: list[Copy] = dataclasses.field(default_factory=list)
@@ -60,12 +66,16 @@ class Kept:
 
     def become(self, copy: Copy) -> None:
         bucket, now = self.store().bucket.raw, self.now
-        for key in now.keys() - copy.keys():
+        for key in bucket.list("base/").keys() - copy.keys():
             bucket.delete(key)
         for key, body in copy.items():
             if now.get(key) != body:
                 bucket.delete(key)
                 bucket.create(key, body)
+
+    async def close(self) -> None:
+        while self.opened:
+            await self.opened.pop().close()
 
     def of(self, folder: str, scope: str) -> str:
         """The key, or its begin, of what the place keeps of a scope in one folder."""
@@ -96,40 +106,52 @@ async def run(kept: Kept, number: int) -> None:
 PLACES = ["memory", "sqlite", "objects", pytest.param("postgres", marks=pytest.mark.slow)]
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=PLACES)
 def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-async def kept(
-    place: str,
-    is_sealed: bool,
-    path: Path,
-    clock: SimulatedClock,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture(scope="module")
+async def made(
+    place: str, is_sealed: bool, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> AsyncIterator[Kept]:
-    monkeypatch.setattr(segments, "TAIL_BYTES", 900)
-    monkeypatch.setattr(segments, "BASE_BYTES", 700)
-    seal = sealing() if is_sealed else unsealed
+    seal, clock = sealing() if is_sealed else unsealed, SimulatedClock()
+    folder = tmp_path_factory.mktemp("kept") / "state"
+    folder.mkdir()
     memory, objects = MemoryState(clock), Objects()
-    url = request.getfixturevalue("database").url if place == "postgres" else ""
+    url = new_database(request.getfixturevalue("postgres")).url if place == "postgres" else ""
     opens: Mapping[str, Callable[[], LogStore]] = {
         "memory": lambda: MemoryStore(memory, seal),
-        "sqlite": lambda: SqliteStore(path, clock, backups=False),
+        "sqlite": lambda: SqliteStore(folder / "state.db", clock, backups=False),
         "objects": lambda: LogStore(seal(ObstoreBucket("memory://", objects, objects)), clock),
         "postgres": lambda: PostgresStore(url, clock, seal=seal),
     }
-    kept = Kept(opens[place], is_sealed)
-    await kept.store().create()
-    kept.copies.append(kept.now)
-    for number in range(1, RUNS + 1):
-        await run(kept, number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segments, "TAIL_BYTES", 900)
+        patch.setattr(segments, "BASE_BYTES", 700)
+        kept = Kept(folder, clock, opens[place], is_sealed)
+        await kept.store().create()
         kept.copies.append(kept.now)
-    yield kept
-    for store in kept.opened:
-        await store.close()
+        for number in range(1, RUNS + 1):
+            await run(kept, number)
+            kept.copies.append(kept.now)
+        await kept.close()
+        shutil.copytree(folder, folder.with_name("sound"))
+        yield kept
+
+
+@pytest.fixture
+async def kept(made: Kept) -> AsyncIterator[Kept]:
+    shutil.rmtree(made.folder)
+    shutil.copytree(made.folder.with_name("sound"), made.folder)
+    made.become(made.copies[RUNS])
+    yield made
+    await made.close()
 
 
 # --- tamperings: what the objects become, of a state with its older copies ---
@@ -313,11 +335,11 @@ MADE_ANEW: Mapping[str, Tampering] = {
 }
 
 
-async def refusals(kept: Kept, folder: Path, clock: SimulatedClock) -> dict[str, str]:
+async def refusals(kept: Kept, folder: Path) -> dict[str, str]:
     """By verb, what it says; "" where it goes on as if nothing was."""
 
     def open_one() -> Spooling:
-        return Spooling(kept.store(), folder / "spool", clock)
+        return Spooling(kept.store(), folder / "spool", kept.clock)
 
     async def loaded() -> None:
         """As plans do: where a state was, its traces are an error."""
@@ -343,57 +365,49 @@ async def refusals(kept: Kept, folder: Path, clock: SimulatedClock) -> dict[str,
     return said
 
 
-@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"])
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"], scope="module")
 @pytest.mark.parametrize("what", TAMPERINGS)
-async def test_every_verb_refuses_it(
-    kept: Kept, place: str, what: str, tmp_path: Path, clock: SimulatedClock
-) -> None:
+async def test_every_verb_refuses_it(kept: Kept, what: str, tmp_path: Path) -> None:
     kept.become(TAMPERINGS[what](kept))
-    said = await refusals(kept, tmp_path, clock)
+    said = await refusals(kept, tmp_path)
     assert all(said.values()), said
 
 
-@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"])
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"], scope="module")
 @pytest.mark.parametrize("what", IN_THE_JOURNAL)
-async def test_old_changes_are_found_by_who_reads_them(
-    kept: Kept, what: str, tmp_path: Path, clock: SimulatedClock
-) -> None:
+async def test_old_changes_are_found_by_who_reads_them(kept: Kept, what: str, tmp_path: Path) -> None:
     kept.become(IN_THE_JOURNAL[what](kept))
-    said = await refusals(kept, tmp_path, clock)
+    said = await refusals(kept, tmp_path)
     assert (bool(said["history"]), bool(said["doctor"])) == (True, True)
 
 
-@pytest.mark.parametrize("is_sealed", [False], ids=["plain"])
+@pytest.mark.parametrize("is_sealed", [False], ids=["plain"], scope="module")
 @pytest.mark.parametrize("what", MADE_ANEW)
 async def test_a_head_that_was_made_anew_must_fit_its_journal_and_records(
-    kept: Kept, what: str, tmp_path: Path, clock: SimulatedClock
+    kept: Kept, what: str, tmp_path: Path
 ) -> None:
     kept.become(MADE_ANEW[what](kept))
-    said = await refusals(kept, tmp_path, clock)
+    said = await refusals(kept, tmp_path)
     assert all(said.values()), said
 
 
-@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"])
-async def test_what_nobody_can_tell_is_the_whole_state_put_back(
-    kept: Kept, tmp_path: Path, clock: SimulatedClock
-) -> None:
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"], scope="module")
+async def test_what_nobody_can_tell_is_the_whole_state_put_back(kept: Kept, tmp_path: Path) -> None:
     """A machine that saw the newer one can (test_marks.py)."""
-    assert not any((await refusals(kept, tmp_path, clock)).values())
+    assert not any((await refusals(kept, tmp_path)).values())
     kept.become(kept.copies[1])
-    assert not any((await refusals(kept, tmp_path, clock)).values())
+    assert not any((await refusals(kept, tmp_path)).values())
 
 
-@pytest.mark.parametrize("is_sealed", [False], ids=["plain"])
+@pytest.mark.parametrize("is_sealed", [False], ids=["plain"], scope="module")
 @pytest.mark.parametrize("what", ["scope", "root"])
-async def test_a_person_goes_on_with_what_was_put_back(
-    kept: Kept, what: str, tmp_path: Path, clock: SimulatedClock
-) -> None:
+async def test_a_person_goes_on_with_what_was_put_back(kept: Kept, what: str, tmp_path: Path) -> None:
     keys = [root] if what == "root" else [at("heads"), at("base"), at("journal")]
     kept.become(put_back(RUNS - 1, *keys)(kept))
-    store = Spooling(kept.store(), tmp_path / "spool", clock)
+    store = Spooling(kept.store(), tmp_path / "spool", kept.clock)
     with pytest.raises(StateOlder) as refused:
         await store.load()
     assert refused.value.diagnostics[0].code == "state-incomplete"
-    assert "put back in part" in (await bring_back(store, None, "", clock, "ana")).lost
-    state = await Spooling(kept.store(), tmp_path / "spool", clock).load()
+    assert "put back in part" in (await bring_back(store, None, "", kept.clock, "ana")).lost
+    state = await Spooling(kept.store(), tmp_path / "spool", kept.clock).load()
     assert [entry.data["unclaimed"] for entry in state.unclaimed] == [LOST_ROWS]

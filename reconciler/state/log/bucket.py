@@ -132,7 +132,7 @@ def unsealed(bucket: Bucket) -> Bucket:
 
 # --- the keys of all objects, below the prefix of the URL ---
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+_SPECIAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Layout:
@@ -164,5 +164,4 @@ class Layout:
 
 def quoted(scope: str) -> str:
     """A scope as one part of a key. The scope of the whole state has no name: `=`."""
-    quoted = "".join(letter if _PLAIN.match(letter) else f"={letter.encode().hex()}." for letter in scope)
-    return quoted or "="
+    return _SPECIAL.sub(lambda found: f"={found[0].encode().hex()}.", scope) or "="

@@ -5,11 +5,11 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain
-from operator import attrgetter
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
+from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
@@ -161,10 +161,10 @@ def _crosses(change: Change) -> bool:
 
 
 def _half_moved(marks: Collection[ScopeSummary]) -> tuple[JournalEntry, ...]:
-    arrived: dict[str, tuple[int, JournalEntry]] = {}
+    arrived: dict[str, tuple[int, EntryColumns]] = {}
     for source, (times, entry) in chain(*(summary.departures.arrived.items() for summary in marks)):
         before, newest = arrived.get(source, (0, entry))
-        arrived[source] = before + times, max(newest, entry, key=attrgetter("at"))
+        arrived[source] = before + times, max(newest, entry, key=lambda columns: entry_of(columns).at)
     return _oldest_first(
         entry
         for source, (times, entry) in arrived.items()
@@ -180,8 +180,16 @@ def _platform(marks: Mapping[str, ScopeSummary]) -> str:
     return next(filter(None, named), "")
 
 
-def _oldest_first(entries: Iterable[JournalEntry]) -> tuple[JournalEntry, ...]:
-    return tuple(sorted(entries, key=lambda entry: entry.at))
+def _oldest_first(entries: Iterable[EntryColumns]) -> tuple[JournalEntry, ...]:
+    return tuple(sorted(map(entry_of, entries), key=lambda entry: entry.at))
+
+
+def entry_of(columns: EntryColumns) -> JournalEntry:
+    """As `codec.decode_entry`. Raises Damaged."""
+    try:
+        return decode_entry(columns)
+    except ValueError as error:
+        raise Damaged("a row of the journal holds what was never written there") from error
 
 
 def _version(lineage: str, marks: Mapping[str, ScopeSummary]) -> str:

@@ -10,11 +10,11 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import rules
 from reconciler.state.chain import row_hash
-from reconciler.state.codec import EntryColumns, decode_entry, decode_record
+from reconciler.state.codec import EntryColumns, decode_record
 from reconciler.state.log.changes import SUM_BITS, Change, Row, StoredRecord
 from reconciler.state.log.damage import Damaged
 from reconciler.state.rules import View
-from reconciler.state.store import Event, JournalEntry, not_covered
+from reconciler.state.store import Event, not_covered
 
 
 class PendingMoves(Struct, frozen=True):
@@ -24,7 +24,7 @@ class PendingMoves(Struct, frozen=True):
     of it. `left`: how often one left from here. A move is half done where more have arrived than left.
     """
 
-    arrived: Mapping[str, tuple[int, JournalEntry]] = field(default_factory=dict)
+    arrived: Mapping[str, tuple[int, EntryColumns]] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -41,7 +41,7 @@ class ScopeSummary(Struct, frozen=True):
     serial: int = 0
     records: int = 0
     sum: int = 0
-    view: View[JournalEntry] = field(default_factory=View)
+    view: View[EntryColumns] = field(default_factory=View)
     departures: PendingMoves = field(default_factory=PendingMoves)
     claimed: frozenset[str] = frozenset()  # untracked objects that were decided about here
     plans: frozenset[str] = frozenset()  # that had run when the base was made, beside those of `view`
@@ -152,12 +152,11 @@ def _appended(marks: ScopeSummary, scope: str, columns: EntryColumns) -> tuple[S
     effect = rules.effect_of_row(columns)
     if effect == _NONE:
         return marks, row
-    entry = decode_entry(*columns[:-1], columns[-1].encode())
     return (
         replace(
             marks,
-            view=rules.after(marks.view, replace(effect, moved_from="", moved_away=""), entry),
-            departures=_departing(marks.departures, effect, entry),
+            view=rules.after(marks.view, replace(effect, moved_from="", moved_away=""), columns),
+            departures=_departing(marks.departures, effect, columns),
             claimed=marks.claimed | {effect.claimed} if effect.claimed else marks.claimed,
         ),
         row,
@@ -168,7 +167,7 @@ _NONE = rules.Effect()
 _EVENTS = frozenset(Event)
 
 
-def _departing(departures: PendingMoves, effect: rules.Effect, entry: JournalEntry) -> PendingMoves:
+def _departing(departures: PendingMoves, effect: rules.Effect, entry: EntryColumns) -> PendingMoves:
     if effect.moved_from:
         times = departures.arrived[effect.moved_from][0] if effect.moved_from in departures.arrived else 0
         departures = replace(

@@ -14,15 +14,14 @@ from typing import Any
 from msgspec.json import encode as encode_json
 from msgspec.structs import replace
 
-from reconciler.state.codec import decode_entry, decode_record, encode_entry
+from reconciler.state.codec import decode_record
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord, decode_stored, sum_of
 from reconciler.state.log.damage import Damaged, Gone
 from reconciler.state.log.head import Head, Segment
 from reconciler.state.log.scope_state import PendingMoves, ScopeState, ScopeSummary
-from reconciler.state.rules import View
-from reconciler.state.store import JournalEntry
+from reconciler.state.rules import View, effect_of_row
 
 TAIL_BYTES = 64 * 1024  # how much of changes stands in a head at most, before they become a segment
 BASE_BYTES = TAIL_BYTES  # how much has changed at least before a base is made
@@ -187,13 +186,11 @@ def _encode_base(folded: ScopeState) -> str:
         "seq": marks.seq,
         "serial": marks.serial,
         "sum": f"{marks.sum:x}",
-        "open_intents": [encode_entry(entry) for entry in view.open_intents.values()],
+        "open_intents": list(view.open_intents.values()),
         "plans_run": sorted(marks.plans | view.plans_run),
-        "unclaimed": [encode_entry(entry) for entry in view.unclaimed.values()],
+        "unclaimed": list(view.unclaimed.values()),
         "platform": view.platform,
-        "arrived": {
-            source: [times, encode_entry(entry)] for source, (times, entry) in departures.arrived.items()
-        },
+        "arrived": departures.arrived,
         "left": departures.left,
         "claimed": sorted(marks.claimed),
     }
@@ -217,11 +214,12 @@ def _decode_base(text: str, scope: str) -> ScopeState:
             len(stored),
             # The head authenticates the file. One that version 0.2.0 wrote does not hold the sum.
             int(fields["sum"], 16) if "sum" in fields else sum_of(stored),
-            _view(fields),
-            PendingMoves(
-                {source: (times, _entry(row)) for source, (times, row) in fields["arrived"].items()},
-                fields["left"],
+            View(
+                {(row[0], row[4], row[5]): row for row in fields["open_intents"]},
+                unclaimed={effect_of_row(row).unclaimed: row for row in fields["unclaimed"]},
+                platform=fields["platform"],
             ),
+            PendingMoves(fields["arrived"], fields["left"]),
             frozenset(fields["claimed"]),
             frozenset(fields["plans_run"]),
         )
@@ -232,18 +230,3 @@ def _decode_base(text: str, scope: str) -> ScopeState:
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the records of `{scope}` are not what was written") from error
     return ScopeState(marks, {record.address: record for record in stored}, decoded)
-
-
-def _view(fields: dict[str, Any]) -> View[JournalEntry]:
-    intents = [_entry(row) for row in fields["open_intents"]]
-    unclaimed = [_entry(row) for row in fields["unclaimed"]]
-    return View(
-        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
-        unclaimed={entry.data["unclaimed"]: entry for entry in unclaimed},
-        platform=fields["platform"],
-    )
-
-
-def _entry(row: Sequence[Any]) -> JournalEntry:
-    run, event, at, address, step, attempt, data = row
-    return decode_entry(run, event, at, address, step, attempt, data.encode())

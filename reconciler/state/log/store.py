@@ -20,7 +20,7 @@ from reconciler.core.errors import Locked, StoreError
 from reconciler.core.garbage import collector_paused
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
-from reconciler.state.codec import decode_entry, encode_entry, encode_record
+from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import StateDump
 from reconciler.state.log import head, reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
@@ -269,11 +269,7 @@ class LogStore:
     def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
         if self._root() is None:
             return ()
-        rows = self._moving().export().rows
-        try:
-            return [(row.scope, decode_entry(*row.columns[:-1], row.columns[-1].encode())) for row in rows]
-        except ValueError as error:
-            raise Damaged("a row of the journal holds what was never written there") from error
+        return [(row.scope, reading.entry_of(row.columns)) for row in self._moving().export().rows]
 
     def _accept(self) -> None:
         found = self._root()

@@ -11,7 +11,7 @@ from threading import Lock
 
 from reconciler.core.clock import Clock
 from reconciler.core.model import StateRecord
-from reconciler.state.codec import encode_record
+from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed, unsealed
 from reconciler.state.log.changes import StoredRecord, sum_of
@@ -63,9 +63,9 @@ def _folded(state: State, scope: str, records: Sequence[StateRecord]) -> ScopeSt
     intents = [entry for entry in state.open_intents if entry.data.get("scope", "") == scope]
     unclaimed = [entry for entry in state.unclaimed if entry.data.get("scope", "") == scope]
     view = View(
-        {(entry.run, entry.step, entry.attempt): entry for entry in intents},
+        {(entry.run, entry.step, entry.attempt): encode_entry(entry) for entry in intents},
         state.plans_run if scope == WHOLE_STATE else frozenset(),
-        {entry.data["unclaimed"]: entry for entry in unclaimed},
+        {entry.data["unclaimed"]: encode_entry(entry) for entry in unclaimed},
     )
     stored = {
         record.address: StoredRecord(record.address, record.serial, encode_record(record))

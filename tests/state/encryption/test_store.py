@@ -242,7 +242,7 @@ def as_an_older_program(contents: StateDump) -> StateDump:
 
     rows = []
     for row in contents.rows:
-        found = decode_entry(*row.columns[:-1], row.columns[-1].encode())
+        found = decode_entry(row.columns)
         place, about = [1, row.seq, 0], [str(found.address)] if found.address else []
         enc = cipher.seal_text(row.columns[-1], "entry", row.scope, place, list(row.columns[:-1]), about)
         data = {"enc": enc, "in": token(row.scope), "place": place, "about": list(map(token, about))}

@@ -1,6 +1,6 @@
 """Leases that expire, beat, are taken over and taken away."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -111,14 +111,6 @@ async def test_a_living_holder_keeps_its_scope_whatever_their_clocks_show(
     await store.check(lease, for_s=30)
 
 
-async def test_a_living_holder_is_told_at_once(store: LogStore, opened: Open, clock: SimulatedClock) -> None:
-    await store.lease(["shop"], "anna")
-    clock.elapsed_s += 40
-    with pytest.raises(Locked):
-        await opened().lease(["shop"], "ben")
-    assert clock.elapsed_s == 40
-
-
 async def test_all_scopes_of_a_dead_holder_are_free_at_once(
     store: LogStore, opened: Open, clock: SimulatedClock
 ) -> None:
@@ -129,53 +121,6 @@ async def test_all_scopes_of_a_dead_holder_are_free_at_once(
     before_s = clock.elapsed_s
     await opened().lease(["blog", "wiki"], "carl")
     assert clock.elapsed_s == before_s
-
-
-async def test_a_paused_holder_notices_before_it_sends(
-    store: LogStore, opened: Open, clock: SimulatedClock
-) -> None:
-    lease = await store.lease(["shop"], "anna")
-    clock.elapsed_s += LEASE_S + 1
-    await opened().lease(["shop"], "ben")
-    for attempt in _uses(store, lease):
-        with pytest.raises(StoreError, match="no longer ours"):
-            await attempt()
-    assert list(await store.journal()) == []
-
-
-async def test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit(
-    store: LogStore, opened: Open, clock: SimulatedClock
-) -> None:
-    lease = await store.lease(["blog", "shop"], "anna")
-    await store.check(lease)
-    with pytest.raises(Locked):
-        await opened().unlock("shop", force=False)
-    said = await opened().unlock("shop", force=True, by="ben")
-    assert said == "lock taken from anna, which can no longer write; stop that process before you apply"
-    for attempt in _uses(store, lease.of("shop")):
-        with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
-            await attempt()
-    with pytest.raises(StoreError, match="the lease of `shop` is no longer ours"):
-        await store.check(lease)
-    await store.check(lease.of("blog"))
-    await store.commit(lease.of("blog"), [entry(Event.INTENT)])
-    (unlocked,) = [entry for scope, entry in await opened().journal() if scope == "shop"]
-    assert {**unlocked.data, "since": ""} == {
-        "unlock": "shop", "holder": "anna", "since": "", "alive": True, "by": "ben"
-    }  # fmt: skip
-
-
-async def test_an_unlock_of_a_dead_holder_needs_no_force(
-    store: LogStore, opened: Open, clock: SimulatedClock
-) -> None:
-    await store.lease(["shop"], "anna")
-    clock.elapsed_s += 2 * LEASE_S
-    watcher = opened()
-    await watcher.holders(["shop"])
-    clock.elapsed_s += LEASE_S
-    assert await watcher.unlock("shop", force=False) == "free: no process holds it"
-    with pytest.raises(StoreError, match="no run has ever locked `blog`"):
-        await opened().unlock("blog", force=True)
 
 
 async def test_who_asks_for_holders_is_told_at_once_of_one_that_may_be_dead(
@@ -281,51 +226,26 @@ def test_leases_are_of_the_kind_that_a_run_renews(opened: Open) -> None:
     assert isinstance(opened(), Maintenance)
 
 
+@pytest.mark.parametrize(("before_s", "takes_s"), [(0, 61), (30, 31)], ids=["request", "answer"])
 async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
-    opened: Open, bucket: Bucket, clock: SimulatedClock
+    opened: Open, clock: SimulatedClock, before_s: float, takes_s: float
 ) -> None:
-    def slow(key: str) -> Fault:
-        clock.elapsed_s += 61 if "/leases/" in key and slow_now else 0
-        return ""
-
-    slow_now = False
-    store = opened(Faulty(bucket, slow))
+    slow = Slow(memory_bucket(), clock=clock)
+    store = opened(slow)
     await store.create()
     lease = await store.lease(["shop"], "anna")
-    slow_now = True
+    clock.elapsed_s += before_s
+    slow.takes_s = takes_s
     with pytest.raises(StoreError, match="no longer ours"):
         store.beat(lease)
-    slow_now = False
-    for attempt in _uses(store, lease):
+    slow.takes_s = 0
+    for attempt in (
+        lambda: store.check(lease),
+        lambda: store.renew(lease),
+        lambda: store.commit(lease, [entry(Event.INTENT)]),
+    ):
         with pytest.raises(StoreError, match="no longer ours"):
             await attempt()
-
-
-async def test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease(
-    opened: Open, bucket: Bucket, clock: SimulatedClock
-) -> None:
-    def slow(key: str) -> Fault:
-        clock.elapsed_s += 31 if "/leases/" in key and slow_now else 0
-        return ""
-
-    slow_now = False
-    store = opened(Faulty(bucket, slow))
-    await store.create()
-    lease = await store.lease(["shop"], "anna")
-    clock.elapsed_s += 30
-    slow_now = True
-    with pytest.raises(StoreError, match="no longer ours"):
-        store.beat(lease)
-
-
-async def test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing(
-    store: LogStore, opened: Open
-) -> None:
-    lease = await store.lease(["shop"], "anna")
-    await opened().unlock("shop", force=True, by="ben")
-    with pytest.raises(StoreError, match="no longer ours"):
-        await store.commit(lease, [entry(Event.INTENT)])
-    assert (await opened().load()).open_intents == ()
 
 
 async def test_a_lease_that_another_was_faster_to_take_leaves_nothing(
@@ -407,14 +327,6 @@ async def test_nothing_is_left_of_leases_that_were_given_back_or_not_got(
     with pytest.raises(Locked):
         await opened().lease(["blog", "shop"], "ben")
     assert len([key for key in bucket.list("") if "/leases/" in key]) == 1
-
-
-def _uses(store: LogStore, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
-    return [
-        lambda: store.check(lease),
-        lambda: store.renew(lease),
-        lambda: store.commit(lease, [entry(Event.INTENT)]),
-    ]
 
 
 @pytest.mark.parametrize("paused_s", [0.07, 0.2, 0.4])

@@ -91,23 +91,17 @@ async def test_a_lease_that_ends_while_the_store_is_asked_does_not_check(
         await store.check(lease, for_s=5)
 
 
-async def test_a_lease_counts_from_when_it_was_asked_for(slow: Slow, clock: SimulatedClock) -> None:
+@pytest.mark.parametrize("renews", [False, True])
+async def test_a_lease_counts_from_when_it_was_asked_for(
+    slow: Slow, clock: SimulatedClock, renews: bool
+) -> None:
     store = opened(slow, clock)
     await store.create()
-    slow.seconds = 20
+    slow.seconds = 0 if renews else 20
     lease = await store.lease(["shop"], "anna")
-    slow.seconds = 0
-    clock.elapsed_s += LEASE_S - 10
-    with pytest.raises(StoreError, match="no longer ours"):
+    slow.seconds = 20
+    if renews:
         store.beat(lease)
-
-
-async def test_a_renewal_counts_from_when_it_was_asked_for(slow: Slow, clock: SimulatedClock) -> None:
-    store = opened(slow, clock)
-    await store.create()
-    lease = await store.lease(["shop"], "anna")
-    slow.seconds = 20
-    store.beat(lease)
     slow.seconds = 0
     clock.elapsed_s += LEASE_S - 10
     with pytest.raises(StoreError, match="no longer ours"):

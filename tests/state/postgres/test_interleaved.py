@@ -82,17 +82,6 @@ async def test_of_two_that_see_a_free_scope_one_gets_it(handles: Handles) -> Non
         assert (await other.lease(["shop"], "ben")).epochs == {"shop": 2}
 
 
-async def test_a_commit_under_a_lease_that_was_taken_away_stores_nothing(handles: Handles) -> None:
-    store, other = handles.open(), handles.open()
-    await store.create()
-    lease = await store.lease(["shop"], "me")
-    await other.unlock("shop", force=True, by="ben")
-    await other.lease(["shop"], "ben")
-    with pytest.raises(StoreError, match="no longer ours"):
-        await store.commit(lease, [entry(Event.INTENT)])
-    assert (await other.load()).open_intents == ()
-
-
 async def test_a_lease_that_ends_before_the_answer_comes_does_not_check(
     handles: Handles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from threading import RLock, local
 from typing import Any, TypeVar
 
@@ -33,23 +32,7 @@ class _Counts(Struct):
     record_serial: int
 
 
-class _Tail(Struct):
-    """The lines of a head after its first one. `tag`: of the head; `count`: of the lines."""
-
-    tag: str
-    body: bytes
-    count: int
-
-
 _counts_of = Decoder(_Counts).decode
-
-
-@dataclass(eq=False, slots=True)
-class _Joined:
-    """What one thread writes as one transaction. `connection`: None until it writes something."""
-
-    exits: ExitStack
-    connection: sqlite3.Connection | None = None
 
 
 class TableBucket(Bucket):
@@ -67,7 +50,6 @@ class TableBucket(Bucket):
         self._lock = RLock()  # for reading, which waits for no write
         self._turn = RLock()
         self._own = local()
-        self._tails: dict[str, _Tail] = {}  # by head, as they were written last
 
     @property
     def place(self) -> str:
@@ -89,11 +71,11 @@ class TableBucket(Bucket):
 
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """As in `Bucket`, one after another; all that they write is one transaction."""
-        if self._joined is not None:
+        if hasattr(self._own, "exits"):
             return [work(value) for value in values]
         with self._explained(), ExitStack() as exits:
-            self._own.joined = _Joined(exits)
-            exits.callback(setattr, self._own, "joined", None)
+            self._own.exits = exits
+            exits.callback(delattr, self._own, "exits")
             return [work(value) for value in values]
 
     def create(self, key: str, body: bytes) -> str:
@@ -136,50 +118,33 @@ class TableBucket(Bucket):
         def write(connection: sqlite3.Connection) -> int:
             changed = connection.execute(statement, (tag, first, *counts, key, *before)).rowcount
             if changed and is_head(key):
-                count = self._write_lines(connection, key, tail, *before)
-                self._tails[key] = _Tail(tag, tail, count)  # true of this tag, whether it lands or not
+                self._write_lines(connection, key, tail.split(b"\n")[:-1])
             return changed
 
         if not self._write(write):
             raise PreconditionFailed
         return tag
 
-    def _write_lines(self, connection: sqlite3.Connection, key: str, tail: bytes, before: str = "") -> int:
-        """Bring the lines of a head from those of the tag `before` to `tail`; how many there are."""
-        known = self._tails.get(key)
-        if known is None or known.tag != before:
-            lines = [line + b"\n" for line, _ in _lines(connection, key)] if before else []
-            known = _Tail(before, b"".join(lines), len(lines))
-        if not tail.startswith(known.body):
+    def _write_lines(self, connection: sqlite3.Connection, key: str, lines: Sequence[bytes]) -> None:
+        """Bring the lines of a head to `lines`, which begin with those there, or have none of them."""
+        query = "SELECT number, digest FROM lines WHERE head = ? ORDER BY number DESC LIMIT 1"
+        count, *newest = connection.execute(query, (key,)).fetchone() or (0,)
+        if [digest_of(line) for line in lines[max(0, count - 1) : count]] != newest:
             connection.execute("DELETE FROM lines WHERE head = ?", (key,))
-            known = _Tail(before, b"", 0)
-        new = tail[len(known.body) :].split(b"\n")[:-1]
-        rows = [(key, known.count + place, digest_of(line), line) for place, line in enumerate(new, 1)]
+            count = 0
+        rows = [(key, number, digest_of(line), line) for number, line in enumerate(lines[count:], count + 1)]
         if rows:
             connection.executemany("INSERT INTO lines VALUES (?,?,?,?)", rows)
-        return known.count + len(rows)
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        joined = self._joined
-        if joined is not None:
-            if joined.connection is None:
-                joined.connection = self._begun(joined.exits)
-            return work(joined.connection)
-        with self._explained(), self._turn:
+        with ExitStack() as alone:
+            exits = getattr(self._own, "exits", alone)
+            if exits is alone:
+                exits.enter_context(self._explained())
+            exits.enter_context(self._turn)
             connection = self._writable()
-            with self._committing(connection):
-                return work(connection)
-
-    @property
-    def _joined(self) -> "_Joined | None":
-        return getattr(self._own, "joined", None)
-
-    def _begun(self, exits: ExitStack) -> sqlite3.Connection:
-        """A connection with a transaction, which ends with `exits`."""
-        exits.enter_context(self._turn)
-        connection = self._writable()
-        exits.enter_context(self._committing(connection))
-        return connection
+            exits.enter_context(self._committing(connection))
+            return work(connection)
 
     @contextmanager
     def _committing(self, connection: sqlite3.Connection) -> Iterator[None]:
