@@ -37,6 +37,11 @@ SEEDS: tuple[Seed, ...] = tuple(
 OPEN = ("/oauth/", webhook.PREFIX)
 
 
+def routes(*, extended: bool) -> list[Route]:
+    """The routes of a profile."""
+    return [route for route in ROUTES if extended or not route.extended]
+
+
 def list_paths(world: World) -> Iterator[str]:
     """The path of every list that there is now, extended ones too."""
     for part in PARTS:

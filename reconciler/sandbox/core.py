@@ -7,8 +7,9 @@ given. Control verbs skip faults, token, rate limit and log.
 
 import json
 import random
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +19,7 @@ from urllib.parse import unquote
 from reconciler.sandbox import access, catalog, control, faults, switches
 from reconciler.sandbox.access import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
-from reconciler.sandbox.database import Database, LogEntry, Unstored
+from reconciler.sandbox.database import Database, LogEntry
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts import delivery, machine, secret, webhook
@@ -38,28 +39,22 @@ class Match(NamedTuple):
 
 
 class Router:
-    """With `extended` false, it is as if there were no extended routes."""
+    """The routes by their paths."""
 
-    def __init__(self, routes: Sequence[Route], *, extended: bool = True) -> None:
-        self._extended = extended
-        self._by_length: dict[int, list[tuple[list[str], Route]]] = {}
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._by_depth: dict[int, list[tuple[re.Pattern[str], Route]]] = {}
         for route in routes:
-            parts = route.path.split("/")
-            self._by_length.setdefault(len(parts), []).append((parts, route))
+            path = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))
+            self._by_depth.setdefault(route.path.count("/"), []).append((path, route))
 
     def find(self, method: str, path: str) -> Match:
         """The handler for a request; HEAD is answered as GET. Raises Refusal 404 or 405."""
         wanted = "GET" if method == "HEAD" else method
-        sent = path.split("/")
         allowed: set[str] = set()
-        for parts, route in self._by_length.get(len(sent), ()):
-            parameters = _parameters(parts, sent)
-            if parameters is None:
-                continue
-            offered = self._extended or not route.extended
-            if route.method == wanted and offered:
-                return Match(route, parameters)
-            if offered:
+        for pattern, route in self._by_depth.get(path.count("/"), ()):
+            if found := pattern.fullmatch(path):
+                if route.method == wanted:
+                    return Match(route, {name: unquote(value) for name, value in found.groupdict().items()})
                 allowed.add(route.method)
         if not allowed:
             raise Refusal(404, "this path does not exist", "not_found")
@@ -68,19 +63,6 @@ class Router:
         raise Refusal(
             405, "method not allowed", "method_not_allowed", headers={"allow": ", ".join(sorted(allowed))}
         )
-
-
-def _parameters(parts: list[str], sent: list[str]) -> dict[str, str] | None:
-    """The values of `{name}` parts, decoded; None when the path is another one."""
-    found: dict[str, str] = {}
-    for part, value in zip(parts, sent, strict=True):
-        if part.startswith("{"):
-            if not value:
-                return None
-            found[part[1:-1]] = unquote(value)
-        elif part != value:
-            return None
-    return found
 
 
 class Sandbox:
@@ -121,8 +103,8 @@ class Sandbox:
         self._rng = rng or random.Random()  # noqa: S311 - ids, not secrets
         self.extended = profile == "extended"
         self.world = World(self._rng, catalog.TRANSITIONS, extended=self.extended)
-        self.database = Database(db) if stored else Unstored()
-        saved = self.database.load(self.world)
+        self.database = Database(db) if stored else None
+        saved = self.database.load(self.world) if self.database else {}
         self.world.switches.update(saved.get("switches", {}))
         self.faults = faults.stored(saved.get("faults", {}))
         self.clock = WorldClock(clock, saved.get("clock", 0.0), wall=wall, monotonic=monotonic)
@@ -131,7 +113,7 @@ class Sandbox:
         self._tokens = access.Tokens(token, organization_tokens or {})
         self.strict = strict
         self._buckets = Buckets()
-        self._platform = Router(catalog.ROUTES, extended=self.extended)
+        self._platform = Router(catalog.routes(extended=self.extended))
         self._control = Router(control.route.found)
         self.settle()
         try:
@@ -229,7 +211,8 @@ class Sandbox:
 
     def close(self) -> None:
         """Close the database. The sandbox is not to be used afterwards."""
-        self.database.close()
+        if self.database:
+            self.database.close()
 
     def _platform_answer(self, request: Request, again: bool) -> Response:
         try:
@@ -289,7 +272,8 @@ class Sandbox:
         }
 
     def _commit(self, settings: Mapping[str, Any], entry: LogEntry | None = None) -> None:
-        self.database.commit(self.world.changed, settings, entry)
+        if self.database:
+            self.database.commit(self.world.changed, settings, entry)
         self.world.changed.clear()
 
 

@@ -55,7 +55,7 @@ def description(sandbox: Sandbox) -> dict[str, Any]:
 
 @cache
 def _described(*, extended: bool, strict: bool) -> dict[str, Any]:
-    routes = [route for route in catalog.ROUTES if extended or not route.extended]
+    routes = catalog.routes(extended=extended)
     routes += [route for route in control.route.found if route.summary]
     replies, models = TypeAdapter.json_schemas(
         [

@@ -40,7 +40,7 @@ class Controlled(Protocol):
     world: World
     clock: WorldClock
     faults: Faults
-    database: Database
+    database: Database | None
     extended: bool
     strict: bool
 
@@ -129,7 +129,7 @@ def _faults(sandbox: Controlled) -> Section:
 
 def _requests(sandbox: Controlled) -> Section:
     """The newest first; those that changed the world are marked."""
-    total, last = sandbox.database.tail(MOST_ROWS)
+    total, last = sandbox.database.tail(MOST_ROWS) if sandbox.database else (0, ())
     rows = [
         Row((seq, entry.at, entry.method, entry.path, entry.status or "no answer"), entry.effect)
         for seq, entry in last

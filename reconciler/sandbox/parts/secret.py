@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Request, Response, reply
+from reconciler.sandbox.exchange import Request, Response, changed, reply
 from reconciler.sandbox.part import Date, Item, Name, Part, Routes, Seed, moment_or_now
 from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
 from reconciler.sandbox.world import App, Thing, World
@@ -163,11 +163,7 @@ def is_path(path: str) -> bool:
 
 def masked(body: Any) -> Any:
     """The body of a call that sets secrets, without their values."""
-    if isinstance(body, dict):
-        return {name: masked(part) for name, part in body.items()}
-    if isinstance(body, list):
-        return [masked(part) for part in body]
-    return body if body is None else MASK
+    return changed(body, lambda _, value: value if value is None else MASK)
 
 
 class SecretItem(Item):
