@@ -7,6 +7,7 @@ caller who cannot sign does not even learn which paths there are.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -122,12 +123,7 @@ def create_app(
         async with kit.running():
             yield
 
-    async def api(request: Request) -> Response:
-        return await _answered(kit, _api, request)
-
-    async def costs(request: Request) -> Response:
-        return await _answered(kit, _costs, request)
-
+    api, costs = partial(_answered, kit, _api), partial(_answered, kit, _costs)
     routes = [
         Route("/extensions/{id}/sso", kit.sign_in.start, methods=["GET"]),
         Route(CALLBACK_PATH, kit.sign_in.finish, methods=["GET"]),
@@ -171,9 +167,10 @@ async def _api(kit: Kit, request: Request) -> Response:
     if not id:
         answers = {"POST": lambda: kit.resources.provision(_order(fields))}
     else:
+        changes = {name: fields[name] for name in Order.model_fields if name in fields}
         answers = {
             "GET": lambda: kit.resources.get(id),
-            "PATCH": lambda: kit.resources.update(id, _unsigned(fields), _order),
+            "PATCH": lambda: kit.resources.update(id, changes, _order),
             "DELETE": lambda: kit.resources.remove(id),
         }
     if request.method not in answers:
@@ -194,10 +191,6 @@ def _own_path(request: Request) -> str:
     """The path as it was sent, without the prefix that the application is mounted at."""
     path: str = request.scope.get("raw_path", b"").decode("latin-1")
     return path.removeprefix(request.scope.get("root_path", ""))
-
-
-def _unsigned(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fields[name] for name in Order.model_fields if name in fields}
 
 
 def _order(fields: Any) -> Order:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 from cloudevents.core.bindings.http import HTTPMessage, from_binary_event
@@ -153,12 +153,12 @@ class Intake:
                 async for piece in request.stream():
                     size += len(piece)
                     if size > signing.MAX_SIGNED:
-                        _refuse("the body is too large")
+                        raise signing.NotAuthentic("the body is too large")
                     pieces.append(piece)
         except TimeoutError:
-            _refuse("the body did not arrive in time")
+            raise signing.NotAuthentic("the body did not arrive in time") from None
         except ClientDisconnect:
-            _refuse("the body is incomplete")
+            raise signing.NotAuthentic("the body is incomplete") from None
         return b"".join(pieces)
 
     def _url(self, request: Request) -> str:
@@ -187,10 +187,6 @@ def _is_large(request: Request) -> bool:
 
 def _signatures(request: Request) -> list[str]:
     return request.headers.getlist(signing.HEADER)
-
-
-def _refuse(why: str) -> NoReturn:
-    raise signing.NotAuthentic(why)
 
 
 class Events:

@@ -166,11 +166,6 @@ class Resources:
         found: str = Order.model_validate_json(self._known(id)["wanted"]).organization_id
         return found
 
-    def shown(self, id: str) -> Mapping[str, Any]:
-        """The resource as it was last recorded, without asking its function."""
-        row = self._known(id)
-        return _shown(row, Report(row["status"], row["plan"]))
-
     async def watch(self) -> None:
         """Ask for the state of every resource, and report changes that no call made."""
         for row in self._store.rows("SELECT id FROM resources WHERE phase = ?", _MADE):
@@ -179,7 +174,7 @@ class Resources:
             except Refusal:
                 continue  # taken away meanwhile
             except Exception as failure:
-                self._log("resource.unreadable", row["id"], reason=type(failure).__name__)
+                _log.info("resource.unreadable", resource=row["id"], reason=type(failure).__name__)
 
     def _refuse_another(self, order: Order) -> Row | None:
         """The resource of that id, unless it is another order's: Refusal (409)."""
@@ -236,7 +231,8 @@ class Resources:
             raise Refusal(409, "the resource is being deleted")
         try:
             made = await self._functions.provision(self._resource(row))
-            _check(made)
+            if not all(isinstance(text, str) for item in made.config.items() for text in item):
+                raise TypeError("`config` must map text to text")
         except Exception as failure:
             if row["phase"] == _MAKING:
                 reason = str(failure) if isinstance(failure, Declined) else "provisioning failed"
@@ -247,7 +243,13 @@ class Resources:
             self._record(row, made, digest)
         elif row["config_digest"] != digest:
             raise RuntimeError("provision returned a different configuration than the first time")
-        return 201, self._provisioned(self._known(key), made)
+        row = self._known(key)
+        answer = {
+            "id": row["resource_id"],
+            "config": dict(made.config),
+            **{name: row[name] for name in ("status", "name", "platform_app_name")},
+        }
+        return 201, {name: value for name, value in answer.items() if value is not None}
 
     def _record(self, row: Row, made: Provisioned, digest: str) -> None:
         with self._store.transaction():
@@ -266,7 +268,7 @@ class Resources:
             )
             shown = _shown(self._known(row["id"]), Report(made.status, made.plan))
             self._outbox.add("resource.created", shown, self._now())
-        self._log("resource.made", row["id"])
+        _log.info("resource.made", resource=row["id"])
 
     async def _remove(self, key: str) -> Answer:
         row = self._known(key)
@@ -274,7 +276,7 @@ class Resources:
         with self._store.transaction():
             self._store.change("DELETE FROM resources WHERE id = ?", key)
             self._outbox.add("resource.deleted", _shown(row, Report(DELETED, row["plan"])), self._now())
-        self._log("resource.removed", key)
+        _log.info("resource.removed", resource=key)
         return 200, {"id": row["resource_id"], "status": DELETED}
 
     def _note(self, row: Row, report: Report) -> None:
@@ -307,7 +309,7 @@ class Resources:
         try:
             await work(key)
         except Exception as failure:
-            self._log("resource.failed", key, reason=type(failure).__name__)
+            _log.info("resource.failed", resource=key, reason=type(failure).__name__)
         finally:
             self._store.release(_lease(key))
 
@@ -318,13 +320,14 @@ class Resources:
         """
         if self._tasks is None:
             raise RuntimeError("the kit is not running: use its lifespan, see docs/providers.md")
-        ended, outcome = anyio.Event(), _Outcome()
+        ended = anyio.Event()
+        outcome: list[Answer | Exception] = []
 
         async def run() -> None:
             try:
-                outcome.answer = await work()
+                outcome.append(await work())
             except Exception as failure:
-                outcome.failure = failure
+                outcome.append(failure)
                 if not isinstance(failure, Refusal | Declined):
                     _log.error("function.failed", reason=type(failure).__name__)
             finally:
@@ -333,9 +336,9 @@ class Resources:
         self._tasks.start_soon(run)
         with anyio.move_on_after(None if later is None else self._settings.answer_s):
             await ended.wait()
-        if outcome.failure is not None:
-            raise outcome.failure
-        answer = outcome.answer or later
+        answer = outcome[0] if outcome else later
+        if isinstance(answer, Exception):
+            raise answer
         if answer is None:
             raise RuntimeError("the work was interrupted")
         return answer
@@ -352,26 +355,8 @@ class Resources:
         order = Order.model_validate_json(row["wanted"])
         return Resource(row["resource_id"], order, row["name"], row["status"], row["plan"], self._store.key)
 
-    def _provisioned(self, row: Row, made: Provisioned) -> dict[str, Any]:
-        answer = {
-            "id": row["resource_id"],
-            "config": dict(made.config),
-            "status": row["status"],
-            "name": row["name"],
-            "platform_app_name": row["platform_app_name"],
-        }
-        return {name: value for name, value in answer.items() if value is not None}
-
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-    def _log(self, event: str, key: str, **more: Any) -> None:
-        _log.info(event, resource=key, **more)
-
-
-class _Outcome:
-    answer: Answer | None = None
-    failure: Exception | None = None
 
 
 def _lease(key: str) -> str:
@@ -395,12 +380,6 @@ def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     names = sorted(name for name in {*first, *now} if first.get(name) != now.get(name))
     listed = ", ".join(f"`{name}`" for name in names)
     return f"this id was already ordered with a different {listed}; to change a resource, use PATCH"
-
-
-def _check(made: Provisioned) -> None:
-    for name, value in made.config.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError("`config` must map text to text")
 
 
 def _shown(row: Row, report: Report) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
+from importlib import resources
 from sqlite3 import Row
 from typing import Any
 
@@ -45,35 +46,6 @@ _HEADERS = {
     "referrer-policy": "no-referrer",  # the address of the callback holds a code
     "x-content-type-options": "nosniff",
 }
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{{ title }}</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }
-th { text-align: left; padding-right: 2rem; font-weight: 600 } td { overflow-wrap: anywhere }
-</style>
-</head>
-<body>
-<h1>{{ title }}</h1>
-{% if text %}<p>{{ text }}</p>{% endif %}
-{% if visitor %}
-<table>
-{% for name, value in rows %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
-{% endfor %}
-</table>
-{% if unsent %}
-<p>The platform has not taken {{ unsent }} of our messages about this resource yet.</p>
-{% endif %}
-<p>Signed in as {{ visitor.name }} ({{ visitor.email }}),
-<strong>{{ visitor.role }}</strong> of this organization.</p>
-<form method="post" action="{{ end }}"><button>Sign out</button></form>
-{% endif %}
-</body>
-</html>
-"""
 
 
 class SignIn:
@@ -164,11 +136,9 @@ class SignIn:
         """The resource's page, if signed in for its organization; else a redirect to the sign-in."""
         id = request.path_params["id"]
         session = self._session(request)
-        if session is None:
+        if session is None or self._organization_of(id) != session["organization_id"]:
             return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
         try:
-            if self._organization_of(id) != session["organization_id"]:
-                return RedirectResponse(self._settings.address(f"/extensions/{id}/sso"), 303, _HEADERS)
             visitor = Visitor(
                 session["user_id"],
                 session["name"],
@@ -313,4 +283,5 @@ def _resource_page(
 
 @cache
 def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
+    source = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return Environment(autoescape=True).from_string(source)
