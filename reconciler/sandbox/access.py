@@ -8,7 +8,6 @@ Source: platform API, 4 and 6; platform notes, "Errors, limits, headers".
 """
 
 import hmac
-import ipaddress
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import Cluster
 from reconciler.sandbox.world import App, World
 from reconciler.services.signing import MAX_SIGNED
+from reconciler.services.transport import is_loopback
 
 _SCHEMES = ("bearer", "flyv1")  # the second one: clients of today's tokens. Source: platform notes
 
@@ -91,15 +91,7 @@ def check_page(headers: Mapping[str, str], address: str, *, has_body: bool) -> N
 
 def _is_here(url: str, address: str) -> bool:
     try:
-        name = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return name in (_HERE, address) or _is_loopback(name)
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
+        return is_loopback(url) or urlsplit(url).hostname == address
     except ValueError:
         return False
 

@@ -7,11 +7,12 @@ it is planted: each item against its form, then for what it refers to.
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -20,7 +21,8 @@ from reconciler.sandbox import parts
 from reconciler.sandbox.exchange import UNKNOWN, Refusal, listed, located, problems
 from reconciler.sandbox.part import Item, Part, Route, Seed
 from reconciler.sandbox.parts import app, machine, webhook
-from reconciler.sandbox.world import Thing, Transitions, World
+from reconciler.sandbox.parts.volume import Volume
+from reconciler.sandbox.world import App, Thing, Transitions, World
 
 PARTS: tuple[Part, ...] = tuple(
     importlib.import_module(info.name).PART
@@ -44,8 +46,15 @@ def routes(*, extended: bool) -> list[Route]:
 
 def list_paths(world: World) -> Iterator[str]:
     """The path of every list that there is now, extended ones too."""
-    for part in PARTS:
-        yield from part.list_paths(world)
+    for route in ROUTES:
+        if route.name.endswith("_list_all"):
+            parents: Iterable[tuple[str, str]] = [("", "")]
+            if "{volume_id}" in route.path:
+                parents = ((volume.app, volume.id) for volume in world.all(Volume))
+            elif "{app_name}" in route.path:
+                parents = ((app.id, "") for app in world.all(App))
+            for app_name, id in parents:
+                yield route.path.format(app_name=quote(app_name, safe=""), volume_id=id)
 
 
 def plant(

@@ -253,8 +253,7 @@ class Sandbox:
             body = request.json() if route.guard == "bearer" else None
         except Refusal:
             return ""
-        shown = secret.masked(body) if secret.is_path(request.path) else body
-        return "" if body is None else json.dumps(shown)
+        return "" if body is None else json.dumps(secret.masked(request.path, body))
 
     def _control_answer(self, request: Request) -> Response:
         try:

@@ -89,7 +89,11 @@ class Courier:
         try:
             if provider is None or not provider.base_url or not provider.signing_secret:
                 raise ReconcilerError("the provider has no base_url or no signing_secret")
-            answer = await self._exchange(provider.base_url, prepared(provider, delivery, world.wall()))
+            method, url, headers, body = prepared(provider, delivery, world.wall())
+            async with aclosing(self._connect(provider.base_url)) as transport:
+                answer = await transport.request(
+                    method, url, headers=headers, body=body, deadline_s=DEADLINE_S
+                )
             delivery.status = answer.status
             if delivery.purpose == "costs":
                 delivery.answer = _decoded(answer.body)
@@ -103,11 +107,6 @@ class Courier:
             self._not_before[delivery.id] = self._monotonic() + 2.0 ** (delivery.attempts - 1)
             world.put(delivery)
         self._sandbox.tick()
-
-    async def _exchange(self, base_url: str, sent: _Sent) -> Any:
-        method, url, headers, body = sent
-        async with aclosing(self._connect(base_url)) as transport:
-            return await transport.request(method, url, headers=headers, body=body, deadline_s=DEADLINE_S)
 
     def _end(self, delivery: Delivery, state: str) -> None:
         self._not_before.pop(delivery.id, None)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$"  # every client can put it into a path
+COSTS_PATH = r"^(/[!-~]*)?$"
 NOT_BLANK = r"[^\x00-\x20]"  # the same as in the description, whatever counts as a space
 INVALID = "invalid_argument"
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -193,6 +194,7 @@ _SENTENCES: Mapping[str, str] = {
     ),
 }
 _PATTERNS: Mapping[str, str] = {
+    COSTS_PATH: "must begin with a slash",
     NOT_BLANK: "must not be blank",
     NAME: "must be letters, digits, dots, dashes and underscores, at most 200",
 }

@@ -165,13 +165,12 @@ class Seed(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """One part of the platform: the `PART` of a module of `sandbox/parts/`.
 
-    `things`: the classes that it stores. `list_paths`: the path of every list of them that there is now.
+    `things`: the classes that it stores.
     """
 
     routes: Sequence[Route] = ()
     transitions: Transitions = field(default_factory=dict)
     things: Sequence[type[Thing]] = ()
-    list_paths: Callable[[World], Iterable[str]] = _nothing
     seeds: Sequence[Seed] = ()
 
 

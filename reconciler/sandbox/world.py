@@ -198,7 +198,13 @@ class World:
             due, _, thing = heapq.heappop(self._agenda)
             if thing.due == due and self.find(type(thing), thing.id) is thing:
                 thing.due = None
-                self._end(thing, self._transitions[thing.kind, thing.state].then, due)
+                then = self._transitions[thing.kind, thing.state].then
+                if then is None:
+                    self.remove(thing)
+                elif isinstance(then, str):
+                    self.enter(thing, then, due)
+                else:
+                    then(self, thing, due)
 
     def new_id(self, length: int = 16) -> str:
         """A random id of lower-case letters and digits, as the platform makes them."""
@@ -207,14 +213,6 @@ class World:
     def has_organization(self, slug: str) -> bool:
         """Whether the organization exists; `personal` always does."""
         return slug == "personal" or self.find(Organization, slug) is not None
-
-    def _end(self, thing: Thing, then: str | Callable[["World", Any, float], None] | None, at: float) -> None:
-        if then is None:
-            self.remove(thing)
-        elif isinstance(then, str):
-            self.enter(thing, then, at)
-        else:
-            then(self, thing, at)
 
     def _index(self, thing: Thing) -> None:
         cls = type(thing)

@@ -7,9 +7,8 @@ new_app_404_s). An organization exists as soon as an app, a cluster or a user na
 Source: platform notes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import ConfigDict, Field
 
@@ -95,16 +94,6 @@ def listed_in_app(world: World, cls: type[T], app_name: str) -> Iterable[T]:
     if world.now < app.created_at + world.switches["new_app_404_s"]:
         raise Refusal(404, "Could not find App")
     return world.children(cls, app_name)
-
-
-def lists_in_apps(name: str) -> Callable[[World], Iterator[str]]:
-    """Give the function that yields the path of the list `name` of every app."""
-
-    def paths(world: World) -> Iterator[str]:
-        for app in world.all(App):
-            yield f"/v1/apps/{quote(app.id, safe='')}/{name}"
-
-    return paths
 
 
 def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:

@@ -34,7 +34,7 @@ from reconciler.sandbox.part import (
     one_of,
 )
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
-from reconciler.sandbox.world import Thing, Transition, Transitions, World
+from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire import cluster as wires
 
 # plan → (cpu_kind, cpus, memory_mb)
@@ -459,17 +459,13 @@ _SEED = Seed(
     missing=_missing,
 )
 
-
-_TRANSITIONS: Transitions = {
-    ("cluster", "creating"): Transition(30, "initializing"),
-    ("cluster", "initializing"): Transition(120, _finish_provisioning),
-    ("cluster", "deleting"): Transition(60, _finish_deleting),
-}
-
 PART = Part(
     routes=route.found,
-    transitions=_TRANSITIONS,
+    transitions={
+        ("cluster", "creating"): Transition(30, "initializing"),
+        ("cluster", "initializing"): Transition(120, _finish_provisioning),
+        ("cluster", "deleting"): Transition(60, _finish_deleting),
+    },
     things=(Cluster,),
-    list_paths=lambda world: ("/v1/postgres",),
     seeds=(_SEED,),
 )

@@ -18,7 +18,7 @@ from reconciler.sandbox.part import Part
 from reconciler.sandbox.parts.machine import shown_state
 from reconciler.sandbox.parts.provider import BillingDay, Provider, Resource
 from reconciler.sandbox.parts.volume import DAY_S
-from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
+from reconciler.sandbox.world import App, Machine, Thing, Transition, World
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 MOST_KEPT = 1000
@@ -126,6 +126,4 @@ def _data(machine: Machine, before: str) -> dict[str, str]:
     return transition | ({"Error": "machine failed"} if machine.state == "failed" else {})
 
 
-_TRANSITIONS: Transitions = {("billing_day", "passing"): Transition(DAY_S, _end_day)}
-
-PART = Part(transitions=_TRANSITIONS, things=(Delivery,))
+PART = Part(transitions={("billing_day", "passing"): Transition(DAY_S, _end_day)}, things=(Delivery,))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import Wire
-from reconciler.sandbox.clock import YEAR_ONE, YEAR_ONE_S, rfc3339
+from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import NAME, NOT_BLANK, Refusal, Request, Response, read, reply
 from reconciler.sandbox.part import (
     MOST,
@@ -30,7 +30,7 @@ from reconciler.sandbox.part import (
     moment,
     one_of,
 )
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, required_app, required_in_app
+from reconciler.sandbox.parts.app import listed_in_app, required_app, required_in_app
 from reconciler.sandbox.parts.app import register as register_app
 from reconciler.sandbox.parts.volume import Volume
 from reconciler.sandbox.world import Machine, World
@@ -50,25 +50,7 @@ class MachineRegistration(Wire):
 
 
 # Source: platform notes, "Machines".
-STATES = (
-    "created",
-    "started",
-    "running",
-    "stopped",
-    "suspended",
-    "failed",
-    "starting",
-    "stopping",
-    "restarting",
-    "suspending",
-    "destroying",
-    "launch_failed",
-    "updating",
-    "replacing",
-    "destroyed",
-    "replaced",
-    "migrated",
-)
+STATES = (*wires.POWER, "updating", "replacing", *sorted(wires.GONE_STATES))
 
 
 class GuestItem(Item):
@@ -169,7 +151,8 @@ def register(world: World, item: MachineItem) -> Machine:
         setattr(machine, name, value)
     if machine.state == "suspended" and item.snapshot is not None:
         machine.memory_kept = item.snapshot
-    _note_mounts(world, machine)
+    for volume in mounted(world, machine):  # since the last boot: all of it is in use
+        machine.used_gb.setdefault(volume.id, volume.size_gb)
     machine.used_gb |= dict.fromkeys(item.pending_restart, 0)
     world.put(machine)
     return machine
@@ -237,8 +220,8 @@ def wire(world: World, machine: Machine) -> dict[str, Any]:
         "private_ip": "fdaa::1",
         "host_status": "ok",
         "config": config,
-        "created_at": _time(machine.created_at),
-        "updated_at": _time(machine.updated_at),
+        "created_at": rfc3339(machine.created_at),
+        "updated_at": rfc3339(machine.updated_at),
     }
 
 
@@ -270,10 +253,6 @@ def shown_state(world: World, machine: Machine) -> str:
     return word if machine.state in wires.RUNNING else machine.state
 
 
-def _time(at: float) -> str:
-    return YEAR_ONE if at == YEAR_ONE_S else rfc3339(at)
-
-
 def mounted(world: World, machine: Machine) -> Sequence[Volume]:
     """The volumes that it holds."""
     volumes = world.children(Volume, machine.app)
@@ -297,12 +276,6 @@ def _attach(world: World, machine: Machine, volumes: Sequence[Volume]) -> None:
             volume.attached_machine_id = holder
             machine.used_gb.pop(volume.id, None)
             world.put(volume)
-
-
-def _note_mounts(world: World, machine: Machine) -> None:
-    """Note the size of volumes mounted since the last boot: all of it is in use."""
-    for volume in mounted(world, machine):
-        machine.used_gb.setdefault(volume.id, volume.size_gb)
 
 
 def _plant(world: World, item: MachineItem) -> None:
@@ -337,5 +310,4 @@ _SEED = Seed(
     after=("volumes",),
 )
 
-
-PART = Part(routes=route.found, things=(Machine,), list_paths=lists_in_apps("machines"), seeds=(_SEED,))
+PART = Part(routes=route.found, things=(Machine,), seeds=(_SEED,))

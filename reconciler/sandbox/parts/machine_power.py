@@ -17,7 +17,7 @@ from reconciler.sandbox.part import Part, Routes
 from reconciler.sandbox.parts import machine_lease
 from reconciler.sandbox.parts.app import required_in_app
 from reconciler.sandbox.parts.machine import boot, mounted, shown_state
-from reconciler.sandbox.world import Machine, Transition, Transitions, World
+from reconciler.sandbox.world import Machine, Transition, World
 from reconciler.services.machines.wire import machine as wires
 from reconciler.services.machines.wire.machine import RUNNING
 
@@ -260,14 +260,15 @@ def _let_go(world: World, machine: Machine, at: float) -> None:
         world.put(volume)
 
 
-_TRANSITIONS: Transitions = {
-    ("machine", "suspending"): Transition(10, "suspended"),
-    ("machine", "starting"): Transition(2, _finish_starting),
-    ("machine", "stopping"): Transition(3, "stopped"),
-    ("machine", "restarting"): Transition(3, "starting"),
-    ("machine", "updating"): Transition(5, "starting"),
-    ("machine", "destroying"): Transition(2, _finish_destroying),
-    ("machine", "destroyed"): Transition(0, _let_go),
-}
-
-PART = Part(routes=route.found, transitions=_TRANSITIONS)
+PART = Part(
+    routes=route.found,
+    transitions={
+        ("machine", "suspending"): Transition(10, "suspended"),
+        ("machine", "starting"): Transition(2, _finish_starting),
+        ("machine", "stopping"): Transition(3, "stopped"),
+        ("machine", "restarting"): Transition(3, "starting"),
+        ("machine", "updating"): Transition(5, "starting"),
+        ("machine", "destroying"): Transition(2, _finish_destroying),
+        ("machine", "destroyed"): Transition(0, _let_go),
+    },
+)

@@ -13,12 +13,11 @@ import hashlib
 import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from pydantic import Field
 
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, precondition, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply
 from reconciler.sandbox.part import (
     Count,
     Date,
@@ -35,13 +34,14 @@ from reconciler.sandbox.part import (
     one_of,
 )
 from reconciler.sandbox.parts.app import register, required_in_app
-from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume
-from reconciler.sandbox.world import Transition, Transitions, World
+from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume, changeable
+from reconciler.sandbox.world import Transition, World
 from reconciler.services.machines.wire import volume as wires
 from reconciler.services.machines.wire.volume import LARGEST_GB
 
 SCHEDULED_S = 2
 RUNNING_S = 10
+_LESS_KNOWN = ("status", "volume_size")
 MOST_GB = 500  # others grow a volume no further
 
 
@@ -67,9 +67,7 @@ def list_all(world: World, request: Request, app_name: str, volume_id: str) -> R
 )
 def create(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """Begin an on-demand snapshot. 412 while another is being taken. Source: platform API, 4.2 rule 3."""
-    volume = required_in_app(world, Volume, app_name, volume_id)
-    if not volume.present:
-        raise precondition("volume is being destroyed")
+    volume = changeable(world, app_name, volume_id)
     other = unfinished(world, volume)
     if other is not None:
         scheduled_at = rfc3339(other.requested_at)
@@ -104,12 +102,9 @@ def schedule(world: World, volume: Volume, at: float) -> Snapshot:
 
 def wire(world: World, snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as the list shows it: an unfinished one has size 0 and was created in year 1."""
-    documented = _documented(snapshot)
-    if world.switches["snapshot_fields"] == "bare":
-        del documented["retention_days"]
-    if world.switches["snapshot_fields"] != "known":
-        return documented
-    return {**documented, **_known(snapshot)}
+    fields = world.switches["snapshot_fields"]
+    hidden = {"known": (), "documented": _LESS_KNOWN, "bare": (*_LESS_KNOWN, "retention_days")}[fields]
+    return {name: value for name, value in _shown(snapshot).items() if name not in hidden}
 
 
 def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
@@ -117,15 +112,14 @@ def _world_wire(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "app": snapshot.app,
         "volume_id": snapshot.volume_id,
-        **_documented(snapshot),
-        **_known(snapshot),
+        **_shown(snapshot),
         "encrypted": snapshot.encrypted,
         "fstype": snapshot.fstype,
         "requested_at": rfc3339(snapshot.requested_at),
     }
 
 
-def _documented(snapshot: Snapshot) -> dict[str, Any]:
+def _shown(snapshot: Snapshot) -> dict[str, Any]:
     digest = hashlib.sha256(snapshot.id.encode()).hexdigest() if snapshot.digest is None else snapshot.digest
     return {
         "id": snapshot.id,
@@ -133,11 +127,9 @@ def _documented(snapshot: Snapshot) -> dict[str, Any]:
         "digest": "" if snapshot.created_at is None else digest,
         "created_at": YEAR_ONE if snapshot.created_at is None else rfc3339(snapshot.created_at),
         "retention_days": snapshot.retention_days,
+        "status": snapshot.state,
+        "volume_size": snapshot.volume_size_gb * GIB,
     }
-
-
-def _known(snapshot: Snapshot) -> dict[str, Any]:
-    return {"status": snapshot.state, "volume_size": snapshot.volume_size_gb * GIB}
 
 
 def _backup(world: World, snapshot: Snapshot) -> dict[str, Any]:
@@ -163,11 +155,6 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
     snapshot.created_at = at
     snapshot.size = snapshot.volume_size_gb * GIB // 20
     world.enter(snapshot, "created", at, lasts_s=snapshot.retention_days * DAY_S)
-
-
-def _list_paths(world: World) -> Iterator[str]:
-    for volume in world.all(Volume):
-        yield f"/v1/apps/{quote(volume.app, safe='')}/volumes/{volume.id}/snapshots"
 
 
 # Source: platform notes, "Snapshots".
@@ -234,27 +221,6 @@ def _missing(items: Items) -> Iterator[str]:
             yield f"snapshots[{number}].app: its volume belongs to app {volumes[snapshot.volume_id]}"
 
 
-_SEED = Seed(
-    "snapshots",
-    Snapshot,
-    shown=lambda world, snapshot: _world_wire(snapshot),
-    columns=(
-        "id",
-        ("volume", "volume_id"),
-        "state",
-        (
-            "created at",
-            lambda world, snapshot: "" if snapshot.created_at is None else rfc3339(snapshot.created_at),
-        ),
-        ("days kept", "retention_days"),
-    ),
-    plant=_plant,
-    form=SnapshotItem,
-    after=("volumes",),
-    missing=_missing,
-)
-
-
 def _end_day(world: World, day: Day, at: float) -> None:
     volume = world.find(Volume, day.id)
     if volume is None:
@@ -277,13 +243,34 @@ def _skipped_days(world: World, volume: Volume, at: float) -> int:
     return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
 
 
-_TRANSITIONS: Transitions = {
-    ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),
-    ("snapshot", "running"): Transition(RUNNING_S, _finish),
-    ("day", "passing"): Transition(DAY_S, _end_day),
-    ("snapshot", "created"): Transition(5 * DAY_S, None),
-}
+_SEED = Seed(
+    "snapshots",
+    Snapshot,
+    shown=lambda world, snapshot: _world_wire(snapshot),
+    columns=(
+        "id",
+        ("volume", "volume_id"),
+        "state",
+        (
+            "created at",
+            lambda world, snapshot: "" if snapshot.created_at is None else rfc3339(snapshot.created_at),
+        ),
+        ("days kept", "retention_days"),
+    ),
+    plant=_plant,
+    form=SnapshotItem,
+    after=("volumes",),
+    missing=_missing,
+)
 
 PART = Part(
-    routes=route.found, transitions=_TRANSITIONS, things=(Snapshot,), list_paths=_list_paths, seeds=(_SEED,)
+    routes=route.found,
+    transitions={
+        ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),
+        ("snapshot", "running"): Transition(RUNNING_S, _finish),
+        ("day", "passing"): Transition(DAY_S, _end_day),
+        ("snapshot", "created"): Transition(5 * DAY_S, None),
+    },
+    things=(Snapshot,),
+    seeds=(_SEED,),
 )

@@ -35,8 +35,8 @@ from reconciler.sandbox.part import (
     moment_or_now,
     one_of,
 )
-from reconciler.sandbox.parts.app import listed_in_app, lists_in_apps, register, required_app, required_in_app
-from reconciler.sandbox.world import App, Machine, Thing, Transition, Transitions, World
+from reconciler.sandbox.parts.app import listed_in_app, register, required_app, required_in_app
+from reconciler.sandbox.world import App, Machine, Thing, Transition, World
 from reconciler.services.machines.wire import volume as wires
 
 DEFAULT_SIZE_GB = 3
@@ -189,7 +189,7 @@ def get(world: World, request: Request, app_name: str, volume_id: str) -> Respon
 )
 def update(world: World, request: Request, app_name: str, volume_id: str) -> Response:
     """Change the retention or the daily backups. An equal value changes nothing."""
-    volume = _changeable(world, app_name, volume_id)
+    volume = changeable(world, app_name, volume_id)
     wanted = request.read(wires.VolumeUpdate).model_dump(include={*wires.VolumeUpdate.model_fields})
     changes = {name: value for name, value in wanted.items() if value not in (None, getattr(volume, name))}
     for name, value in changes.items():
@@ -213,7 +213,7 @@ def extend(world: World, request: Request, app_name: str, volume_id: str) -> Res
 
     Whether the machine must restart to use the space is a switch (extend_needs_restart).
     """
-    volume = _changeable(world, app_name, volume_id)
+    volume = changeable(world, app_name, volume_id)
     if volume.state != "created":
         raise precondition(f"volume is {volume.state}")
     size_gb = request.read(wires.VolumeExtend).size_gb
@@ -301,7 +301,8 @@ def _mutated(world: World, volume: Volume) -> dict[str, Any]:
     return shown
 
 
-def _changeable(world: World, app_name: str, volume_id: str) -> Volume:
+def changeable(world: World, app_name: str, volume_id: str) -> Volume:
+    """The volume of the app. Raises Refusal: 404 without it, 412 while it is being deleted."""
     volume = required_in_app(world, Volume, app_name, volume_id)
     if not volume.present:
         raise precondition("volume is being destroyed")
@@ -372,21 +373,16 @@ def free_zone(world: World, app_name: str, name: str, region: str, unique: bool)
     zones = [_zone_name(region, number) for number in range(int(world.switches["zones_per_region"]))]
     zone = min(zones, key=taken.__getitem__)
     if unique and zone in taken:
-        raise _zones_used_up(world, region)
+        texts = {"region": f"no unique zone is left in region {region}", "plain": "could not place volume"}
+        status = world.switches["zones_used_up"]
+        code = "volume_placement_capacity" if status == 412 else "insufficient_capacity"
+        raise Refusal(status, texts.get(world.switches["zones_used_up_text"], ""), code)
     return zone
 
 
 @lru_cache(maxsize=1024)
 def _zone_name(region: str, number: int) -> str:
     return hashlib.sha256(f"{region}/{number}".encode("utf-8", "surrogatepass")).hexdigest()[:4]
-
-
-def _zones_used_up(world: World, region: str) -> Refusal:
-    texts = {"region": f"no unique zone is left in region {region}", "plain": "could not place volume"}
-    message = texts.get(world.switches["zones_used_up_text"], "")
-    if world.switches["zones_used_up"] == 412:
-        return Refusal(412, message, "volume_placement_capacity")
-    return Refusal(422, message, "insufficient_capacity")
 
 
 _HOLDERS = ("attached_machine_id", "attached_alloc_id")
@@ -403,12 +399,7 @@ STATES = (
     "enabling_remote_export",
     "hydrating",
     "recovering",
-    "scheduling_destroy",
-    "pending_destroy",
-    "fork_cleanup",
-    "waiting_for_detach",
-    "destroying",
-    "destroyed",
+    *sorted(wires.GONE_STATES),
 )
 
 
@@ -496,17 +487,13 @@ _SEED = Seed(
     finish=_choose_zones,
 )
 
-
-_TRANSITIONS: Transitions = {
-    ("volume", "restoring"): Transition(20, "created"),
-    ("volume", "hydrating"): Transition(30, "created"),
-    ("volume", "pending_destroy"): Transition(24 * 3600, None),
-}
-
 PART = Part(
     routes=route.found,
-    transitions=_TRANSITIONS,
+    transitions={
+        ("volume", "restoring"): Transition(20, "created"),
+        ("volume", "hydrating"): Transition(30, "created"),
+        ("volume", "pending_destroy"): Transition(24 * 3600, None),
+    },
     things=(Volume, Day),
     seeds=(_SEED,),
-    list_paths=lists_in_apps("volumes"),
 )
