@@ -55,21 +55,20 @@ class Tokens:
 
 
 def check_organization(world: World, request: Request, parameters: Mapping[str, str]) -> None:
-    """Raises Refusal 403 where the request concerns an organization that its token may not touch."""
-    for slug in _concerned(world, request, parameters) if request.organizations is not None else ():
-        if not request.may_touch(slug):
-            raise Refusal(403, f"the token has no access to organization {slug}", "permission_denied")
+    """Raises Refusal 403 where the request concerns an organization that its token may not touch.
 
-
-def _concerned(world: World, request: Request, parameters: Mapping[str, str]) -> list[str]:
-    """Organizations by slug: of the app or cluster in the path, or named in query or body."""
+    That of the app or cluster in the path, or one that is named in query or body.
+    """
+    if request.organizations is None:
+        return
     app = world.find(App, parameters.get("app_name", ""))
     cluster = world.find(Cluster, parameters.get("id") or parameters.get("postgres_cluster_id") or "")
     named = [request.parameter("org_slug")]
     with suppress(Refusal):  # the handler says what is wrong with the body
         named.append(request.object().get("org_slug"))
-    owners = [owned.org_slug for owned in (app, cluster) if owned]
-    return owners + [slug for slug in named if isinstance(slug, str)]
+    for slug in [*(owned.org_slug for owned in (app, cluster) if owned), *named]:
+        if isinstance(slug, str) and not request.may_touch(slug):
+            raise Refusal(403, f"the token has no access to organization {slug}", "permission_denied")
 
 
 _HERE = "localhost"

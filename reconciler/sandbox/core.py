@@ -20,7 +20,7 @@ from reconciler.sandbox import access, catalog, control, faults, switches
 from reconciler.sandbox.access import READ_MACHINE, USUAL, WEBHOOKS, Buckets, Limit, check_body
 from reconciler.sandbox.clock import LATEST_S, WorldClock, http_date, rfc3339
 from reconciler.sandbox.database import Database, LogEntry
-from reconciler.sandbox.exchange import Refusal, Request, Response, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, reply, without_nulls
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts import delivery, machine, secret, webhook
 from reconciler.sandbox.parts.machine_power import suspend
@@ -274,13 +274,6 @@ class Sandbox:
         if self.database:
             self.database.commit(self.world.changed, settings, entry)
         self.world.changed.clear()
-
-
-def without_nulls(value: Any) -> Any:
-    """`value` without fields that are null."""
-    if isinstance(value, dict):
-        return {name: without_nulls(part) for name, part in value.items() if part is not None}
-    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _limit(route: Route) -> Limit | None:

@@ -17,7 +17,8 @@ from pydantic.json_schema import models_json_schema
 from reconciler.core.wire import Wire
 from reconciler.sandbox import catalog, control
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.core import Sandbox, without_nulls
+from reconciler.sandbox.core import Sandbox
+from reconciler.sandbox.exchange import without_nulls
 from reconciler.sandbox.part import Route
 from reconciler.sandbox.parts.cluster import RESTORE_PATH, Cluster
 from reconciler.sandbox.parts.secret import Secret

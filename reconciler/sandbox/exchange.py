@@ -110,6 +110,13 @@ def changed(value: Any, change: Callable[[str, Any], Any], name: str = "") -> An
     return [changed(part, change) for part in value] if isinstance(value, list) else change(name, value)
 
 
+def without_nulls(value: Any) -> Any:
+    """`value` without fields that are null."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
 class Refusal(Exception):
     """Raised by a handler instead of an answer, before it changes the world.
 

@@ -53,15 +53,11 @@ class Draft:
     def has_body(self) -> bool:
         return self.method in ("POST", "PATCH")
 
-    def signed_fields(self, **changes: Any) -> dict[str, Any]:
-        """What is signed, `...` leaving a field out."""
+    def message(self, **changes: Any) -> bytes:
+        """The body, or the query. In `changes`, `...` leaves a field out."""
         own = {"url": self.url, "nonce": self.nonce, "timestamp": self.timestamp}
         fields = {**self.fields, **own, **changes} if self.has_body else {**own, **changes}
-        return {name: value for name, value in fields.items() if value is not ...}
-
-    def message(self, **changes: Any) -> bytes:
-        """The body, or the query."""
-        fields = self.signed_fields(**changes)
+        fields = {name: value for name, value in fields.items() if value is not ...}
         if self.has_body:
             return json.dumps(fields, separators=(",", ":")).encode()
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in fields.items()).encode()

@@ -106,9 +106,14 @@ class Intake:
     async def signed(self, request: Request) -> Mapping[str, Any]:
         """The signed fields of an API call."""
 
+        # The address that the request was sent to. The Host header is not used: anybody can write it.
+        path = request.scope.get("raw_path", b"").decode("latin-1")
+        query = request.scope["query_string"].decode("latin-1")
+        url = f"{self.settings.origin}{path}{'?' if query else ''}{query}"
+
         def verified(body: bytes) -> Mapping[str, Any]:
             return signing.verify(
-                signing.Signed(request.method, self._url(request), _signatures(request), body),
+                signing.Signed(request.method, url, _signatures(request), body),
                 self.settings.signing_secrets,
                 now=self._now(),
                 claim=self._claim,
@@ -160,12 +165,6 @@ class Intake:
         except ClientDisconnect:
             raise signing.NotAuthentic("the body is incomplete") from None
         return b"".join(pieces)
-
-    def _url(self, request: Request) -> str:
-        """The address that the request was sent to. The Host header is not used: anybody can write it."""
-        path = request.scope.get("raw_path", b"").decode("latin-1")
-        query = request.scope["query_string"].decode("latin-1")
-        return f"{self.settings.origin}{path}{'?' if query else ''}{query}"
 
     def _claim(self, digest: str) -> bool:
         self._claims += 1

@@ -226,6 +226,9 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
     """The cluster as reads show it. Endpoints appear when it is ready."""
     cpu_kind, cpus, memory_mb = PLANS[cluster.plan]
     provisioned, used = _storage(world, cluster)
+    endpoints = {
+        way: {"host": f"{way}.{cluster.id}.postgres.internal", "port": PORT} for way in ("direct", "pooler")
+    }
     return {
         **cluster.shown("id", "name"),
         "organization": organization_wire(cluster.org_slug),
@@ -236,7 +239,7 @@ def wire(world: World, cluster: Cluster) -> dict[str, Any]:
         "memory_mb": memory_mb,
         **cluster.shown("disk_size_gb", "replicas", "postgis_enabled"),
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
-        "endpoints": _endpoints(cluster) if cluster.state == "ready" else {},
+        "endpoints": {"primary": endpoints} if cluster.state == "ready" else {},
         "created_at": rfc3339(cluster.created_at),
         "storage_provisioned_bytes": provisioned,
         "storage_used_bytes": used,
@@ -333,15 +336,6 @@ def _summary(cluster: Cluster) -> dict[str, Any]:
         "attached_apps": [{"name": name} for name in cluster.attached_apps],
         "created_at": rfc3339(cluster.created_at),
         **deleted,
-    }
-
-
-def _endpoints(cluster: Cluster) -> dict[str, Any]:
-    return {
-        "primary": {
-            "direct": {"host": f"direct.{cluster.id}.postgres.internal", "port": PORT},
-            "pooler": {"host": f"pooler.{cluster.id}.postgres.internal", "port": PORT},
-        }
     }
 
 

@@ -226,7 +226,8 @@ def _end_day(world: World, day: Day, at: float) -> None:
     if volume is None:
         world.remove(day)
         return
-    days = 1 + _skipped_days(world, volume, at)
+    # Of a long jump of the clock, the first days leave no trace: their snapshots expire within it.
+    days = 1 + max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
     end = at + (days - 1) * DAY_S
     grown_gb = min(volume.size_gb + days * int(world.switches["auto_extend_gb"]), MOST_GB)
     if grown_gb > volume.size_gb and volume.state == "created":
@@ -236,11 +237,6 @@ def _end_day(world: World, day: Day, at: float) -> None:
     if wanted and volume.state == "created" and unfinished(world, volume) is None:
         schedule(world, volume, end)
     world.enter(day, "passing", end)
-
-
-def _skipped_days(world: World, volume: Volume, at: float) -> int:
-    """How many days of a long jump of the clock leave no trace: their snapshots expire within it."""
-    return max(0, int((world.now - at) // DAY_S) - volume.snapshot_retention - 1)
 
 
 _SEED = Seed(
