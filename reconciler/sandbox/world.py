@@ -19,9 +19,13 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @dataclass
 class Thing:
-    """One object of the platform, by its `id`. Fields are what the database stores."""
+    """One object of the platform, by its `id`. Fields are what the database stores.
+
+    `below`: the fields whose ids lists of it are asked under, such as its app.
+    """
 
     kind: ClassVar[str]
+    below: ClassVar[tuple[str, ...]] = ()
     id: str
     state: str = field(default="", kw_only=True)
     due: float | None = field(default=None, kw_only=True)
@@ -29,7 +33,7 @@ class Thing:
     @property
     def parents(self) -> tuple[str, ...]:
         """The ids that lists of it are asked under, such as its app; never changes."""
-        return ()
+        return tuple(getattr(self, name) for name in self.below)
 
     def shown(self, *names: str) -> dict[str, Any]:
         """The fields that answers show as they are stored, by name."""
@@ -67,6 +71,7 @@ class Machine(Thing):
     """
 
     kind = "machine"
+    below = ("app",)
     app: str
     name: str
     region: str
@@ -86,10 +91,6 @@ class Machine(Thing):
     lease_nonce: str = ""
     lease_until: float = 0.0
     lease_description: str = ""
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.app,)
 
     @property
     def present(self) -> bool:

@@ -156,8 +156,7 @@ class AppItem(Item):
     primary_region: Text | None = None
     secrets_version: Count | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.name,)
+    unique = ("name",)
 
 
 def _plant(world: World, item: AppItem) -> None:

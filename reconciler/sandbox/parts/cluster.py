@@ -16,23 +16,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import parse_time
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    Item,
-    Items,
-    Name,
-    Part,
-    Routes,
-    Seed,
-    Text,
-    apps_in,
-    moment,
-    moment_or_now,
-    one_of,
-)
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
 from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire import cluster as wires
@@ -79,7 +65,7 @@ class Cluster(Thing):
     deleted_at: float | None = None
 
 
-route = Routes("cluster")
+route = part.Routes("cluster")
 
 
 @route(
@@ -356,58 +342,58 @@ _DEFAULTS = {
 _LABEL = str.maketrans({"-": "", ":": "", "T": "-", "Z": ""})
 
 
-Plan = Annotated[str, one_of(*PLANS)]
+Plan = Annotated[str, part.one_of(*PLANS)]
 
 
-class OrganizationItem(Item):
+class OrganizationItem(part.Item):
     """The organization of a cluster in a seed; it exists from then on."""
 
-    slug: Name
+    slug: part.Name
     name: str | None = None
 
 
-class AttachedAppItem(Item):
+class AttachedAppItem(part.Item):
     """An app that a cluster is attached to."""
 
-    name: Name
+    name: part.Name
 
 
-class BackupItem(Item):
+class BackupItem(part.Item):
     """A backup of a cluster in a seed."""
 
-    id: Text
-    type: Annotated[str, one_of("full", "incr", "diff")] = "full"
-    status: Text = "completed"
-    size_bytes: Count | None = None
-    started_at: Date | None = None
-    finished_at: Date | None = None
+    id: part.Text
+    type: Annotated[str, part.one_of("full", "incr", "diff")] = "full"
+    status: part.Text = "completed"
+    size_bytes: part.Count | None = None
+    started_at: part.Date | None = None
+    finished_at: part.Date | None = None
 
 
-class ClusterItem(Item):
+class ClusterItem(part.Item):
     """A cluster in a seed: what the world shows of it."""
 
-    id: Name | None = None
-    name: Text | None = None
+    id: part.Name | None = None
+    name: part.Text | None = None
     organization: OrganizationItem | None = None
-    region: Text | None = None
+    region: part.Text | None = None
     plan: Plan = "basic"
     pg_major_version: Literal["16", "17"] = "16"
     pool_mode: Literal["session", "transaction"] = "session"
-    status: Annotated[str, one_of(*wires.STATUSES)] = "ready"
+    status: Annotated[str, part.one_of(*wires.STATUSES)] = "ready"
     disk_size_gb: Annotated[int, Field(ge=10, le=1000)] = 10
     replicas: Annotated[int, Field(ge=1, le=1000)] = 1
     postgis_enabled: bool = False
     attached_apps: list[AttachedAppItem] = Field(default_factory=list)
     backups: list[BackupItem] = Field(default_factory=list)
-    created_at: Date | None = None
-    ready_at: Date | None = None
-    deleted_at: Date | None = None
+    created_at: part.Date | None = None
+    ready_at: part.Date | None = None
+    deleted_at: part.Date | None = None
     cpu_kind: str | None = None
-    cpus: Count | None = None
-    memory_mb: Count | None = None
+    cpus: part.Count | None = None
+    memory_mb: part.Count | None = None
     endpoints: dict[str, Any] | None = None
-    storage_provisioned_bytes: Count | None = None
-    storage_used_bytes: Count | None = None
+    storage_provisioned_bytes: part.Count | None = None
+    storage_used_bytes: part.Count | None = None
 
 
 _KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mode", "replicas"}
@@ -416,9 +402,9 @@ _KEPT = {"plan", "pg_major_version", "disk_size_gb", "postgis_enabled", "pool_mo
 def _plant(world: World, item: ClusterItem) -> None:
     slug = item.organization.slug if item.organization else PERSONAL
     register_organization(world, slug)
-    created_at = moment_or_now(world, item.created_at)
+    created_at = part.moment_or_now(world, item.created_at)
     id = item.id or world.new_id()
-    ready_at = moment(item.ready_at)
+    ready_at = part.moment(item.ready_at)
     cluster = Cluster(
         id,
         name=item.name or id,
@@ -429,20 +415,20 @@ def _plant(world: World, item: ClusterItem) -> None:
         backups=[backup.model_dump() for backup in item.backups],
         created_at=created_at,
         ready_at=created_at if ready_at is None and item.status == "ready" else ready_at,
-        deleted_at=moment(item.deleted_at),
+        deleted_at=part.moment(item.deleted_at),
     )
     world.enter(cluster, item.status)
 
 
-def _missing(items: Items) -> Iterator[str]:
-    apps = apps_in(items)
+def _missing(items: part.Items) -> Iterator[str]:
+    apps = part.apps_in(items)
     for number, cluster in enumerate(items["clusters"]):
         for place, attached in enumerate(cluster.attached_apps):
             if attached.name not in apps:
                 yield f"clusters[{number}].attached_apps[{place}].name: there is no app {attached.name}"
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "clusters",
     Cluster,
     shown=world_wire,
@@ -453,7 +439,7 @@ _SEED = Seed(
     missing=_missing,
 )
 
-PART = Part(
+PART = part.Part(
     routes=route.found,
     transitions={
         ("cluster", "creating"): Transition(30, "initializing"),

@@ -13,23 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from reconciler.core.wire import Wire
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import NAME, NOT_BLANK, Refusal, Request, Response, read, reply
-from reconciler.sandbox.part import (
-    MOST,
-    Count,
-    DateOrUnknown,
-    Item,
-    Name,
-    NameOrEmpty,
-    Part,
-    Positive,
-    Routes,
-    Seed,
-    Text,
-    moment,
-    one_of,
-)
 from reconciler.sandbox.parts.app import listed_in_app, required_app, required_in_app
 from reconciler.sandbox.parts.app import register as register_app
 from reconciler.sandbox.parts.volume import Volume
@@ -45,41 +31,41 @@ class MachineRegistration(Wire):
     app: str = Field(pattern=NAME)
     name: str | None = Field(None, pattern=NOT_BLANK)
     region: str | None = Field(None, pattern=NOT_BLANK)
-    memory_mb: int | None = Field(None, ge=1, le=MOST)
-    swap_size_mb: int | None = Field(None, ge=0, le=MOST)
+    memory_mb: int | None = Field(None, ge=1, le=part.MOST)
+    swap_size_mb: int | None = Field(None, ge=0, le=part.MOST)
 
 
 # Source: platform notes, "Machines".
 STATES = (*wires.POWER, "updating", "replacing", *sorted(wires.GONE_STATES))
 
 
-class GuestItem(Item):
+class GuestItem(part.Item):
     """The size of a machine."""
 
-    cpus: Positive | None = None
+    cpus: part.Positive | None = None
     cpu_kind: Literal["shared", "performance"] | None = None
-    memory_mb: Positive | None = None
+    memory_mb: part.Positive | None = None
 
 
-class InitItem(Item):
+class InitItem(part.Item):
     """How a machine starts."""
 
-    swap_size_mb: Count | None = None
+    swap_size_mb: part.Count | None = None
 
 
-class MountItem(Item):
+class MountItem(part.Item):
     """A volume that a machine holds, by id."""
 
-    volume: Name
+    volume: part.Name
     path: str | None = None
 
 
-class ConfigItem(Item):
+class ConfigItem(part.Item):
     """The configuration of a machine as the world shows it."""
 
     guest: GuestItem = GuestItem()
     init: InitItem = InitItem()
-    schedule: Text | None = None
+    schedule: part.Text | None = None
     mounts: list[MountItem] = Field(default_factory=list)
 
 
@@ -90,23 +76,23 @@ class MachineItem(GuestItem, InitItem):
     the machine, if it is suspended. The control verb leaves out what only the world knows.
     """
 
-    id: NameOrEmpty = None
-    app: Name
-    name: Text | None = None
-    state: Annotated[str, one_of(*STATES)] | None = None
-    region: Text | None = None
-    volumes: list[Name] | None = None
-    pending_restart: list[Name] = Field(default_factory=list)
-    schedule: Text | None = None
+    id: part.NameOrEmpty = None
+    app: part.Name
+    name: part.Text | None = None
+    state: Annotated[str, part.one_of(*STATES)] | None = None
+    region: part.Text | None = None
+    volumes: list[part.Name] | None = None
+    pending_restart: list[part.Name] = Field(default_factory=list)
+    schedule: part.Text | None = None
     config: ConfigItem = ConfigItem()
-    instance_id: Text | None = None
+    instance_id: part.Text | None = None
     snapshot: bool | None = None
     memory_kept: bool | None = None
     moved: bool = False
     host: str = ""
-    created_at: DateOrUnknown | None = None
-    updated_at: DateOrUnknown | None = None
-    booted_at: DateOrUnknown | None = None
+    created_at: part.DateOrUnknown | None = None
+    updated_at: part.DateOrUnknown | None = None
+    booted_at: part.DateOrUnknown | None = None
     private_ip: str | None = None
     host_status: str | None = None
 
@@ -127,7 +113,7 @@ def register(world: World, item: MachineItem) -> Machine:
         raise Refusal(422, f"machine {machine.id} belongs to app {machine.app}")
     held = None if item.volumes is None else [_attachable(world, app.id, id, item.id) for id in item.volumes]
     given = item.model_dump(include=_SETTINGS, exclude_none=True)
-    given |= {name: moment(text) for name in _TIMES if (text := getattr(item, name)) is not None}
+    given |= {name: part.moment(text) for name in _TIMES if (text := getattr(item, name)) is not None}
     state = item.state
     if machine is None:
         state = state or "started"
@@ -164,7 +150,7 @@ def register_body(world: World, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _MACHINES = "/v1/apps/{app_name}/machines"
-route = Routes("machine")
+route = part.Routes("machine")
 
 
 @route.extended("GET", _MACHINES, "List machines", list[wires.Machine], gives={"machine_id": "/0/id"})
@@ -296,11 +282,11 @@ def _plant(world: World, item: MachineItem) -> None:
     machine.moved, machine.host = item.moved, item.host
     if item.memory_kept is not None:  # it is the world's own: an unknown boot stays unknown
         machine.memory_kept = item.memory_kept
-        machine.booted_at = moment(item.booted_at)
+        machine.booted_at = part.moment(item.booted_at)
     world.put(machine)
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "machines",
     Machine,
     shown=world_wire,
@@ -310,4 +296,4 @@ _SEED = Seed(
     after=("volumes",),
 )
 
-PART = Part(routes=route.found, things=(Machine,), seeds=(_SEED,))
+PART = part.Part(routes=route.found, things=(Machine,), seeds=(_SEED,))

@@ -55,6 +55,7 @@ class Credential(Thing):
     """
 
     kind = "credential"
+    below = ("family",)
     use: str
     family: str
     provider: str
@@ -62,10 +63,6 @@ class Credential(Thing):
     issued_at: float
     redirect_uri: str = ""
     challenge: str = ""
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.family,)
 
 
 class TokenRequest(Wire):

@@ -60,6 +60,7 @@ class Resource(Thing):
     """`id` is `provider/id`. `reported_at`: the UNIX time that the provider's last report named."""
 
     kind = "resource"
+    below = ("provider",)
     provider: str
     resource_id: str
     status: str = ""
@@ -69,10 +70,6 @@ class Resource(Thing):
     user_id: str = ""
     updated_at: float = 0.0
     reported_at: int = 0
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.provider,)
 
     @property
     def present(self) -> bool:
@@ -145,8 +142,7 @@ class ProviderItem(Item):
     events: bool | None = None
     costs_path: Annotated[str, Field(pattern=COSTS_PATH)] | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.name,)
+    unique = ("name",)
 
 
 class MembershipItem(Item):
@@ -182,8 +178,7 @@ class ResourceItem(Reported):
     provider: Text
     updated_at: DateOrUnknown | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.provider, self.id)
+    unique = ("provider", "id")
 
 
 def register(world: World, item: ProviderItem) -> Provider:

@@ -34,16 +34,13 @@ class Secret(Thing):
     """`id` is `app/name`. `digest` is what the platform answers."""
 
     kind = "secret"
+    below = ("app",)
     app: str
     name: str
     fingerprint: str
     digest: str
     created_at: float
     updated_at: float
-
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.app,)
 
 
 _SECRETS = "/v1/apps/{app_name}/secrets"
@@ -171,8 +168,7 @@ class SecretItem(Item):
     created_at: Date | None = None
     updated_at: Date | None = None
 
-    def key(self) -> tuple[str, ...]:
-        return (self.app, self.name)
+    unique = ("app", "name")
 
 
 def _plant(world: World, item: SecretItem) -> None:

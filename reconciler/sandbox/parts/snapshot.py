@@ -16,23 +16,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import YEAR_ONE, rfc3339
 from reconciler.sandbox.exchange import Refusal, Request, Response, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    DateOrUnknown,
-    Item,
-    Items,
-    Name,
-    Part,
-    Retention,
-    Routes,
-    Seed,
-    moment,
-    moment_or_now,
-    one_of,
-)
 from reconciler.sandbox.parts.app import register, required_in_app
 from reconciler.sandbox.parts.volume import DAY_S, GIB, Day, Snapshot, Volume, changeable
 from reconciler.sandbox.world import Transition, World
@@ -46,7 +32,7 @@ MOST_GB = 500  # others grow a volume no further
 
 
 _SNAPSHOTS = "/v1/apps/{app_name}/volumes/{volume_id}/snapshots"
-route = Routes("snapshot")
+route = part.Routes("snapshot")
 
 
 @route("GET", _SNAPSHOTS, "List snapshots", list[wires.Snapshot], gives={"snapshot_id": "/0/id"})
@@ -161,21 +147,21 @@ def _finish(world: World, snapshot: Snapshot, at: float) -> None:
 STATES = ("waiting", "running", "created", "failed")
 
 
-class SnapshotItem(Item):
+class SnapshotItem(part.Item):
     """`app` and `volume_size` (bytes) make one whose volume is gone."""
 
-    id: Name | None = None
-    app: Name | None = None
-    volume_id: Name
-    status: Annotated[str, one_of(*STATES)] | None = None
-    size: Count | None = None
+    id: part.Name | None = None
+    app: part.Name | None = None
+    volume_id: part.Name
+    status: Annotated[str, part.one_of(*STATES)] | None = None
+    size: part.Count | None = None
     digest: str | None = None
-    retention_days: Retention = 5
+    retention_days: part.Retention = 5
     volume_size: Annotated[int, Field(ge=1, le=LARGEST_GB * 1024**3)] | None = None
     encrypted: bool | None = None
     fstype: Literal["ext4", "raw"] | None = None
-    created_at: DateOrUnknown | None = None
-    requested_at: Date | None = None
+    created_at: part.DateOrUnknown | None = None
+    requested_at: part.Date | None = None
 
 
 def _plant(world: World, item: SnapshotItem) -> None:
@@ -185,8 +171,8 @@ def _plant(world: World, item: SnapshotItem) -> None:
     unknown = item.created_at is not None and item.created_at.startswith(YEAR_ONE[:5])
     state = item.status or ("running" if unknown else "created")
     finished = state == "created" or (state == "failed" and item.created_at is not None and not unknown)
-    created_at = moment_or_now(world, item.created_at) if finished else None
-    requested_at = moment(item.requested_at)
+    created_at = part.moment_or_now(world, item.created_at) if finished else None
+    requested_at = part.moment(item.requested_at)
     snapshot = Snapshot(
         item.id or f"vs_{world.new_id()}",
         volume_id=item.volume_id,
@@ -208,7 +194,7 @@ def _plant(world: World, item: SnapshotItem) -> None:
     world.enter(snapshot, state, created_at if state == "created" else None, lasts_s)
 
 
-def _missing(items: Items) -> Iterator[str]:
+def _missing(items: part.Items) -> Iterator[str]:
     volumes = {item.id: item.app for item in items["volumes"]}
     for number, snapshot in enumerate(items["snapshots"]):
         alone = snapshot.app is not None and snapshot.volume_size is not None
@@ -239,7 +225,7 @@ def _end_day(world: World, day: Day, at: float) -> None:
     world.enter(day, "passing", end)
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "snapshots",
     Snapshot,
     shown=lambda world, snapshot: _world_wire(snapshot),
@@ -259,7 +245,7 @@ _SEED = Seed(
     missing=_missing,
 )
 
-PART = Part(
+PART = part.Part(
     routes=route.found,
     transitions={
         ("snapshot", "waiting"): Transition(SCHEDULED_S, "running"),

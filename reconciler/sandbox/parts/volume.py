@@ -17,24 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
 from reconciler.sandbox.exchange import INVALID, Refusal, Request, Response, precondition, refused, reply
-from reconciler.sandbox.part import (
-    Count,
-    Date,
-    Item,
-    Items,
-    Name,
-    NameOrEmpty,
-    Part,
-    Retention,
-    Routes,
-    Seed,
-    Size,
-    Text,
-    moment_or_now,
-    one_of,
-)
 from reconciler.sandbox.parts.app import listed_in_app, register, required_app, required_in_app
 from reconciler.sandbox.world import App, Machine, Thing, Transition, World
 from reconciler.services.machines.wire import volume as wires
@@ -100,6 +85,7 @@ class Snapshot(Thing):
     """
 
     kind = "snapshot"
+    below = ("volume_id",)
     volume_id: str
     app: str
     volume_size_gb: int
@@ -111,14 +97,10 @@ class Snapshot(Thing):
     size: int = 0
     digest: str | None = None
 
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return (self.volume_id,)
-
 
 _VOLUMES = "/v1/apps/{app_name}/volumes"
 _VOLUME = _VOLUMES + "/{volume_id}"
-route = Routes("volume")
+route = part.Routes("volume")
 
 
 @route("GET", _VOLUMES, "List volumes", list[wires.Volume], gives={"volume_id": "/0/id"})
@@ -409,31 +391,31 @@ _KEPT = {
 }
 
 
-class VolumeItem(Item):
+class VolumeItem(part.Item):
     """A volume in a seed: what the world shows of it."""
 
-    id: Name | None = None
-    app: Name
-    name: Text
+    id: part.Name | None = None
+    app: part.Name
+    name: part.Text
     region: str | None = None
-    zone: Text | None = None
-    state: Annotated[str, one_of(*STATES)] = "created"
-    size_gb: Size = 3
+    zone: part.Text | None = None
+    state: Annotated[str, part.one_of(*STATES)] = "created"
+    size_gb: part.Size = 3
     encrypted: bool = True
     fstype: Literal["ext4", "raw"] = "ext4"
-    snapshot_retention: Retention = 5
+    snapshot_retention: part.Retention = 5
     auto_backup_enabled: bool = True
-    attached_machine_id: NameOrEmpty = None
-    created_at: Date | None = None
+    attached_machine_id: part.NameOrEmpty = None
+    created_at: part.Date | None = None
     attached_alloc_id: str | None = None
-    blocks: Count | None = None
-    block_size: Count | None = None
-    blocks_free: Count | None = None
-    blocks_avail: Count | None = None
+    blocks: part.Count | None = None
+    block_size: part.Count | None = None
+    blocks_free: part.Count | None = None
+    blocks_avail: part.Count | None = None
     host_dedication_key: str | None = None
     host_status: str | None = None
-    bytes_used: Count | None = None
-    bytes_total: Count | None = None
+    bytes_used: part.Count | None = None
+    bytes_total: part.Count | None = None
     type: str | None = None
 
 
@@ -445,14 +427,14 @@ def _plant(world: World, item: VolumeItem) -> None:
         **item.model_dump(include=_KEPT),
         region=item.region or app.primary_region,
         zone=item.zone or "",
-        created_at=moment_or_now(world, item.created_at),
+        created_at=part.moment_or_now(world, item.created_at),
         attached_alloc_id=item.attached_alloc_id or None,
         host_dedication_key=item.host_dedication_key or "",
     )
     settle_in(world, volume, item.state)
 
 
-def _missing(items: Items) -> Iterator[str]:
+def _missing(items: part.Items) -> Iterator[str]:
     machines = {item.id: item.app for item in items["machines"]}
     for number, volume in enumerate(items["volumes"]):
         holder = volume.attached_machine_id
@@ -466,7 +448,7 @@ def _choose_zones(world: World) -> None:
             volume.zone = free_zone(world, volume.app, volume.name, volume.region, unique=False)
 
 
-_SEED = Seed(
+_SEED = part.Seed(
     "volumes",
     Volume,
     shown=world_wire,
@@ -487,7 +469,7 @@ _SEED = Seed(
     finish=_choose_zones,
 )
 
-PART = Part(
+PART = part.Part(
     routes=route.found,
     transitions={
         ("volume", "restoring"): Transition(20, "created"),
