@@ -14,6 +14,8 @@ from urllib.parse import parse_qsl
 from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 
+from reconciler.services.machines.wire import cluster
+
 if TYPE_CHECKING:
     from jinja2 import Template
 
@@ -203,6 +205,8 @@ _SENTENCES: Mapping[str, str] = {
 _PATTERNS: Mapping[str, str] = {
     COSTS_PATH: "must begin with a slash",
     NOT_BLANK: "must not be blank",
+    cluster.NAME: "must be at most 63 printable characters",
+    cluster.PLAN: f"must be one of {', '.join(cluster.PLANS)}",
     NAME: "must be letters, digits, dots, dashes and underscores, at most 200",
 }
 _BRANCHES = ("int", "str", "constrained-int")  # of a union: a part of pydantic's location, but of no document

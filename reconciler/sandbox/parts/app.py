@@ -99,10 +99,8 @@ def listed_in_app(world: World, cls: type[T], app_name: str) -> Iterable[T]:
 def register(world: World, name: str, org_slug: str | None = None, primary_region: str | None = None) -> App:
     """Create the app, or change what is given of an existing one; its organization exists from then on."""
     app = world.find(App, name)
-    if app is None:
-        app = App(name, org_slug or PERSONAL, primary_region or DEFAULT_REGION, created_at=world.now)
-        world.put(app)
-    before = (app.org_slug, app.primary_region)
+    before = app and (app.org_slug, app.primary_region)
+    app = app or App(name, PERSONAL, DEFAULT_REGION, created_at=world.now)
     app.org_slug, app.primary_region = org_slug or app.org_slug, primary_region or app.primary_region
     if (app.org_slug, app.primary_region) != before:
         world.put(app)

@@ -18,7 +18,7 @@ from pydantic import Field
 from reconciler.core.wire import parse_time
 from reconciler.sandbox import part
 from reconciler.sandbox.clock import rfc3339
-from reconciler.sandbox.exchange import Refusal, Request, Response, read, refused, reply
+from reconciler.sandbox.exchange import Refusal, Request, Response, read, reply
 from reconciler.sandbox.parts.app import DEFAULT_REGION, PERSONAL, organization_wire, register_organization
 from reconciler.sandbox.world import Thing, Transition, World
 from reconciler.services.machines.wire import cluster as wires
@@ -36,7 +36,6 @@ POOL_MODES = ("session", "transaction")
 PORT = 5432
 RESTORE_PATH = "/v1/postgres/{postgres_cluster_id}/restore"
 _PLAN_BY_LOWER_CASE = {plan.lower(): plan for plan in PLANS}
-_NAME = re.compile(wires.NAME)
 _OFFSET = re.compile(r".*(?:[Zz]|[+-]\d{2}:\d{2})")
 _GONE = ("deleting", "deleted")
 _HOUR_S = 3600
@@ -90,14 +89,13 @@ def create(world: World, request: Request) -> Response:
     if world.switches["cluster_create"] == "failed":
         raise Refusal(400, "creation failed")
     disk_gb, version, pool_mode, postgis = _DEFAULTS[world.switches["cluster_defaults"]]
-    name, plan = _name(body), _plan(body)
     wish = read(body, wires.ClusterCreate)
     cluster = Cluster(
         world.new_id(),
-        name=name,
+        name=(wish.name or "").strip(),
         org_slug=org_slug,
         region=wish.region,
-        plan=plan,
+        plan=_PLAN_BY_LOWER_CASE[wish.plan.lower()],
         disk_size_gb=wish.disk_size_gb or disk_gb,
         pg_major_version=wish.pg_major_version or version,
         pool_mode=wish.pool_mode or pool_mode,
@@ -131,8 +129,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
     source = _required(world, postgres_cluster_id)
     if source.state in _GONE:
         raise Refusal(404, "Cluster not found")
-    body = request.object()
-    name, wish = _name(body), read(body, wires.ClusterRestore)
+    wish = request.read(wires.ClusterRestore)
     backup_id, pitr_time = wish.backup_id, wish.pitr_time
     if backup_id is None and pitr_time is None and world.switches["restore_target"] == "optional":
         backup_id = source.backups[-1]["id"] if source.backups else ""
@@ -146,7 +143,7 @@ def restore(world: World, request: Request, postgres_cluster_id: str) -> Respons
         label = rfc3339(_inside_window(world, source, pitr_time or ""))
     cluster = Cluster(
         world.new_id(),
-        name=name or f"{source.name} {label}"[:63],
+        name=(wish.name or "").strip() or f"{source.name} {label}"[:63],
         **source.shown("org_slug", "region", *_KEPT),
         created_at=world.now,
     )
@@ -281,22 +278,6 @@ def _required(world: World, id: str) -> Cluster:
     if cluster is None:
         raise Refusal(404, "Cluster not found")
     return cluster
-
-
-def _name(body: Mapping[str, Any]) -> str:
-    """The wished name, "" when one is to be generated. Raises Refusal 422 in better words than a pattern."""
-    name = body.get("name", "")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise refused("name", "must be at most 63 printable characters")
-    return name.strip()
-
-
-def _plan(body: Mapping[str, Any]) -> str:
-    """The plan, matched case-insensitively. Raises Refusal 422."""
-    plan = _PLAN_BY_LOWER_CASE.get(str(body.get("plan")).lower())
-    if plan is None:
-        raise refused("plan", f"must be one of {', '.join(PLANS)}")
-    return plan
 
 
 def _inside_window(world: World, source: Cluster, text: str) -> float:
