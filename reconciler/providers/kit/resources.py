@@ -46,6 +46,7 @@ _NOT_FOUND = "there is no such resource"
 _BUSY = "another request is changing this resource; try again"
 
 Answer = tuple[int, dict[str, Any]]
+_Work = Callable[[str], Awaitable[Answer]]
 _log = structlog.get_logger("reconciler.provider")
 
 
@@ -84,7 +85,7 @@ class Resources:
             self._begin(order)
             return await self._make(key)
 
-        answer = await self._answered(lambda: self._holding(order.id, begin, busy=later), later)
+        answer = await self._answered(order.id, begin, later, busy=later)
         self._refuse_another(order)  # another order may have come first meanwhile
         return answer
 
@@ -116,7 +117,7 @@ class Resources:
                 self._outbox.add("resource.updated", shown, self._now())
             return 200, shown
 
-        return await self._answered(lambda: self._holding(key, change), None)
+        return await self._answered(key, change, None)
 
     async def get(self, id: str, visitor: Visitor | None = None) -> Answer:
         """200 with the resource as it is now; an unfinished one as it was last recorded."""
@@ -139,32 +140,28 @@ class Resources:
             self._store.update("resources", {"id": row["id"]}, **removing)
             return await self._remove(key)
 
-        return await self._answered(
-            lambda: self._holding(key, begin),
-            (202, {"id": self._known(key)["resource_id"], "status": DELETING}),
-        )
+        later = (202, {"id": self._known(key)["resource_id"], "status": DELETING})
+        return await self._answered(key, begin, later)
 
     async def costs(self) -> Answer:
         """200 with what each finished resource costs."""
         rows = self._store.rows("SELECT * FROM resources WHERE phase = ? ORDER BY id", _MADE)
         costs: Sequence[Cost] = await self._functions.costs([self._resource(row) for row in rows])
+        shown = ("amount", "currency", "per")
         return 200, {
             "costs": [
-                {
-                    "id": cost.resource_id,
-                    "amount": cost.amount,
-                    "currency": cost.currency,
-                    "per": cost.per,
-                    **cost.details,
-                }
+                {"id": cost.resource_id, **{name: getattr(cost, name) for name in shown}, **cost.details}
                 for cost in costs
             ]
         }
 
-    def organization_of(self, id: str) -> str:
-        """Raises Refusal (404)."""
-        found: str = Order.model_validate_json(self._known(id)["wanted"]).organization_id
-        return found
+    def organization_of(self, id: str) -> str | None:
+        """The organization of the resource; None when there is no such resource."""
+        try:
+            row = self._known(id)
+        except Refusal:
+            return None
+        return Order.model_validate_json(row["wanted"]).organization_id
 
     async def watch(self) -> None:
         """Ask for the state of every resource, and report changes that no call made."""
@@ -194,7 +191,7 @@ class Resources:
 
     def _begin(self, order: Order) -> None:
         """Write the order down, under the lease. An order that failed before starts again."""
-        written, now = _written(order), self._now()
+        written = _written(order)
         with self._store.transaction():
             row = self._refuse_another(order)
             if row is None or row["phase"] == _FAILED:
@@ -210,18 +207,17 @@ class Resources:
                         phase=_MAKING,
                         status=PROVISIONING,
                         name=order.name,
-                        made_at=now,
+                        made_at=self._now(),
                     )
                 except IntegrityError:
                     raise Refusal(409, "`id` already belongs to another resource") from None
             self._store.insert(
                 "people",
                 replacing=True,
-                organization_id=order.organization_id,
-                user_id=order.user_id,
+                **order.model_dump(include={"organization_id", "user_id"}),
                 email=order.user_email,
                 role=order.user_role,
-                seen_at=now,
+                seen_at=self._now(),
             )
 
     async def _make(self, key: str) -> Answer:
@@ -286,9 +282,7 @@ class Resources:
             if self._store.update("resources", before, status=report.status, plan=report.plan):
                 self._outbox.add("resource.updated", _shown(row, report), self._now())
 
-    async def _holding(
-        self, key: str, work: Callable[[str], Awaitable[Answer]], busy: Answer | None = None
-    ) -> Answer:
+    async def _holding(self, key: str, work: _Work, busy: Answer | None) -> Answer:
         """The answer of `work`, done under the lease of the resource.
 
         While another worker holds the lease for too long: `busy`, or Refusal (409).
@@ -305,7 +299,7 @@ class Resources:
         finally:
             self._store.release(_lease(key))
 
-    async def _resume(self, key: str, work: Callable[[str], Awaitable[Answer]]) -> None:
+    async def _resume(self, key: str, work: _Work) -> None:
         try:
             await work(key)
         except Exception as failure:
@@ -313,8 +307,10 @@ class Resources:
         finally:
             self._store.release(_lease(key))
 
-    async def _answered(self, work: Callable[[], Awaitable[Answer]], later: Answer | None) -> Answer:
-        """The answer of `work`, or `later` when that takes too long; the work still continues.
+    async def _answered(
+        self, key: str, work: _Work, later: Answer | None, busy: Answer | None = None
+    ) -> Answer:
+        """The answer of `_holding`, or `later` when that takes too long; the work still continues.
 
         It runs in the kit's own task group: neither a client that leaves nor the end of a request stops it.
         """
@@ -325,7 +321,7 @@ class Resources:
 
         async def run() -> None:
             try:
-                outcome.append(await work())
+                outcome.append(await self._holding(key, work, busy))
             except Exception as failure:
                 outcome.append(failure)
                 if not isinstance(failure, Refusal | Declined):
@@ -385,16 +381,13 @@ def _difference(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def _shown(row: Row, report: Report) -> dict[str, Any]:
     """The resource as the platform's GET and the webhooks show it."""
     order = Order.model_validate_json(row["wanted"])
+    ordered = ("organization_id", "user_id", "primary_region", "read_regions", "ip_address")
     fields = {
         "id": row["resource_id"],
         "name": row["name"],
         "status": report.status,
         "plan": report.plan,
-        "organization_id": order.organization_id,
-        "user_id": order.user_id,
-        "primary_region": order.primary_region,
-        "read_regions": order.read_regions,
-        "ip_address": order.ip_address,
+        **{name: getattr(order, name) for name in ordered},
         "platform_app_name": row["platform_app_name"],
     }
     known = {name: value for name, value in fields.items() if value is not None}
