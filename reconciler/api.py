@@ -103,12 +103,10 @@ async def open_project(
     platform or the state cannot be had.
     """
     reporter = reporter or Reporter()
-    config = _settings(path, os.environ if variables is None else variables, env, untrusted)
+    config = _settings(path, variables, env, untrusted, sandbox=sandbox)
     desired = load_desired([str(path) for path in manifests], config, SourceTexts(config.root), reporter)
     read_only = read_only or untrusted is not None
-    options = opening.Options(
-        sandbox, state, lock_timeout_s, read_only, take_signals=False, reason=reason, base=base
-    )
+    options = opening.Options(state, lock_timeout_s, read_only, take_signals=False, reason=reason, base=base)
     async with opening.open_project(
         config, options, reporter, desired.resources, desired.policies
     ) as project:
@@ -116,12 +114,18 @@ async def open_project(
 
 
 def _settings(
-    path: str | Path, variables: Mapping[str, str], env: str, untrusted: str | None = None
+    path: str | Path,
+    variables: Mapping[str, str] | None,
+    env: str,
+    untrusted: str | None = None,
+    *,
+    sandbox: bool,
 ) -> ProjectSettings:
+    variables = os.environ if variables is None else variables
     config = find_settings(Path(path).absolute(), variables, env, trusted=untrusted)
     config.refuse_unknown_environment()
     config.refuse_forgotten_environment()
-    return config
+    return config.in_sandbox() if sandbox else config
 
 
 def _refuse_untrusted(project: OpenProject) -> None:
@@ -244,9 +248,9 @@ async def doctor(
     Arguments are as those of `open_project`. Writes nothing, takes no lock, and sends nothing but GET. What
     is wrong stands in `Examination.checks`. Raises ReconcilerError for settings that cannot be read.
     """
-    config = _settings(path, os.environ if variables is None else variables, env)
+    config = _settings(path, variables, env, sandbox=sandbox)
 
     def load() -> Desired:
         return load_desired((), config, SourceTexts(config.root), Reporter())
 
-    return await examine.examine(config, load, origin_here(config), sandbox=sandbox, state_url=state)
+    return await examine.examine(config, load, origin_here(config), state_url=state)

@@ -28,12 +28,8 @@ def become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *
     """In the child: streams, directory, environment and signals of a process that was just started."""
     for number, descriptor in enumerate((stdin, out, err)):
         os.dup2(descriptor, number)
-    for descriptor in range(3, _MOST_DESCRIPTORS):
-        if descriptor != keep:
-            try:
-                os.close(descriptor)
-            except OSError:
-                continue
+    os.closerange(3, keep)
+    os.closerange(max(keep, 2) + 1, _MOST_DESCRIPTORS)
     os.chdir(root)
     os.environ.clear()
     os.environ.update(env)

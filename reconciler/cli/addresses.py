@@ -161,7 +161,9 @@ def _settings(environment: str = "") -> ProjectSettings:
 def _declared(config: ProjectSettings) -> Iterator[Address]:
     """Addresses in the configured manifests and in those of the environment alone, valid or not."""
     folders = [*config.settings.manifests, *([config.overlay] if config.env else [])]
-    paths = [str(config.root / folder) for folder in folders if _at_rest(config.root / folder)]
+    found = [config.root / folder for folder in folders]
+    # Reading a pipe would take its content from the real reader.
+    paths = [str(path) for path in found if path.is_dir() or path.is_file()]
     for name, data in islice(read_files(paths, config.root, None, [], config.settings.overlays), _MOST_FILES):
         for document in compose(data, name).documents:
             address = _address(document.value)
@@ -196,8 +198,3 @@ def _recorded(config: ProjectSettings, state_url: str | None) -> Sequence[Addres
         return run(ids)
     except ReconcilerError:
         return []
-
-
-def _at_rest(path: Path) -> bool:
-    """Whether `path` is a file or folder. Reading a pipe would take its content from the real reader."""
-    return path.is_dir() or path.is_file()

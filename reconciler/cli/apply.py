@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -46,7 +46,6 @@ from reconciler.project.project import Project
 from reconciler.project.run import Applied
 from reconciler.reports.escape import visible
 from reconciler.reports.report import ApplyReport, PlanReport
-from reconciler.state.spooling import Spooling
 
 # A skipped step waits for one that failed, is unknown or is pending, whose code says more. An unknown outcome
 # without a question is settled by the next run.
@@ -122,49 +121,65 @@ def command(
     def show(plan: Plan) -> None:
         emit_part(PlanReport(plan=plan, unchanged=unchanged_of(plan), diagnostics=plan.diagnostics))
 
-    left: list[bytes] = []
+    def approve(plan: Plan) -> bool:
+        show(plan)
+        return auto_approve or confirmed(_question(plan))
 
-    async def work(watch: Watch) -> Applied:
-        async with (
-            chosen.project(desired.resources, desired.policies, read_only=False, base=base) as project,
-            collect_spooled(left, project.store),
-        ):
-            if saved is not None:
-                rehearsal = saved.rehearsal.digest if saved.rehearsal is not None else ""
-                return await run_saved(
-                    project,
-                    desired,
-                    saved.plan,
-                    deletes,
-                    approved_creates,
-                    given=Given(approvals, rehearsal),
-                    on_executor=watch.follow,
-                    tell=show,
-                )
-            if not auto_approve and not (await project.store.load()).lineage:
-                await _offer_state(project)
-            return await apply(
+    async def run(project: Project, watch: Watch) -> Applied:
+        if saved is not None:
+            rehearsal = saved.rehearsal.digest if saved.rehearsal is not None else ""
+            return await run_saved(
                 project,
                 desired,
-                approve=_approver(show, auto_approve=auto_approve),
-                approved_deletes=deletes,
-                approved_creates=approved_creates if auto_approve else Everything(approved_creates),
+                saved.plan,
+                deletes,
+                approved_creates,
+                given=Given(approvals, rehearsal),
                 on_executor=watch.follow,
                 tell=show,
             )
+        if not auto_approve and not (await project.store.load()).lineage:
+            place = project.state_url
+            click.echo(f"There is no state at {place}: nothing is known of earlier applies.", err=True)
+            if confirmed("Is this a new project? Then create the state"):
+                await create_state(project.store, project.actor())
+        return await apply(
+            project,
+            desired,
+            approve=approve,
+            approved_deletes=deletes,
+            approved_creates=approved_creates if auto_approve else Everything(approved_creates),
+            on_executor=watch.follow,
+            tell=show,
+        )
+
+    left: list[bytes] = []  # spooled outcomes: those that the state could not take
+
+    async def work(watch: Watch) -> Applied:
+        opened = chosen.project(desired.resources, desired.policies, read_only=False, base=base)
+        async with opened as project:
+            try:
+                return await run(project, watch)
+            finally:
+                with anyio.CancelScope(shield=True), suppress(ReconcilerError):
+                    left.extend(await project.store.spooled())
 
     shared = is_shared(chosen.url) and not chosen.sandbox
-    with print_spooled(left, spool_to, shared=shared):
-        try:
-            applied = run_watched(work)
-        except PlanRefused as refused:
-            return _report_refused(refused, unchanged_of(refused.plan), desired)
-        except Interrupted as interrupted:
-            return report_interrupted(interrupted, "interrupted; nothing was changed")
-        except ReconcilerError as failure:
-            return report_failure(failure)
-        _report(applied, unchanged_of(applied.plan), desired)
+    try:
+        applied = run_watched(work)
+    except PlanRefused as refused:
+        return _report_refused(refused, unchanged_of(refused.plan), desired)
+    except Interrupted as interrupted:
+        return report_interrupted(interrupted, "interrupted; nothing was changed")
+    except ReconcilerError as failure:
+        return report_failure(failure)
+    else:
+        whole = _report_of(applied, unchanged_of(applied.plan), desired)
+        # A person who watched the plan gets only what came after it.
+        emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))
         return exit_code(applied)
+    finally:
+        print_spooled(left, spool_to, shared=shared)
 
 
 def exit_code(applied: Applied) -> int:
@@ -176,16 +191,6 @@ def exit_code(applied: Applied) -> int:
     return first_of(code_of(applied.notices, DONE), held, *codes)
 
 
-def _approver(show: Callable[[Plan], None], *, auto_approve: bool) -> Callable[[Plan], bool]:
-    """Gives `apply` its question: shows the plan, then asks unless --auto-approve was given."""
-
-    def approve(plan: Plan) -> bool:
-        show(plan)
-        return auto_approve or confirmed(_question(plan))
-
-    return approve
-
-
 def _question(plan: Plan) -> str:
     """The question before an apply. It names resources that no list shows: a yes approves creating them."""
     hidden = [str(change.address) for change in plan.changes if change.reason.startswith(TO_APPROVE)]
@@ -194,32 +199,20 @@ def _question(plan: Plan) -> str:
     return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
 
 
-async def _offer_state(project: Project) -> None:
-    """Create the missing state, if the person at the terminal says so."""
-    click.echo(f"There is no state at {project.state_url}: nothing is known of earlier applies.", err=True)
-    if confirmed("Is this a new project? Then create the state"):
-        await create_state(project.store, project.actor())
-
-
 def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
     """Print the report of a refused apply, with its diagnostics; returns the exit code."""
     plan = replace(refused.plan, diagnostics=refused.diagnostics)
-    report = ApplyReport(
-        plan=plan,
-        unchanged=unchanged,
-        owed=plan.owed,
-        ended="refused",
-        diagnostics=plan.diagnostics,
-        declared=desired.declared_at(plan, *desired.by_address),
-    )
-    emit(report)
+    report = _report_of(Applied(plan, owed=plan.owed), unchanged, desired, *desired.by_address)
+    emit(replace(report, ended="refused", budget=None))
     echo_error(refused)
     return code_of(refused.diagnostics, FAILED)
 
 
-def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desired) -> None:
-    """Print the report of an apply that ran. A person who watched the plan gets only what came after it."""
-    whole = ApplyReport(
+def _report_of(
+    applied: Applied, unchanged: Sequence[Address] | None, desired: Desired, *named: Address
+) -> ApplyReport:
+    """The whole report of an apply. `named`: what it may name besides the plan's resources."""
+    return ApplyReport(
         plan=applied.plan,
         unchanged=unchanged,
         results=tuple(applied.results),
@@ -229,41 +222,26 @@ def _report(applied: Applied, unchanged: Sequence[Address] | None, desired: Desi
         budget=applied.budget,
         ended="declined" if applied.declined else "done",
         diagnostics=(*applied.plan.diagnostics, *applied.notices),
-        declared=desired.declared_at(applied.plan),
+        declared=desired.declared_at(applied.plan, *named),
     )
-    emit(whole, unseen=replace(whole, plan_shown=True, diagnostics=applied.notices))
 
 
-@asynccontextmanager
-async def collect_spooled(left: list[bytes], store: Spooling) -> AsyncIterator[None]:
-    """Append to `left`, after the block, the spooled outcomes: those that the state could not take."""
-    try:
-        yield
-    finally:
-        with anyio.CancelScope(shield=True), suppress(ReconcilerError):
-            left += await store.spooled()
-
-
-@contextmanager
-def print_spooled(left: list[bytes], file: Path | None, *, shared: bool) -> Iterator[None]:
-    """Write `left` to `file` after the block; for a `shared` state, print it.
+def print_spooled(left: list[bytes], file: Path | None, *, shared: bool) -> None:
+    """Write `left` to `file`, for its owner alone, and print it; without a file, for a `shared` state only.
 
     A shared state is often used by a runner whose disk is discarded, so these lines are its last chance.
     """
-    try:
-        yield
-    finally:
-        if left and (file is not None or shared):
-            _save_and_print(left, file)
-
-
-def _save_and_print(left: list[bytes], file: Path | None) -> None:
-    """Write the spooled lines to `file`, if there is one, and print them in any case."""
+    if not left or (file is None and not shared):
+        return
     what = f"{counted(len(left), 'outcome')} could not be stored"
     ingest = advised("state", "ingest", file or "FILE").with_options(of_this_run())
     if file is not None:
         try:
-            _write(file, b"".join(left))
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(b"".join(left))
+                opened.flush()
+                os.fsync(descriptor)
         except OSError as failure:
             click.echo(f"error: {file} cannot be written: {failure.strerror}", err=True)
         else:
@@ -271,12 +249,3 @@ def _save_and_print(left: list[bytes], file: Path | None) -> None:
     click.echo(f"{what}: keep these lines in a file, and run `{ingest}`", err=True)
     for line in left:
         click.echo(visible(line.decode().rstrip("\n")), err=True)
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Write `data` for its owner alone, and flush it to the disk. Raises OSError."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(descriptor)

@@ -12,8 +12,7 @@ from reconciler.approvals import statement as signing
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run, settings_here
-from reconciler.cli.options import refuse_output
-from reconciler.cli.output import emit
+from reconciler.cli.output import emit, refuse_output
 from reconciler.cli.signals import blocking, confirmed
 from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core import advice
@@ -59,7 +58,7 @@ def command(
     if principal is not None and not signing.PRINCIPAL.fullmatch(principal):
         raise click.UsageError("--principal is a name such as ana@example.com")
     if out is not None:
-        refuse_output("--out", out)
+        refuse_output(out)
     saved = load_saved(read_file(plan_file))
     plan = saved.plan
     if chosen.env:
@@ -69,7 +68,7 @@ def command(
     name = principal or signing.principal_of(config, signer)
     target = out or plan_file.with_name(f"{plan_file.name}.{name}.approval")
     if out is None:
-        refuse_output("--out", target)
+        refuse_output(target)
     now = SystemClock().now()
     statement = signing.statement_of(config, saved, name, chosen.reason, now, secrets.token_hex(16))
     run_options = of_this_run()

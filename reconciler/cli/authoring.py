@@ -13,7 +13,6 @@ from reconciler.cli.addresses import KIND
 from reconciler.cli.command_line import settings_here
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, argument, flag, option, verb
-from reconciler.core.errors import ReconcilerError
 from reconciler.explanations import Explanation
 from reconciler.kinds.manifest import ManifestKind
 from reconciler.manifests.authoring import explain as topics
@@ -22,7 +21,7 @@ from reconciler.manifests.authoring.skeleton import skeleton
 from reconciler.manifests.suggestions import pattern_help
 from reconciler.manifests.writing.write import modeline
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.files import write_new, write_output
+from reconciler.project.files import require_ours, write_new, write_output
 from reconciler.reports import explain as pages
 from reconciler.reports.report import Page
 from reconciler.reports.schema import plan_schema
@@ -48,7 +47,7 @@ def new(
     text = f"# {modeline((out or likely).parent, config.root)}\n" + skeleton(chosen, name=name, app=app)
     message = text
     if out is not None:
-        write_new(out, text.encode(), help="name another file, or remove it")
+        write_new(out, text.encode())
         message = f"Wrote {out}: replace the words in capitals.\n"
     document = {"kind": kind, "file": str(out) if out is not None else None, "manifest": text}
     emit(Page(document=document, text=message))
@@ -72,20 +71,11 @@ def schema(
     if out is None:
         click.echo(text)
     else:
-        _refuse_other_files(out, found["title"])
+        title = found["title"]
+        require_ours(out, lambda data: _title_of(data) == title, "a reconcile schema", "name another file")
         write_output(out, f"{text}\n".encode())
         click.echo(f"Wrote {out}")
     return DONE
-
-
-def _refuse_other_files(out: Path, title: str) -> None:
-    """Raises ReconcilerError where `out` is anything but an earlier schema with this title."""
-    try:
-        is_other = os.path.lexists(out) and (out.is_symlink() or _title_of(out.read_bytes()) != title)
-    except OSError as failure:
-        raise ReconcilerError(f"cannot write {out}: {failure.strerror}") from failure
-    if is_other:
-        raise ReconcilerError(f"{out} exists and is not a reconcile schema", help="name another file")
 
 
 def _title_of(data: bytes) -> Any:

@@ -120,7 +120,6 @@ class ChosenState(ChosenManifests):
     ) -> AbstractAsyncContextManager[Project]:
         """The open project, as from `open_project`."""
         chosen = Options(
-            self.sandbox,
             self.state_url,
             self.lock_timeout,
             read_only=read_only,

@@ -14,9 +14,9 @@ from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
-from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, job_of
 from reconciler.hosts.show import Shown, show
+from reconciler.project.files import read_file
 from reconciler.reports.documents import MOST_BYTES, read_report
 from reconciler.reports.report import Page
 
@@ -71,7 +71,7 @@ def command(
     comment. Host, repository, number, address and token come from the variables of GitHub Actions,
     GitLab CI or Gitea Actions. A comment about a newer commit is left alone (`stale`).
     """
-    found = [read_report(str(file), _read(file)) for file in files]
+    found = [read_report(str(file), read_file(file, MOST_BYTES + 1)) for file in files]
     job = job_of(os.environ, _event(), Given(**given, number=number or 0))
     links = links_here()
     links = replace(links, revision=job.commit or links.revision)
@@ -102,15 +102,6 @@ def command(
     text = f"reconcile/{done.environment}: {_ACTIONS[done.action]}{where}\n"
     emit(Page(document=document, text=text + (f"Status: {done.status}\n" if done.status else "")))
     return DONE
-
-
-def _read(file: Path) -> bytes:
-    """The bytes of a report, one more than allowed at most. Raises ReconcilerError."""
-    try:
-        with file.open("rb") as opened:
-            return opened.read(MOST_BYTES + 1)
-    except OSError as failure:
-        raise ReconcilerError(f"cannot read {file}: {failure.strerror}") from None
 
 
 def _event() -> bytes:

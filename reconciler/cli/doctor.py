@@ -30,6 +30,6 @@ def command(
     """
     origin = origin_here(chosen.config)
     look = partial(examine, chosen.config, chosen.load_desired, origin)
-    found = run(partial(look, sandbox=chosen.sandbox, state_url=chosen.state_url, probes=probe_state))
+    found = run(partial(look, state_url=chosen.state_url, probes=probe_state))
     emit(checkup_page(found.checks, found.context, of_this_run()))
     return DONE if found.is_well else FAILED

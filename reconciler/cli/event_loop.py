@@ -2,30 +2,26 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import click
 
 from reconciler.cli.signals import look, noted
 
+if TYPE_CHECKING:
+    from reconciler.execution.executor import Executor
+
 T = TypeVar("T")
-
-
-class Stoppable(Protocol):
-    """The part of an executor that a signal needs."""
-
-    def stop(self) -> None:
-        """Start no new calls."""
 
 
 class Watch:
     """Passes a signal on: to the executor, once there is one; before that, it cancels the work."""
 
     def __init__(self) -> None:
-        self._executor: Stoppable | None = None
+        self._executor: Executor | None = None
 
-    def follow(self, executor: Stoppable) -> None:
+    def follow(self, executor: "Executor") -> None:
         """From now on, a signal stops `executor`: running calls end, no new ones start."""
         self._executor = executor
 

@@ -27,7 +27,7 @@ from reconciler.project.files import read_file, write_new
 from reconciler.project.history import find_run
 from reconciler.project.open import limits_of
 from reconciler.reports.report import Page
-from reconciler.state import is_encrypted, movable_of
+from reconciler.state import backend_of, is_encrypted
 from reconciler.state.spooling import Spooling
 
 
@@ -56,12 +56,12 @@ def bundle(
         if running:
             raise NotBundled("it has not ended")
         saved = load_saved(read_file(plan_file)) if plan_file is not None else None
-        contents, encrypted = await movable_of(store).export(), is_encrypted(store)
+        contents, encrypted = await backend_of(store).export(), is_encrypted(store)
         return found.id, bundle_of(contents, found.id, head=head, saved=saved, encrypted=encrypted)
 
     (id, data), context = chosen.read(work)
 
-    write_new(out, data, help="name another file, or remove it")
+    write_new(out, data)
     document = {"bundle": {"run": id, "file": str(out), "bytes": len(data), "sha256": digest(data)}}
     check = command("verify", str(out))
     emit(Page(document=document, text=f"Wrote {out}. To check it, run `{check}`.\n", context=context))
@@ -124,7 +124,7 @@ def export_run(prefix: str, paths: Sequence[str], out: Path, chosen: ChosenState
                 manifests.effective,
                 manifests.resources,
                 capabilities=config.settings.capabilities,
-                limits=limits_of(config, sandbox=chosen.sandbox),
+                limits=limits_of(config),
                 rate_limit=config.settings.platform.rate_limit,
             )
 

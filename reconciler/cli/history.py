@@ -11,10 +11,9 @@ from click.shell_completion import CompletionItem
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.options import moment_of
+from reconciler.cli.options import Moment
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, argument, option, verb
-from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.project.history import find_history, find_run
 from reconciler.reports.history import history_page, run_page
@@ -42,18 +41,6 @@ class AddressOrWord(AddressType):
         return [*words, *super().shell_complete(ctx, param, incomplete)]
 
 
-def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """The time that `--since` names: a duration before now, or a date."""
-    if value is None:
-        return None
-    try:
-        return moment_of(value, SystemClock().now())
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"`{value}` is not a duration (30m, 12h, 7d, 2w) or a date (2026-11-22)"
-        ) from None
-
-
 @verb("history", options.NO_PAGER)
 def command(
     chosen: ChosenState,
@@ -61,7 +48,7 @@ def command(
     since: datetime | None = option(
         "--since",
         "Only runs that did something since then: so long ago (30m, 12h, 7d, 2w), or a date in UTC.",
-        callback=_moment,
+        type=Moment(),
         metavar="7d|DATE",
     ),
     out: Path | None = option(

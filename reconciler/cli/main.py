@@ -4,7 +4,7 @@ import gc
 import io
 import os
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from typing import Any
 
 import click
@@ -98,12 +98,12 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code. Known failures are printed, defects are raised."""
     if ASKED in os.environ:
-        return _complete()
+        # A message in the middle of somebody's line would help nobody: nothing where anything goes wrong.
+        with suppress(Exception, SystemExit), redirect_stderr(io.StringIO()):
+            cli.main([], prog_name="reconcile", standalone_mode=False)
+        return 0
     try:
         code: Any = cli.main(arguments, prog_name="reconcile", standalone_mode=False)
-    except click.UsageError as usage:
-        usage.show()
-        return USAGE
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -114,18 +114,5 @@ def run(arguments: list[str]) -> int:
         return 1
     except click.ClickException as failure:
         failure.show()
-        return 1
+        return USAGE if isinstance(failure, click.UsageError) else 1
     return code if isinstance(code, int) else 0
-
-
-def _complete() -> int:
-    """Print the words that the shell asked for in the environment, or nothing where anything goes wrong.
-
-    A message in the middle of somebody's line would help nobody.
-    """
-    try:
-        with redirect_stderr(io.StringIO()):
-            cli.main([], prog_name="reconcile", standalone_mode=False)
-    except (Exception, SystemExit):
-        return 0
-    return 0

@@ -3,6 +3,7 @@
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import click
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from reconciler.cli import options
 from reconciler.cli.addresses import ADDRESS, AddressType
 from reconciler.cli.chosen_state import ChosenState
-from reconciler.cli.command_line import texts_here
 from reconciler.cli.group import Group
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, FAILED, argument, flag, option, verb
@@ -19,7 +19,7 @@ from reconciler.core.errors import ManifestError
 from reconciler.core.model import Address, Resource
 from reconciler.planning.declared import Desired
 from reconciler.project import resolve as decisions
-from reconciler.project.desired import load_policies, load_service_of, origin_here
+from reconciler.project.desired import origin_here, service_of_object
 from reconciler.project.project import Project
 from reconciler.project.show import Shown, look_at, sign_in_address
 from reconciler.reports.records import object_page
@@ -29,7 +29,7 @@ from reconciler.reports.report import Page
 @verb("show")
 def show(chosen: ChosenState, address: Address = argument(type=ADDRESS)) -> int:
     """Show one recorded resource: live fields, endpoints, snapshots, backups, what is owed."""
-    policies = load_service_of(address, chosen.config, texts_here(), chosen.reporter)
+    policies = service_of_object(address, chosen.load_desired)
 
     def manifests() -> Desired:
         """The declared resources; none where the manifests have errors: the record is shown in any case."""
@@ -90,7 +90,7 @@ def resolve(
         raise click.UsageError("--adopt, --not-created and --dismiss answer for one address at a time")
     policies: Sequence[Resource] = ()
     if addresses:
-        policies = load_service_of(addresses[0], chosen.config, texts_here(), chosen.reporter)
+        policies = service_of_object(addresses[0], chosen.load_desired)
 
     async def work(project: Project) -> Mapping[Address, str]:
         if restarted:
@@ -126,16 +126,12 @@ def sso(
     only_print: bool = flag("--print", "Print the address instead of opening it."),
 ) -> int:
     """Open the page where the provider signs a person in; print it without a browser or terminal."""
-    policies = load_policies(chosen.config, texts_here(), chosen.reporter)
+    policies = chosen.load_desired().policies
     url = chosen.use(lambda store: sign_in_address(store, policies, address))
-    if only_print or not sys.stdout.isatty() or not _opened(url):
+    opened = False
+    if not only_print and sys.stdout.isatty():
+        with suppress(webbrowser.Error):
+            opened = webbrowser.open(url)
+    if not opened:
         click.echo(url)
     return DONE
-
-
-def _opened(url: str) -> bool:
-    """Whether a browser opened `url`."""
-    try:
-        return webbrowser.open(url)
-    except webbrowser.Error:
-        return False

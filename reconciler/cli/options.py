@@ -16,11 +16,11 @@ from reconciler.cli.addresses import ADDRESS, complete_ref
 from reconciler.cli.command_line import UNTRUSTED, command_line, settings_here, texts_here
 from reconciler.cli.group import ENV, LOCK_TIMEOUT, REASON, Shared
 from reconciler.cli.progress import LogReporter, PlainReporter
+from reconciler.core.clock import SystemClock
 from reconciler.core.model import Address
 from reconciler.core.reporter import Reporter
 from reconciler.planning.declared import Desired
 from reconciler.project.desired import load_desired
-from reconciler.project.files import why_not_written
 from reconciler.project.settings import ProjectSettings
 
 FILE = click.Path(dir_okay=False, path_type=Path)  # to read or to write; the verb says what is wrong with it
@@ -149,25 +149,36 @@ def refuse_contradictions(context: click.Context) -> None:
         raise click.UsageError("--sandbox has a state of its own: run it without --state")
 
 
-def refuse_output(option: str, path: Path) -> None:
-    """Raises UsageError where the file that `option` names must not be replaced."""
-    why = why_not_written(path)
-    if why:
-        raise click.UsageError(f"{option}: `{path}` {why}: name another file")
-
-
 _SPAN = re.compile(r"(?P<number>\d{1,6})(?P<unit>[mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FURTHEST = timedelta(days=3660)
 
 
-def moment_of(text: str, now: datetime, *, ahead: bool = False) -> datetime:
-    """The time that `text` names: a duration (30m, 12h, 7d, 2w) before `now`, or a date or time.
+class Moment(click.ParamType[datetime]):
+    """A time: a duration (30m, 12h, 7d, 2w) before now, or a date or time, in UTC where it says nothing else.
 
-    `ahead`: the duration is after `now`. A time without an offset is in UTC. Raises ValueError and
-    OverflowError.
+    `ahead`: the duration is after now, and the time within the next ten years.
     """
-    if found := _SPAN.fullmatch(text):
-        span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
-        return now + span if ahead else now - span
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+    name = "moment"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        now, text = SystemClock().now(), value.removeprefix("+") if self._ahead else value
+        try:
+            if found := _SPAN.fullmatch(text):
+                span = timedelta(**{_UNITS[found["unit"]]: int(found["number"])})
+                at = now + span if self._ahead else now - span
+            else:
+                at = datetime.fromisoformat(text)
+                at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
+            forms = "not a duration (30m, 12h, 7d, 2w) or a date (2026-11-22)"
+            if self._ahead:
+                forms = "neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
+            self.fail(f"`{value}` is {forms}")
+        if self._ahead and not now < at <= now + _FURTHEST:
+            self.fail(f"`{value}` is not a time in the next ten years")
+        return at

@@ -90,8 +90,10 @@ REPORT = click.Option(
 )
 
 
-def refuse_report_to(path: Path) -> None:
-    """Raises UsageError when --report names the same file as another option of the verb."""
+def refuse_output(path: Path) -> None:
+    """Raises UsageError where --out names a file that must not be replaced, or one of --report."""
+    if why := why_not_written(path):
+        raise click.UsageError(f"--out: `{path}` {why}: name another file")
     if any(os.path.realpath(file.path) == os.path.realpath(path) for file in command_line().files):
         raise click.UsageError(f"--report: {path} is written by another option, too")
 

@@ -1,7 +1,7 @@
 """`reconcile plan`: what apply would do, as text, JSON or a file to apply later."""
 
 import shlex
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,10 @@ import click
 from reconciler.cli import options
 from reconciler.cli.chosen_state import ChosenState
 from reconciler.cli.command_line import of_this_run
-from reconciler.cli.options import moment_of, refuse_output
-from reconciler.cli.output import emit, refuse_report_to
+from reconciler.cli.options import Moment
+from reconciler.cli.output import emit, refuse_output
 from reconciler.cli.verb import CHANGES, DONE, FAILED, PENDING, code_of, first_of, flag, option, verb
 from reconciler.core import advice
-from reconciler.core.clock import SystemClock
 from reconciler.core.diagnostics import has_errors, refuse_all
 from reconciler.core.model import Action
 from reconciler.core.steps import Plan
@@ -27,24 +26,6 @@ from reconciler.services.registry import Budget
 
 if TYPE_CHECKING:  # few plans rehearse or look ahead
     from reconciler.rehearsal.results import Forecast, Rehearsal
-
-_FURTHEST = timedelta(days=3660)
-
-
-def _ahead(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
-    """The time that `--at` names, within the next ten years. Raises BadParameter for any other."""
-    if value is None:
-        return None
-    now = SystemClock().now()
-    try:
-        at = moment_of(value.removeprefix("+"), now, ahead=True)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"`{value}` is neither a span from now (+12h, +30d, +2w) nor a time (2026-11-22T18:00Z)"
-        ) from None
-    if not now < at <= now + _FURTHEST:
-        raise click.BadParameter(f"`{value}` is not a time in the next ten years")
-    return at
 
 
 @verb(
@@ -70,7 +51,7 @@ def command(
     at: datetime | None = option(
         "--at",
         "Say what will have come to pass at that time (+12h, +30d, +2w, or a time in UTC).",
-        callback=_ahead,
+        type=Moment(ahead=True),
         metavar="+30d|TIME",
     ),
     after_apply: bool = flag("--after-apply", "With --at: as if this plan were applied now."),
@@ -93,9 +74,12 @@ def command(
     ):
         raise click.UsageError("--plan: a saved plan is rehearsed as it is; only PATHs and --ref go with it")
     if out is not None:
-        refuse_output("--out", out)
-        refuse_report_to(out)
-    saved = _read_saved(plan_file, chosen) if plan_file is not None else None
+        refuse_output(out)
+    saved = None
+    if plan_file is not None:
+        from reconciler.project.apply import read_saved  # it brings all that apply needs
+
+        saved = read_saved(plan_file, chosen.config.env).plan
     desired = chosen.load_desired()
 
     async def make(project: Project) -> "tuple[Plan, Rehearsal | None, Forecast | None]":
@@ -141,13 +125,6 @@ def command(
         )
     failed = rehearsal is not None and not rehearsal.is_as_planned
     return first_of(exit_code(plan, detailed=detailed_exitcode), FAILED if failed else DONE)
-
-
-def _read_saved(file: Path, chosen: ChosenState) -> Plan:
-    """The plan in `file`. Raises ReconcilerError where it is damaged, or of another environment."""
-    from reconciler.project.apply import read_saved  # it brings all that apply needs
-
-    return read_saved(file, chosen.config.env).plan
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -7,9 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
 import anyio
 import click
+from pydantic import ValidationError
 
 from reconciler.cli import options
 from reconciler.cli.command_line import settings_here
@@ -18,13 +20,11 @@ from reconciler.cli.group import Group
 from reconciler.cli.signals import Interrupted, listening
 from reconciler.cli.verb import DONE, FAILED, verb
 from reconciler.core.clock import SystemClock
-from reconciler.core.errors import ReconcilerError
+from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.extras import require_extra
 from reconciler.core.listening import listening_at
-from reconciler.core.steps import SecretRef
 from reconciler.project.secret import secret_sources
 from reconciler.project.sections import ProviderSection, SecretSource
-from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
 from reconciler.providers.check import report as reports
 from reconciler.providers.check import run as checks
@@ -34,8 +34,42 @@ from reconciler.reports.report import Page
 from reconciler.secrets.sources import Sources
 from reconciler.services.transport import HttpTransport
 
-_ENCODING = click.option(
-    "--encoding", type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]"
+
+class _Source(click.ParamType[SecretSource]):
+    """`env:NAME` or `file:PATH`, after `prefix`. As in reconcile.yaml, a file is relative to the root."""
+
+    name = "source"
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> SecretSource:
+        kind, _, name = f"{self._prefix}{value}".partition(":")
+        try:
+            return SecretSource.model_validate({kind: name} if kind in ("env", "file") else {})
+        except ValidationError:
+            # The text may be the secret itself, so the message does not repeat it.
+            raise click.UsageError("a secret's source is written as env:NAME or file:PATH") from None
+
+
+# Each comes before the field of the same name in `providers.NAME`.
+_SECTION = (
+    click.Option(
+        ["--signing-secret-from"],
+        type=_Source(),
+        multiple=True,
+        metavar="SOURCE",
+        help="Secret of the platform's requests; while rotating, given twice: the new one first.",
+    ),
+    click.Option(
+        ["--webhook-secret-from"],
+        type=_Source(),
+        metavar="SOURCE",
+        help="Secret to sign webhooks with.",
+    ),
+    click.Option(["--encoding"], type=click.Choice(["hex", "base64"]), help="Encoding of signatures. [hex]"),
+    click.Option(["--auth-url"], metavar="URL", help="The platform's sign-in service."),
+    click.Option(["--costs-path"], metavar="PATH", help="Path of the billing API. [serve: /costs]"),
 )
 
 
@@ -44,11 +78,12 @@ def command() -> None:
     """Build and prove extension providers. See docs/providers.md."""
 
 
-@verb("serve", of=command, report=None, short_help="Run the reference provider.")
+@verb("serve", *_SECTION, of=command, report=None, short_help="Run the reference provider.")
 @click.argument("name")
 @click.option(
     "--postgres-from",
     required=True,
+    type=_Source(),
     metavar="SOURCE",
     help="Connection string of the PostgreSQL server: env:NAME or file:PATH.",
 )
@@ -66,36 +101,22 @@ def command() -> None:
     "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="How many processes."
 )
 @click.option("--public-url", metavar="URL", help="The address that the platform calls. [where it listens]")
-@click.option(
-    "--signing-secret-from",
-    "signing",
-    multiple=True,
-    metavar="SOURCE",
-    help="Secret of the platform's requests; while rotating, given twice: the new one first.",
-)
-@_ENCODING
 @click.option("--webhook-url", metavar="URL", help="Where the platform takes webhooks.")
-@click.option("--webhook-secret-from", metavar="SOURCE", help="Secret to sign webhooks with.")
-@click.option("--auth-url", metavar="URL", help="The platform's sign-in service.")
 @click.option("--client-id", metavar="ID", help="This provider, as a client of the sign-in service.")
-@click.option("--client-secret-from", metavar="SOURCE", help="That client's secret.")
-@click.option("--costs-path", metavar="PATH", help="Path of the billing API. [/costs]")
+@click.option("--client-secret-from", type=_Source(), metavar="SOURCE", help="That client's secret.")
 @click.option(
     "--answer-s", type=click.FloatRange(0, 60), default=5.0, help="Answer a provisioning after this long."
 )
 def serve(
     name: str,
-    postgres_from: str,
+    postgres_from: SecretSource,
     port: int,
     host: str,
     db: Path | None,
     proxies: Sequence[str],
     workers: int,
-    signing: Sequence[str],
-    webhook_secret_from: str | None,
-    client_secret_from: str | None,
     answer_s: float,
-    **settings: str | None,
+    **settings: Any,
 ) -> int:
     """Run the reference provider NAME: databases and roles in a PostgreSQL server.
 
@@ -111,31 +132,31 @@ def serve(
     config = settings_here(manifests_only=True)
     secrets = secret_sources(config, runs_programs=True)
     section = _laid_over(config.settings.providers.get(name, ProviderSection()), settings)
-    sources = list(map(_parse_source, signing)) or [source.ref() for source in _signing(section)]
-    if not sources:
+    signing_secrets = [_revealed(secrets, source) for source in _signing(section)]
+    if not signing_secrets:
         raise ReconcilerError(
             f"no secret to verify the platform's requests to `{name}` with",
             help=f"set `providers.{name}.signing_secret_from` in reconcile.yaml, or --signing-secret-from",
         )
-    webhook_source = _source(webhook_secret_from, section.webhook_secret_from)
-    client_source = _source(client_secret_from, section.client_secret_from)
     sign_in = None
-    if section.auth_url or section.client_id or client_source:
-        if not (section.auth_url and section.client_id and client_source):
+    if section.auth_url or section.client_id or section.client_secret_from:
+        if not (section.auth_url and section.client_id and section.client_secret_from):
             raise ReconcilerError(
                 "sign-in needs an address, a client id and its secret",
                 help="--auth-url, --client-id and --client-secret-from, or none of them",
             )
-        client_secret = _revealed(secrets, client_source)
+        client_secret = _revealed(secrets, section.client_secret_from).decode()
         sign_in = SignInSettings(section.auth_url, section.client_id, client_secret)
-    functions = PostgresProvider(_revealed(secrets, _parse_source(postgres_from)), name)
-    signing_secrets = [_revealed(secrets, source).encode() for source in sources]
-    webhook_secret = _revealed(secrets, webhook_source).encode() if webhook_source else None
+    functions = PostgresProvider(_revealed(secrets, postgres_from).decode(), name)
+    webhook = section.webhook_secret_from
+    webhook_secret = _revealed(secrets, webhook) if webhook is not None else None
     _log_warnings()
+    if db is None:
+        require_private(config.root, config.private)
     with listening_at(host, port) as (listener, url):
         provider = ProviderSettings(
             public_url=section.public_url or url,
-            store=db or _own_store(config, name),
+            store=db or config.private / f"provider-{name}.db",
             signing_secrets=signing_secrets,
             encoding=section.encoding,
             webhook_url=section.webhook_url,
@@ -166,17 +187,15 @@ def serve(
 
 @verb(
     "check",
+    *_SECTION,
     of=command,
     report=None,
     short_help="Try a provider out, as platform and as attacker.",
 )
 @click.argument("url")
 @click.option("--provider", metavar="NAME", help="Use `providers.NAME` for options that are not given.")
-@click.option("--signing-secret-env", metavar="VAR", help="Variable that holds the signing secret.")
-@click.option("--webhook-secret-env", metavar="VAR", help="Variable that holds the webhook secret.")
-@_ENCODING
-@click.option("--costs-path", metavar="PATH", help="Path of the billing API.")
-@click.option("--auth-url", metavar="URL", help="The sign-in service that the provider was set up with.")
+@click.option("--signing-secret-env", type=_Source("env:"), hidden=True)
+@click.option("--webhook-secret-env", type=_Source("env:"), hidden=True)
 @click.option("--user", metavar="ID", help="Who signs in there. [check-user]")
 @click.option("--organization", metavar="ID", help="That user's organization. [check-organization]")
 @click.option(
@@ -205,8 +224,8 @@ def serve(
 def check(
     url: str,
     provider: str | None,
-    signing_secret_env: str | None,
-    webhook_secret_env: str | None,
+    signing_secret_env: SecretSource | None,
+    webhook_secret_env: SecretSource | None,
     auth_url: str | None,
     user: str | None,
     organization: str | None,
@@ -215,7 +234,7 @@ def check(
     timeout: float,
     ready_timeout: float,
     output: str,
-    **settings: str | None,
+    **settings: Any,
 ) -> int:
     """Check whether the provider at URL does what the API document demands. Meant for a staging address.
 
@@ -231,12 +250,21 @@ def check(
     selected = checks.selected(only)
     if not selected:
         raise click.UsageError(f"--only: no check is called `{only}`")
-    config = settings_here(manifests_only=True) if provider is not None else None
-    section = _laid_over(_section(config, provider), settings)
-    signing = _from_env(signing_secret_env, "--signing-secret-env")
-    signing = signing or _current(config, *_signing(section))
+    config = settings_here(manifests_only=True)
+    named = {"signing_secret_from": signing_secret_env, "webhook_secret_from": webhook_secret_env}
+    if provider is not None and provider not in config.settings.providers:
+        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{provider}`")
+    section = config.settings.providers.get(provider or "", ProviderSection())
+    section = _laid_over(_laid_over(section, named), settings)
+    signing, webhook = next(iter(_signing(section)), None), section.webhook_secret_from
     if signing is None:
-        raise click.UsageError("the signing secret is missing: give --signing-secret-env or --provider")
+        raise click.UsageError("the signing secret is missing: give --signing-secret-from or --provider")
+    secrets = secret_sources(config, runs_programs=True)
+    try:
+        signing_secret = _revealed(secrets, signing)
+        webhook_secret = _revealed(secrets, webhook) if webhook is not None else None
+    except SecretUnavailable as missing:
+        raise click.UsageError(missing.message) from None
     codes = tuple(code.strip() for code in regions.split(","))
     if len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
         raise click.UsageError("--regions: give two different codes, such as ams,fra")
@@ -245,9 +273,8 @@ def check(
     sign_in_at = auth_url or (section.auth_url if user else None)
     subject = Subject(
         base_url=url,
-        signing_secret=signing,
-        webhook_secret=_from_env(webhook_secret_env, "--webhook-secret-env")
-        or _current(config, section.webhook_secret_from),
+        signing_secret=signing_secret,
+        webhook_secret=webhook_secret,
         encoding=section.encoding,
         costs_path=section.costs_path,
         sign_in=SignInSubject(sign_in_at, user or "check-user") if sign_in_at else None,
@@ -292,16 +319,7 @@ def _run(subject: Subject, selected: Sequence[Check], report: checks.Report, out
     return 0
 
 
-def _section(config: ProjectSettings | None, name: str | None) -> ProviderSection:
-    """`providers.NAME` of the settings. Raises UsageError when it is not there."""
-    if config is None or name is None:
-        return ProviderSection()
-    if name not in config.settings.providers:
-        raise click.UsageError(f"--provider: reconcile.yaml has no `providers.{name}`")
-    return config.settings.providers[name]
-
-
-def _laid_over(section: ProviderSection, settings: dict[str, str | None]) -> ProviderSection:
+def _laid_over(section: ProviderSection, settings: dict[str, Any]) -> ProviderSection:
     """`section` with the given options in place of its fields of the same names."""
     return section.model_copy(update={name: value for name, value in settings.items() if value})
 
@@ -309,51 +327,12 @@ def _laid_over(section: ProviderSection, settings: dict[str, str | None]) -> Pro
 def _signing(section: ProviderSection) -> Sequence[SecretSource]:
     """The sources of the signing secret, the current one first. There are two during a rotation."""
     sources = section.signing_secret_from or []
-    return sources if isinstance(sources, list) else [sources]
+    return [sources] if isinstance(sources, SecretSource) else sources
 
 
-def _source(option: str | None, setting: SecretSource | None) -> SecretRef | None:
-    """The source that the option names, else that of the settings."""
-    return _parse_source(option) if option else setting.ref() if setting is not None else None
-
-
-def _parse_source(source: str) -> SecretRef:
-    """`env:NAME` or `file:PATH`. Like in reconcile.yaml, a file is relative to the project's root."""
-    kind, _, name = source.partition(":")
-    if kind == "env" and name:
-        return SecretRef("env", name)
-    if kind == "file" and name:
-        return SecretRef("file", name)
-    # The text may be the secret itself, so the message does not repeat it.
-    raise click.UsageError("a secret's source is written as env:NAME or file:PATH")
-
-
-def _revealed(secrets: Sources, source: SecretRef) -> str:
+def _revealed(secrets: Sources, source: SecretSource) -> bytes:
     """The value of a secret. Raises SecretUnavailable, which names the source."""
-    return secrets.value(source, lambda ref: None).reveal()
-
-
-def _from_env(name: str | None, option: str) -> bytes | None:
-    """The secret in the variable `name`. Raises UsageError where that is empty or not set."""
-    if name is None:
-        return None
-    if not os.environ.get(name):
-        raise click.UsageError(f"{option}: the variable {name} is not set, or empty")
-    return os.environb[name.encode()]
-
-
-def _current(config: ProjectSettings | None, *sources: SecretSource | None) -> bytes | None:
-    """The value of the first source, which is the current secret; None where there is no source."""
-    source = next(iter(sources), None)
-    if source is None or config is None:
-        return None
-    return _revealed(secret_sources(config, runs_programs=True), source.ref()).encode()
-
-
-def _own_store(config: ProjectSettings, name: str) -> Path:
-    """The provider's file in the project's private folder, which is created if needed."""
-    require_private(config.root, config.private)
-    return config.private / f"provider-{name}.db"
+    return secrets.value(source.ref(), lambda ref: None).reveal().encode()
 
 
 def _log_warnings() -> None:

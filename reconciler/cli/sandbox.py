@@ -53,13 +53,18 @@ def command(
     require_extra("sandbox", "the emulated platform")
     from reconciler.sandbox import serve  # needs the extra
 
-    if db is not None:
-        _refuse_a_missing_folder(db.parent)
+    if db is not None:  # where its folder does not exist: most likely a typing mistake; .reconcile is made
+        folder = db.parent.parent if db.parent.name == ".reconcile" else db.parent
+        if not folder.is_dir():
+            raise click.UsageError(f"--db: the directory `{folder}` does not exist")
+    world = None if seed is None else _read(seed)
+    if world is not None and not isinstance(world, dict):
+        raise ReconcilerError(f"{seed} is not a seed: it holds no mapping")
     try:
         serve(
             **settings,
             db=db,
-            seed=_mapping(seed),
+            seed=world,
             seed_name="" if seed is None else str(seed),
             script=None if faults is None else _script(faults),
             switch=dict(map(_setting, switches)),
@@ -93,14 +98,6 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _mapping(file: Path | None) -> dict[str, Any] | None:
-    """The world in `file`. Raises ReconcilerError for any other document."""
-    world = None if file is None else _read(file)
-    if world is not None and not isinstance(world, dict):
-        raise ReconcilerError(f"{file} is not a seed: it holds no mapping")
-    return world
-
-
 def _script(file: Path) -> Any:
     """The script of faults in `file`. Raises click.UsageError for any other document."""
     from reconciler.sandbox.exchange import Refusal
@@ -128,13 +125,3 @@ def _read(file: Path) -> Any:
     if len(composed.documents) != 1:
         raise ReconcilerError(f"{file} holds {len(composed.documents)} documents instead of one")
     return composed.documents[0].value
-
-
-def _refuse_a_missing_folder(folder: Path) -> None:
-    """Raises UsageError where `folder` does not exist: most likely a typing mistake.
-
-    The project's own `.reconcile` is created when it is missing.
-    """
-    needed = folder.parent if folder.name == ".reconcile" else folder
-    if not needed.is_dir():
-        raise click.UsageError(f"--db: the directory `{needed}` does not exist")

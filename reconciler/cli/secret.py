@@ -103,23 +103,22 @@ def fingerprint(
     )
     advised = of_this_run()
     shown = [replace(found, problem=spell(found.problem, found.advice, advised)) for found in shown]
-    lines = []
+    lines, documents = [], []
     for found in shown:
         why = f" ({found.problem})" if found.problem else ""
         lines.append(f"{found.address}  {found.fingerprint or '-'}  {_WORDS[found.comparison]}{why}\n")
+        documents.append(
+            {
+                "address": str(found.address),
+                "fingerprint": found.fingerprint,
+                "comparison": found.comparison,
+                **({"problem": found.problem} if found.problem else {}),
+                **({"help": found.help} if found.help else {}),
+            }
+        )
     notices = "" if shown else "the manifests have no secret\n"
-    document = {"secrets": [_document(found) for found in shown]}
-    emit(Page(document=document, text="".join(lines), notices=notices))
+    emit(Page(document={"secrets": documents}, text="".join(lines), notices=notices))
     return FAILED if any(found.comparison == "not_readable" for found in shown) else DONE
-
-
-def _document(found: Fingerprinted) -> dict[str, str | None]:
-    """One secret for JSON. `problem` and `help` are there only where they say something."""
-    return {
-        "address": str(found.address),
-        "fingerprint": found.fingerprint,
-        "comparison": found.comparison,
-    } | {name: text for name, text in (("problem", found.problem), ("help", found.help)) if text}
 
 
 def _read_value() -> bytes:

@@ -37,7 +37,7 @@ from reconciler.reports import records as pages
 from reconciler.reports.escape import visible
 from reconciler.reports.fragments import DiagnosticJson
 from reconciler.reports.report import Page, advise
-from reconciler.state import copies, files_of, has_files, maintenance_of
+from reconciler.state import backend_of, copies, files_of
 from reconciler.state.chain import state_head
 from reconciler.state.spooling import Spooling
 
@@ -147,7 +147,7 @@ def init(
         if not environment:
             raise click.UsageError("--take-over: name with --env the environment that gets it")
         taken = chosen.use(
-            lambda store: maintenance_of(store).take_over(environment, by=str(chosen.by)),
+            lambda store: backend_of(store).take_over(environment, by=str(chosen.by)),
             existing=False,
             environment="",
         )
@@ -197,7 +197,7 @@ def unlock(
 
     async def work(store: Spooling) -> None:
         for scope in scopes:
-            freed = await maintenance_of(store).unlock(scope, force=force, by=str(chosen.by))
+            freed = await backend_of(store).unlock(scope, force=force, by=str(chosen.by))
             click.echo(f"{scope or named(scope)}: {freed}")
 
     chosen.use(work)
@@ -245,7 +245,8 @@ def _migrate_here(chosen: ChosenState) -> int:
     """Bring a state in a file to the newest version. The next verb that writes migrates a shared one."""
 
     async def work(store: Spooling) -> bool:
-        return has_files(store) and await files_of(store).migrate()
+        files = files_of(store)
+        return files is not None and await files.migrate()
 
     migrated = chosen.use(work)
     text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"

@@ -18,9 +18,8 @@ from reconciler.core.advice import spell
 from reconciler.core.context import BASE
 from reconciler.core.diagnostics import UNKNOWN_OUTCOME, Diagnostic
 from reconciler.core.errors import Diagnosed, Locked, Misused, ReconcilerError
-from reconciler.project.settings import ProjectSettings
 from reconciler.reports.escape import visible_lines
-from reconciler.reports.report import Failure, Report
+from reconciler.reports.report import Failure
 
 DONE, FAILED, CHANGES, DECIDE, PENDING, LOCKED = 0, 1, 2, 3, 4, 5
 FIRST_OF_SIGNALS = 129
@@ -164,31 +163,26 @@ def echo_error(failure: ReconcilerError) -> None:
 
 
 def _notify(code: int) -> None:
-    """Notify of the end of the verb, after its report. A lost message does not change the exit code."""
+    """Send the events of the report to their receivers. A lost message does not change the exit code."""
     context, line = click.get_current_context(), command_line()
+    config, report = line.settings, line.report
     # Nobody needs to hear of the embedded sandbox.
-    if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS:
+    if context.params.get("sandbox") or code >= FIRST_OF_SIGNALS or report is None:
         return
-    if line.settings is not None and line.report is not None and line.settings.settings.notify:
-        _send(line.report, line.settings, context.info_name or "", code)
-
-
-def _send(report: Report, config: ProjectSettings, verb: str, code: int) -> None:
-    """Send the events of `report` to their receivers. Never raises."""
+    if config is None or not config.settings.notify:
+        return
     from reconciler.cli.event_loop import run  # few projects have receivers
     from reconciler.core.clock import SystemClock
     from reconciler.notify.delivery import send_all
     from reconciler.notify.events import Run, events_of
     from reconciler.project.attribution import attribution_of
 
-    clock, who = SystemClock(), attribution_of(config)
+    clock, who, verb = SystemClock(), attribution_of(config), context.info_name or ""
     platform = config.settings.platform.base_url or ""
-    ended = Run(verb, config.env or BASE, platform, code, who.actor, who.url, clock.now())
-    events = events_of(report, ended)
-    if not events:
-        return
+    events = events_of(report, Run(verb, config.env or BASE, platform, code, who.actor, who.url, clock.now()))
     try:
-        run(lambda: send_all(events, config, clock, _warn))
+        if events:
+            run(lambda: send_all(events, config, clock, _warn))
     except Interrupted:
         _warn("interrupted; not everybody may have been notified")
     except Exception as failure:  # a defect must not hide how the run ended; its text may hold an address

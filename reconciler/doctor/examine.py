@@ -24,7 +24,7 @@ from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
 from reconciler.reports.report import DriftReport
 from reconciler.reports.verdict import of_drift
-from reconciler.state import files_of, has_files, prove
+from reconciler.state import backend_of, files_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import State
 
@@ -46,7 +46,6 @@ async def examine(
     load: Callable[[], Desired],
     origin: Origin,
     *,
-    sandbox: bool = False,
     state_url: str | None = None,
     probes: bool = False,
 ) -> Examination:
@@ -55,14 +54,14 @@ async def examine(
     `load`: reads the manifests, which come from `origin`. `probes`: also write to the store of the state, in
     a place of its own, to prove that it keeps its promises.
     """
-    doctor = _Doctor(config.in_sandbox() if sandbox else config, sandbox, state_url, SystemClock())
+    doctor = _Doctor(config, state_url, SystemClock())
     desired, manifests = _manifests(load)
     store = [await doctor.probe_store()] if probes else []
     state, of_state = await doctor.check_state()
     address, of_platform = await doctor.check_platform(desired, state)
     context = make_context(
         config.env,
-        EMBEDDED if sandbox else address,
+        EMBEDDED if config.emulated else address,
         doctor.place,
         origin,
         state.lineage if state is not None else "",
@@ -90,7 +89,6 @@ class _Doctor:
     """One examination. `url`: of the state, where it is not that of the settings."""
 
     config: ProjectSettings
-    sandbox: bool
     url: str | None
     clock: Clock
 
@@ -104,7 +102,7 @@ class _Doctor:
         try:
             async with open_state(self.config, Opening(self.url)) as store:
                 await begin_work(self.config, store, Opening(self.url))
-                proven = await prove(store)
+                proven = await backend_of(store).probe()
         except ReconcilerError as failure:
             return failed("store", failure)
         if not proven:
@@ -120,7 +118,8 @@ class _Doctor:
             opening = Opening(self.url, read_only=True, tell=remarks.append)
             async with open_state(self.config, opening) as store:
                 state, found = await self._whole_state(store, remarks)
-                backups = await files_of(store).backups() if has_files(store) else None
+                files = files_of(store)
+                backups = await files.backups() if files is not None else None
                 holders = await store.holders(state.serials) if state is not None else {}
         except ReconcilerError as failure:
             return None, [failed("state", failure)]
@@ -138,8 +137,8 @@ class _Doctor:
                 self.place,
                 remarks,
                 pin=settings.state.lineage,
-                address=None if self.sandbox else settings.platform.base_url,
-                sandbox=self.sandbox,
+                address=None if self.config.emulated else settings.platform.base_url,
+                sandbox=self.config.emulated,
             )
         except ReconcilerError as failure:
             return state, failed("state", failure)
@@ -148,15 +147,15 @@ class _Doctor:
         self, desired: Desired, state: State | None
     ) -> tuple[str | None, Sequence[Check]]:
         """The platform's address, and its checks: address, token, clock, capabilities."""
-        if self.sandbox and not (self.config.private / "sandbox.db").exists():
+        if self.config.emulated and not (self.config.private / "sandbox.db").exists():
             missing = suspicious("address", "there is no emulated platform yet", "a plan makes it")
             return None, _not_tried(missing)
         resources, records = desired.by_address, state.records if state is not None else {}
         declared = self.config.settings.capabilities
         try:
-            async with open_platform(self.config, Options(self.sandbox, read_only=True)) as (client, _):
+            async with open_platform(self.config, Options(read_only=True)) as (client, _):
                 read = next(reads_of(resources, records, declared))
-                checks = list(await check_platform(client, read, self.clock, sandbox=self.sandbox))
+                checks = list(await check_platform(client, read, self.clock, sandbox=self.config.emulated))
                 if has_problems(checks):
                     checks.append(suspicious("capabilities", "not tried"))
                 else:
@@ -169,7 +168,7 @@ class _Doctor:
         """The verdict of `drift` about all recorded objects, and the objects older than the state."""
         if state is None or not state.lineage:
             return [fine("objects", "none is recorded")]
-        options = Options(self.sandbox, self.url, read_only=True)
+        options = Options(self.url, read_only=True)
         try:
             async with (
                 open_state(self.config, Opening(self.url, read_only=True)) as store,

@@ -10,7 +10,7 @@ from reconciler.core.words import counted
 from reconciler.doctor.check import Check, fine, suspicious, wrong
 from reconciler.execution.open_intents import sender
 from reconciler.project.identity import refuse_other_platform, refuse_other_state, state_missing
-from reconciler.state import maintenance_of
+from reconciler.state import backend_of
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import Backups, JournalEntry, State
 
@@ -41,7 +41,7 @@ async def check_state(
     if not state.lineage:
         missing = state_missing(place, traces=state.traces)
         return wrong("state", missing.message, missing.help, *missing.advice)
-    await maintenance_of(store).verify()
+    await backend_of(store).verify()
     what = f"{place} is intact: {counted(len(state.records), 'record')}, lineage {state.lineage}"
     if remarks:
         return suspicious("state", f"{what}; {'; '.join(remarks)}")

@@ -12,6 +12,7 @@ Where another run was faster at step 5, and the caller waits for locks, all of i
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +40,7 @@ from reconciler.project.preconditions import Moved, Overtaken
 from reconciler.project.project import Project, settle_left
 from reconciler.project.run import Applied, run_plan
 from reconciler.project.scopes import concerned_scopes, recorded_bindings
-from reconciler.state import files_of, has_files
+from reconciler.state import files_of
 from reconciler.state.chain import state_head
 from reconciler.state.store import State
 
@@ -79,21 +80,15 @@ async def apply(
         try:
             while (applied := await attempt.plan_and_run()) is None:
                 pass
-            return await _with_head(project, applied)
+            with suppress(StoreError):  # what was done counts, also where the state cannot be read
+                state = await project.store.load()
+                applied = replace(applied, head=state_head(state.lineage, state.heads))
+            return applied
         except (Moved, Overtaken) as moved:
             if not again:
                 raise
             project.reporter.note(f"{moved.what}: planning again")
     raise AssertionError("the last attempt returns or raises")
-
-
-async def _with_head(project: Project, applied: Applied) -> Applied:
-    """`applied` with the state's head. What was done counts, also where the state cannot be read."""
-    try:
-        state = await project.store.load()
-    except StoreError:
-        return applied
-    return replace(applied, head=state_head(state.lineage, state.heads))
 
 
 class _Attempt(Struct, frozen=True):
@@ -123,7 +118,8 @@ class _Attempt(Struct, frozen=True):
             if any(problem.code == PLAN_MOVED for problem in plan.diagnostics):
                 raise PlanRefused(plan, plan.diagnostics)
         judged = await self._refuse_unless_runnable(plan, state)
-        if has_files(project.store) and await files_of(project.store).migrate():
+        files = files_of(project.store)
+        if files is not None and await files.migrate():
             return None
         approved_deletes = self.approved_deletes
         if judged.counting:

@@ -1,7 +1,7 @@
 """Loads and checks the manifests that a verb is about."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -103,18 +103,13 @@ def _origin(
     return Origin(at.commit, dirty=not settings_as_at(at, config.root))
 
 
-def load_policies(config: ProjectSettings, texts: SourceTexts, reporter: Reporter) -> Sequence[Resource]:
-    """The configured manifests that own no objects, such as providers, for verbs without PATHs."""
-    return load_desired((), config, texts, reporter).policies
+def service_of_object(address: Address, load: Callable[[], Desired]) -> Sequence[Resource]:
+    """The policies that calls about `address` may need: none unless another service holds its object.
 
-
-def load_service_of(
-    address: Address, config: ProjectSettings, texts: SourceTexts, reporter: Reporter
-) -> Sequence[Resource]:
-    """The policies that calls about `address` may need: none unless another service holds its object."""
+    `load`: reads the configured manifests.
+    """
     kind = find_kinds().get(address.kind)
-    elsewhere = kind is not None and kind.role(OnService) is not None
-    return load_policies(config, texts, reporter) if elsewhere else ()
+    return load().policies if kind is not None and kind.role(OnService) is not None else ()
 
 
 class Validated(Struct, frozen=True):
@@ -156,10 +151,13 @@ def validate(
             dependants.update(manifests.changed.dependants)
         for problem in _problems(manifests, config):
             found.setdefault(problem, []).append(config.env or BASE)
-    diagnostics = tuple(
-        problem if len(names) == len(configs) else _of(problem, names) for problem, names in found.items()
-    )
-    return Validated(addresses, files, diagnostics, differ, dependants - differ)
+    diagnostics = []
+    for problem, names in found.items():
+        whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        everywhere = len(names) == len(configs)
+        message = problem.message if everywhere else f"{problem.message} ({whose})"
+        diagnostics.append(replace(problem, message=message))
+    return Validated(addresses, files, tuple(diagnostics), differ, dependants - differ)
 
 
 def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
@@ -169,12 +167,6 @@ def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnos
         missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
         found = (*found, *missing_origins(loaded.resources), *missing)
     return list(dict.fromkeys(found))
-
-
-def _of(problem: Diagnostic, names: Sequence[str]) -> Diagnostic:
-    """`problem`, with the names of the environments that have it."""
-    whose = f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
-    return replace(problem, message=f"{problem.message} ({whose})")
 
 
 def missing_sources(

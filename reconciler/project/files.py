@@ -17,10 +17,11 @@ _SQLITE = b"SQLite format 3\0"
 _BESIDE_A_STATE = (".key", ".lock", ".seen", ".spool", "-wal", "-shm", "-journal")
 
 
-def read_file(path: Path) -> bytes:
-    """Raises ReconcilerError."""
+def read_file(path: Path, most: int = -1) -> bytes:
+    """The content, at most the first `most` bytes of it. Raises ReconcilerError."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as failure:
         raise ReconcilerError(f"cannot read {path}: {failure.strerror}") from failure
 
@@ -30,11 +31,23 @@ def write_output(path: Path, data: bytes, *, mode: int | None = None) -> None:
     replace_files([Replacement(path, data)], mode=mode_of_new() if mode is None else mode)
 
 
-def write_new(path: Path, data: bytes, *, help: str, mode: int | None = None) -> None:
-    """Make `path`. Raises ReconcilerError, with `help`, where anything is there already."""
+def write_new(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Make `path`. Raises ReconcilerError where anything is there already."""
     if os.path.lexists(path):
-        raise ReconcilerError(f"{path} exists already", help=help)
+        raise ReconcilerError(f"{path} exists already", help="name another file, or remove it")
     replace_files([Replacement(path, data, new=True)], mode=mode)
+
+
+def require_ours(path: Path, is_ours: Callable[[bytes], bool], what: str, help: str) -> None:
+    """Raises ReconcilerError where anything stands at `path` that is not `what`: it would be lost."""
+    try:
+        ours = stat.S_ISREG(path.lstat().st_mode) and is_ours(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except OSError as failure:
+        raise ReconcilerError(f"cannot write {path}: {failure.strerror}") from failure
+    if not ours:
+        raise ReconcilerError(f"{path} exists and is not {what}", help=help)
 
 
 def why_not_written(path: Path) -> str:

@@ -77,20 +77,14 @@ def _names(address: Address | None, journal: Sequence[tuple[str, JournalEntry]])
     """The addresses that `address` names, and those before it moved: all members of a `count`."""
     if address is None:
         return frozenset()
-    names = {
-        entry.address for _, entry in journal if entry.address is not None and _is(address, entry.address)
-    }
+    members = [] if address.ordinal else [entry.address for _, entry in journal if entry.address is not None]
+    names = {member for member in members if member._replace(ordinal=0) == address}
     texts = {str(address), *map(str, names)}
     for _, entry in reversed(journal):
         if entry.event is Event.DECIDED and entry.address is not None and entry.data.get("to") in texts:
             names.add(entry.address)
             texts.add(str(entry.address))
     return frozenset({address, *names})
-
-
-def _is(asked: Address, address: Address) -> bool:
-    """Whether `address` is the one that was asked for, or a member of its `count`."""
-    return address == asked or (not asked.ordinal and address._replace(ordinal=0) == asked)
 
 
 def _about(run: PastRun, names: Collection[Address]) -> bool:

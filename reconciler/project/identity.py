@@ -17,7 +17,7 @@ from reconciler.core.words import counted
 from reconciler.execution.decisions import Actor
 from reconciler.project.project import Project
 from reconciler.project.records import note_made
-from reconciler.state import prove
+from reconciler.state import backend_of
 from reconciler.state.store import WHOLE_STATE, Lease, State, Store
 
 
@@ -50,7 +50,7 @@ async def create_state(store: Store, actor: Actor) -> bool:
     It remembers when. Raises StoreError where traces of an older state are visible.
     """
     if not (await store.load()).lineage:
-        await prove(store)
+        await backend_of(store).probe()
     created = await store.create()
     if created:
         await note_made(store, actor)
@@ -112,7 +112,7 @@ def _app(address: Address) -> str:
 
 def refuse_other_platform(state: State, address: str, place: str) -> None:
     """Raises Refused where `state`, which is at `place`, is about another platform than that at `address`."""
-    if not state.platform or _same(state.platform, address):
+    if not state.platform or _plain(state.platform) == _plain(address):
         return
     move = command("state", "set-platform", address)
     problem = error(
@@ -150,11 +150,6 @@ async def set_platform(store: Store, url: str, actor: Actor) -> str:
         if before != url:
             await store.commit(lease, [actor.decided({"platform": url})])
         return before
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two addresses of a platform mean the same."""
-    return _plain(one) == _plain(other)
 
 
 def _plain(url: str) -> str:

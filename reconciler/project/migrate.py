@@ -1,7 +1,7 @@
 """Moves a state to another place, or gives it another key: at no moment two states can be written.
 
 What comes to a new place first is a copy that says so. The one step that moves the state is the mark
-on the old side (`Movable.retire`): before it the old side is the state, after it the new one. Killed
+on the old side (`LogStore.retire`): before it the old side is the state, after it the new one. Killed
 anywhere, the same move can be run again; a run that finds the copy after that step, and can read the
 old side, ends it (`end_move`).
 
@@ -20,10 +20,11 @@ from reconciler.core.errors import COPY, REKEYING, ReconcilerError, StateMoved, 
 from reconciler.core.reporter import Reporter
 from reconciler.execution.decisions import Actor
 from reconciler.execution.leasing import leased
-from reconciler.state import movable_of, prove, sealing_of
+from reconciler.state import backend_of, sealing_of
 from reconciler.state.chain import state_head
-from reconciler.state.contents import Movable, StateDump, same, verify, with_entry
+from reconciler.state.contents import StateDump, same, verify, with_entry
 from reconciler.state.encryption import older
+from reconciler.state.log.store import LogStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import WHOLE_STATE, Store
 
@@ -32,13 +33,13 @@ class Side(Struct, frozen=True):
     """`store` is at `url`, which holds no password; `movable` is its backend."""
 
     store: Store
-    movable: Movable
+    movable: LogStore
     url: str
 
 
 def side(store: Store, url: str) -> Side:
-    """Raises StoreError where states of this kind cannot be moved."""
-    return Side(store, movable_of(store), url)
+    """What is moved, or moved to."""
+    return Side(store, backend_of(store), url)
 
 
 class Migrated(Struct, frozen=True):
@@ -61,7 +62,7 @@ async def migrate(
         if left.moved_to != target.url:
             raise StateMoved(source.url, left.moved_to)
         return Migrated(await end_move(source, target), before=True)
-    await prove(target.store)
+    await target.movable.probe()
     scopes = {WHOLE_STATE, *left.heads}
     async with leased(source.store, scopes, holder, timeout_s=timeout_s, reporter=reporter) as lease:
         contents = await source.movable.export()
@@ -115,7 +116,7 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     Raises Locked while a run holds any lease, StateMoved for a state that is elsewhere, StateSealed before
     anything is written where nobody here could read the state afterwards, and StoreError.
     """
-    sealing, movable = sealing_of(store), movable_of(store)
+    sealing, movable = sealing_of(store), backend_of(store)
     if sealing is None:
         migrate = command("state", "migrate", "URL")
         raise ReconcilerError(
@@ -143,7 +144,7 @@ async def rekey(store: Spooling, place: str, actor: Actor) -> Rekeyed:
     return Rekeyed(recipients, generation, len(state.records), len(noted.rows), before, head)
 
 
-async def _close(store: Spooling, movable: Movable, actor: Actor) -> None:
+async def _close(store: Spooling, movable: LogStore, actor: Actor) -> None:
     """Let nobody change the state until it has another key."""
     scopes = {WHOLE_STATE, *(await movable.export()).heads}
     async with actor.leased(store, scopes) as lease:

@@ -45,7 +45,6 @@ class Options(Struct, frozen=True):
     `reason`: why a person does what is done. `base`: the revision before the change, whose rules count.
     """
 
-    sandbox: bool = False
     state_url: str | None = None
     lock_timeout_s: float = 0.0
     read_only: bool = False
@@ -70,10 +69,8 @@ async def open_project(
     open. With the embedded sandbox the state is its own, and is made where there is none yet. Raises Refused
     for a state of another platform.
     """
-    if options.sandbox:
-        if options.state_url is not None:
-            raise ReconcilerError("the sandbox has its own state", help="run it without --state")
-        config = config.in_sandbox()
+    if config.emulated and options.state_url is not None:
+        raise ReconcilerError("the sandbox has its own state", help="run it without --state")
     settings, clock = config.settings, SystemClock()
     authority = _authority(config, options)  # before anything is opened
     sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
@@ -85,7 +82,7 @@ async def open_project(
         nullcontext(store) if store is not None else open_state(config, opening) as opened,
     ):
         state = await begin_work(config, opened, opening) if store is None else None
-        if not options.sandbox:
+        if not config.emulated:
             refuse_other_platform(state or await opened.load(), platform.base_url, place)
         else:
             await opened.create()
@@ -94,7 +91,7 @@ async def open_project(
             store=opened,
             platform=platform,
             capabilities=settings.capabilities,
-            limits=limits_of(config, sandbox=options.sandbox),
+            limits=limits_of(config),
             clock=clock,
             reporter=reporter,
             sources=sources,
@@ -104,11 +101,11 @@ async def open_project(
             lock_timeout_s=options.lock_timeout_s,
             providers=providers,
             environment=config.env,
-            address=EMBEDDED if options.sandbox else platform.base_url,
+            address=EMBEDDED if config.emulated else platform.base_url,
             state_url=place,
-            own_state=options.sandbox or settings.state.lineage is not None,
+            own_state=config.emulated or settings.state.lineage is not None,
             trusted=config.trusted.ref if config.trusted is not None else "",
-            environments=None if options.sandbox else config,  # there, each has a world of its own
+            environments=None if config.emulated else config,  # there, each has a world of its own
             authority=authority,
             variables=config.variables,
         )
@@ -122,20 +119,22 @@ async def open_platform(
 
     Raises ReconcilerError where no platform is configured. The token is asked for when it is needed.
     """
-    execution = config.settings.execution
-    with _base_url(config, options) as base_url:
+    execution, name = config.settings.execution, config.settings.platform.token_from.env
+    with _base_url(config) as base_url:
         connections = execution.concurrency + execution.read_concurrency
         async with aclosing(HttpTransport(base_url, connections=connections)) as transport:
             yield (
                 platform_client(
                     transport,
                     base_url,
-                    (lambda: SANDBOX_TOKEN) if options.sandbox else partial(_token, config),
+                    (lambda: SANDBOX_TOKEN) if config.emulated else partial(_token, name, config.variables),
                     SystemClock(),
                     rate_limit=rate_limit_of(config, base_url),
                     user_agent=f"reconciler/{program_version()}",
                     read_only=options.read_only,
-                    credential=_token_source(config, options),
+                    credential="the sandbox's own"
+                    if config.emulated
+                    else f"the environment variable `{name}`",
                     waiting=waiting,
                 ),
                 transport,
@@ -186,7 +185,7 @@ def _authority(config: ProjectSettings, options: Options) -> Authority:
 
     A verb that only reads knows the rules of the settings: it tells what an apply will ask for.
     """
-    if options.sandbox:
+    if config.emulated:
         return NO_RULES
     if options.read_only:
         return Authority(Said(tuple(config.written.approvals.rules)))
@@ -226,11 +225,11 @@ def _signing_secret(sources: Sources, resource: Resource) -> Sensitive:
     return sources.value(ref, lambda ref: None)
 
 
-def limits_of(config: ProjectSettings, *, sandbox: bool) -> Limits:
+def limits_of(config: ProjectSettings) -> Limits:
     """The limits of a run. The sandbox settles faster than a platform, unless the settings say otherwise."""
     execution = config.settings.execution
     chosen = "RECONCILE_SETTLE_S" in config.variables or "settle_s" in execution.model_fields_set
-    settle_s = execution.settle_s if chosen or not sandbox else SANDBOX_SETTLE_S
+    settle_s = execution.settle_s if chosen or not config.emulated else SANDBOX_SETTLE_S
     return Limits(
         execution.concurrency,
         execution.deadline_s,
@@ -246,10 +245,9 @@ def rate_limit_of(config: ProjectSettings, base_url: str) -> float | None:
     return None if is_loopback(base_url) and not platform.rate_limit_loopback else platform.rate_limit
 
 
-def _token(config: ProjectSettings) -> str:
-    """The platform's token. Raises ReconcilerError where its variable is not set."""
-    name = config.settings.platform.token_from.env
-    token = config.variables.get(name, "")
+def _token(name: str, variables: Mapping[str, str]) -> str:
+    """The platform's token, from the variable `name`. Raises ReconcilerError where that is not set."""
+    token = variables.get(name, "")
     if not token:
         raise ReconcilerError(
             f"no token: the environment variable `{name}` is not set",
@@ -258,17 +256,10 @@ def _token(config: ProjectSettings) -> str:
     return token
 
 
-def _token_source(config: ProjectSettings, options: Options) -> str:
-    """The place where people renew the token."""
-    if options.sandbox:
-        return "the sandbox's own"
-    return f"the environment variable `{config.settings.platform.token_from.env}`"
-
-
 @contextmanager
-def _base_url(config: ProjectSettings, options: Options) -> Iterator[str]:
+def _base_url(config: ProjectSettings) -> Iterator[str]:
     """The platform's address: the configured one, or that of an embedded sandbox that runs meanwhile."""
-    if options.sandbox:
+    if config.emulated:
         require_private(config.root, config.private)
         with embedded_sandbox(config.private / "sandbox.db") as url:
             yield url

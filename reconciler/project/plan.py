@@ -112,28 +112,11 @@ def _state(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     return [found] if found is not None else []
 
 
-def _inputs(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
-    """Problems of manifests, moves, and secrets that cannot be read here."""
-    yield from inputs.desired.diagnostics
-    yield from inputs.followed.diagnostics
-    yield from inputs.secrets.problems
-
-
 def _lookalikes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     """Unowned objects that resemble recorded ones, and lists that could not be searched for them."""
     yield from inputs.planner.lookalikes.unread()
     kinds, records = find_kinds(), inputs.request.records
     yield from lookalike_warnings(kinds, inputs.lookalikes, inputs.declared, records, inputs.siblings)
-
-
-def _providers(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
-    """Providers whose signing secret gives no value here."""
-    return inputs.unsigned.values()
-
-
-def _changes(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
-    """Problems that the planner found."""
-    return plan.diagnostics
 
 
 def _approvals(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
@@ -152,19 +135,16 @@ def _unclaimed(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
     return [no_record_of(entry, makes, asks) for entry in inputs.state.unclaimed]
 
 
-def _older(plan: Plan, inputs: PlanInputs) -> Iterable[Diagnostic]:
-    """Objects that are older than the state and unknown to it."""
-    return inputs.older.note()
-
-
 # In the order of reports.
 VERDICTS: tuple[Verdict, ...] = (
     _state,
-    _inputs,
+    lambda plan, inputs: inputs.desired.diagnostics,
+    lambda plan, inputs: inputs.followed.diagnostics,
+    lambda plan, inputs: inputs.secrets.problems,  # secrets that cannot be read here
     _lookalikes,
-    _providers,
-    _changes,
+    lambda plan, inputs: inputs.unsigned.values(),  # providers whose signing secret gives no value here
+    lambda plan, inputs: plan.diagnostics,  # those of the planner
     _approvals,
     _unclaimed,
-    _older,
+    lambda plan, inputs: inputs.older.note(),  # objects that are older than the state and unknown to it
 )

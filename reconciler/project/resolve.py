@@ -45,8 +45,9 @@ async def resolve_unknown(
     """
     project.sources.runs_programs = True  # one may give the secret that a provider is asked with
     opened, record = _question(await require_state(project), address, adopt)
-    scope = parse_intent(opened).scope if opened is not None else _scope(record)
-    async with project.actor().leased(project.store, [scope]) as lease:
+    scopes = [record.scope] if record is not None else []
+    scopes = [parse_intent(opened).scope] if opened is not None else scopes
+    async with project.actor().leased(project.store, scopes) as lease:
         state = await project.store.load()
         opened, record = _question(state, address, adopt)
         if opened is None:
@@ -58,7 +59,11 @@ async def resolve_unknown(
             if not force:
                 await _must_be_over(project, state, opened, intent)
             await recorder.settle(opened, {"landed": False, **said})
-            await _approve_next_create(project, intent, address)
+            # Nothing but a person can say that such a create did not land.
+            if intent.creates and intent.if_unknown == "ask":
+                now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
+                actor, key = project.actor(), str(address)
+                await remember(project.store, actor, NOT_CREATED, lambda known: {**known, key: now})
             return "recorded as not created; the next apply may create it"
         live = await _must_be_possible(project, state, opened, intent, adopt)
         if not force:
@@ -67,15 +72,6 @@ async def resolve_unknown(
         put = [replace(made, inferred=False)] if made is not None else []
         await recorder.settle(opened, {"id": adopt, **said}, put)
         return f"recorded as {adopt}"
-
-
-async def _approve_next_create(project: Project, intent: Intent, address: Address) -> None:
-    """Approve the next create, where nothing but a person can say that this one did not land."""
-    if intent.creates and intent.if_unknown == "ask":
-        now = f"{project.clock.now():%Y-%m-%dT%H:%M:%SZ}"
-        await remember(
-            project.store, project.actor(), NOT_CREATED, lambda known: {**known, str(address): now}
-        )
 
 
 async def _must_be_over(project: Project, state: State, opened: JournalEntry, intent: Intent) -> None:
@@ -135,20 +131,15 @@ def _question(
     opened = next((entry for entry in state.open_intents if entry.address == address), None)
     record = state.records.get(address)
     if opened is None and (record is None or not record.inferred or adopt is None):
-        near, plan = _open_one(state, address), command("plan")
+        asked = {entry.address for entry in state.open_intents if entry.address is not None}
+        inferred = {owner for owner, record in state.records.items() if record.inferred}
+        near, plan = nearest_address(address, asked | inferred), command("plan")
         raise ReconcilerError(
             f"`{address}` has no call with an unknown outcome",
             help=near or f"`{plan}` lists what is unknown",
             advice=() if near else (plan,),
         )
     return opened, record
-
-
-def _open_one(state: State, address: Address) -> str:
-    """The address with a question that `address` may be a misspelling of."""
-    asked = {entry.address for entry in state.open_intents if entry.address is not None}
-    inferred = {owner for owner, record in state.records.items() if record.inferred}
-    return nearest_address(address, asked | inferred)
 
 
 async def _must_be_possible(
@@ -241,7 +232,12 @@ async def settle_restarts(
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
-        chosen = [record for record in owing if await _is_owed_by(project, record, machine)]
+        chosen = [
+            record
+            for record in owing
+            if all(owed.machine == machine for owed in record.obligations)
+            or await is_held_by(project.services, record, machine)
+        ]
         if not chosen:
             raise ReconcilerError(f"no volume of machine {machine} owes a restart")
     free = [str(address) for address in addresses if records.get(address) not in owing]
@@ -262,13 +258,6 @@ async def _settled(project: Project, addresses: Collection[Address]) -> State:
         return state
     await settle_left(project, state, lambda _: scopes)
     return await project.store.load()
-
-
-async def _is_owed_by(project: Project, record: StateRecord, machine: str) -> bool:
-    """Whether `machine` has to be restarted for the object of `record`."""
-    if all(owed.machine == machine for owed in record.obligations):
-        return True
-    return await is_held_by(project.services, record, machine)
 
 
 async def confirm_inferred(project: Project, addresses: Collection[Address]) -> Mapping[Address, str]:
@@ -322,9 +311,3 @@ async def _note(project: Project, lease: Lease, record: StateRecord, decided: st
     """Record a decision, with the record that follows from it."""
     entry = project.actor(project.new_id()).decided({"id": record.id, decided: True}, record.address)
     await project.store.commit(lease, [entry], [record])
-
-
-def _scope(record: StateRecord | None) -> str:
-    """The scope of a record that is there."""
-    assert record is not None
-    return record.scope

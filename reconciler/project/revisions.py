@@ -189,7 +189,10 @@ def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnost
     if at is None and nearest != config.root and nearest.is_relative_to(config.root):
         name = (nearest / SETTINGS_FILE).relative_to(config.root).as_posix()
         yield warning(_CODE, f"`{name}` is not at {trusted.ref}: {used}")
-    before, now = trusted.read(SETTINGS_FILE), _settings_now(config, at)
+    before, now = trusted.read(SETTINGS_FILE), at.read(SETTINGS_FILE) if at is not None else None
+    if at is None:
+        file, root = str(config.root / SETTINGS_FILE), config.root
+        now = next((data for _, data in read_files([file], root, None, [], within=root)), None)
     if before == now:
         return
     if before is None or now is None:
@@ -205,15 +208,6 @@ def _settings(config: ProjectSettings, at: Revision | None) -> Iterator[Diagnost
         span = new.span(path) if path in new.spans else _at_begin()
         setting = f"`{named(path)}` of {SETTINGS_FILE}" if path else SETTINGS_FILE
         yield warning(_CODE, f"{setting} differs from {trusted.ref}: {used}", span)
-
-
-def _settings_now(config: ProjectSettings, at: Revision | None) -> bytes | None:
-    """The text of the settings as the change has them; None where there are none."""
-    if at is not None:
-        return at.read(SETTINGS_FILE)
-    given, problems = str(config.root / SETTINGS_FILE), list[Diagnostic]()
-    found = list(read_files([given], config.root, None, problems, within=config.root))
-    return found[0][1] if found else None
 
 
 def _document(data: bytes) -> Document | None:

@@ -22,7 +22,6 @@ from reconciler.core.errors import Refused, StoreError
 from reconciler.core.model import Action, Address, Observation, Owed, Resource
 from reconciler.core.steps import RUN_BEGAN, OutputRef, Plan, Read, Result, SecretRef
 from reconciler.execution.executor import Executor
-from reconciler.execution.intents import Intent
 from reconciler.execution.open_intents import describe, parse_intent
 from reconciler.execution.outputs import Outputs
 from reconciler.execution.recorder import Recorder
@@ -45,7 +44,7 @@ from reconciler.project.preconditions import (
 from reconciler.project.project import Project, read_all
 from reconciler.project.scopes import needed_scopes
 from reconciler.secrets.sensitive import Sensitive
-from reconciler.services.registry import Budget, RateKey, rate_key
+from reconciler.services.registry import Budget, rate_key
 from reconciler.state.store import WHOLE_STATE, State
 
 
@@ -112,7 +111,10 @@ async def run_plan(
             )
         )
         on_executor(executor)
-        if warning := project.budget.add(project.services, _rate_keys(project, plan)):
+        sure = [step for step in plan.steps if step.mutates and step.guard is None and step.for_each is None]
+        calls = [step.call for step in sure]  # sent if nothing goes wrong
+        keys = [rate_key(project.services, call.service, call.method, call.path) for call in calls]
+        if warning := project.budget.add(project.services, keys):
             project.reporter.note(warning)
         results = await executor.run()
         with anyio.CancelScope(shield=True):
@@ -197,13 +199,6 @@ def _secrets_read_once(project: Project) -> Callable[[SecretRef, Callable[[Outpu
     return read_secret
 
 
-def _rate_keys(project: Project, plan: Plan) -> Iterator[RateKey]:
-    """The rate limits of the calls that are surely sent if nothing goes wrong."""
-    for step in plan.steps:
-        if step.mutates and step.guard is None and step.for_each is None:
-            yield rate_key(project.services, step.call.service, step.call.method, step.call.path)
-
-
 # --- after the last call ---
 
 
@@ -221,19 +216,15 @@ def _doubts(
 
 
 async def _questions(project: Project, results: Sequence[Result]) -> tuple[Diagnostic, ...]:
-    """One per call that no later run will settle, repeat or find out about by itself."""
+    """One per call that no later run will settle, repeat, or look for as this one did not."""
     unknown = {result.address: result for result in results if result.outcome == "unknown"}
     if not unknown:
         return ()
-    return tuple(
-        describe(entry, intent, unknown[entry.address].error)
-        for entry in (await project.store.load()).open_intents
-        if entry.address is not None
-        and entry.address in unknown
-        and _must_be_asked(intent := parse_intent(entry), unknown[entry.address])
-    )
-
-
-def _must_be_asked(intent: Intent, result: Result) -> bool:
-    """True unless the next run repeats the call, or looks for its object as this one did not."""
-    return intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided)
+    found = []
+    for entry in (await project.store.load()).open_intents:
+        result = unknown.get(entry.address) if entry.address is not None else None
+        if result is not None:
+            intent = parse_intent(entry)
+            if intent.if_unknown == "ask" or (intent.if_unknown == "find" and result.undecided):
+                found.append(describe(entry, intent, result.error))
+    return tuple(found)

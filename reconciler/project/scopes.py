@@ -85,20 +85,12 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
     problems = [_unknown(target, desired, known) for target in desired.targets if not _meant(target, known)]
     if problems:
         raise Misused("a target does not exist; nothing was changed", problems)
-    found = {address for target in desired.targets for address in _meant(target, known)}
-    focus = _with_needs(found, desired.by_address)
-    return replace(desired, focus=focus if desired.focus is None else focus.intersection(desired.focus))
+    return replace(desired, focus=_about(desired, known))
 
 
 def declared_in_focus(desired: Desired) -> list[Resource]:
     """The resources that a plan of `desired` is about."""
-    focus = desired.focus
-    if focus is None and not desired.targets:
-        return list(desired.resources)
-    declared = desired.by_address
-    if desired.targets:
-        found = {address for target in desired.targets for address in _meant(target, declared)}
-        focus = _with_needs(found, declared).intersection(declared if focus is None else focus)
+    focus = _about(desired, desired.by_address) if desired.targets else desired.focus
     return [resource for resource in desired.resources if focus is None or resource.address in focus]
 
 
@@ -133,16 +125,17 @@ def _meant(target: Address, known: Collection[Address]) -> list[Address]:
     return [address for address in known if target in (address, _base(address))]
 
 
-def _with_needs(addresses: Collection[Address], declared: Mapping[Address, Resource]) -> frozenset[Address]:
-    """`addresses`, with everything that they refer to."""
-    found, waiting = set[Address](), list(addresses)
+def _about(desired: Desired, known: Collection[Address]) -> Collection[Address]:
+    """The `known` addresses that the targets mean and all that they refer to, as far as in the focus."""
+    found, declared = set[Address](), desired.by_address
+    waiting = [address for target in desired.targets for address in _meant(target, known)]
     while waiting:
         address = waiting.pop()
         if address not in found:
             found.add(address)
             resource = declared.get(address)
             waiting += [to.address for to in resource.references] if resource is not None else []
-    return frozenset(found)
+    return frozenset(found if desired.focus is None else found.intersection(desired.focus))
 
 
 def _unknown(target: Address, desired: Desired, known: Collection[Address]) -> Diagnostic:

@@ -3,10 +3,9 @@
 No file of encrypted values or of age identities is overwritten that may be the only one.
 """
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -19,11 +18,11 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.policies import find_policies
-from reconciler.project.files import write_output
+from reconciler.project.files import require_ours, write_output
 from reconciler.project.settings import ProjectSettings
 from reconciler.secrets import age
 from reconciler.secrets.fingerprint import fingerprint
-from reconciler.secrets.sources import Allowed, Sources, read_bytes
+from reconciler.secrets.sources import Allowed, Sources
 from reconciler.state.store import Store
 
 Comparison = Literal["same", "differs", "not_set", "not_readable", "not_known"]
@@ -82,7 +81,7 @@ async def fingerprints(
             found.append(Fingerprinted(address, None, "not_known", problem, advice=(plan,)))
             continue
         try:
-            value = sources.value(ref, _no_output)
+            value = sources.value(ref, lambda ref: None)
         except SecretUnavailable as missing:
             found.append(
                 Fingerprinted(address, None, "not_readable", missing.message, missing.help, missing.advice)
@@ -100,24 +99,14 @@ async def fingerprints(
     return found
 
 
-def _no_output(ref: OutputRef) -> Any:
-    """No answer is known: no call has been sent."""
-    return None
-
-
 def refuse_other_files(out: Path) -> None:
     """Raises ReconcilerError where something else than an encrypted value stands: it would be lost."""
-    if not os.path.lexists(out):
-        return
-    try:
-        data = read_bytes(out, str(out), age.MAX_ENCRYPTED_BYTES)
-    except SecretUnavailable as unreadable:
-        message = unreadable.message
-    else:
-        if len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data):
-            return
-        message = f"{out} exists and is not a value encrypted with age"
-    raise ReconcilerError(message, help="--out replaces only an encrypted value: name another FILE")
+    require_ours(
+        out,
+        lambda data: len(data) <= age.MAX_ENCRYPTED_BYTES and age.is_encrypted(data),
+        "a value encrypted with age",
+        help="--out replaces only an encrypted value: name another FILE",
+    )
 
 
 def write_encrypted(out: Path, armored: str) -> None:

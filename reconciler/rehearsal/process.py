@@ -18,10 +18,9 @@ from reconciler.rehearsal.results import NONE
 from reconciler.sandbox.core import Sandbox
 from reconciler.sandbox.exchange import Request, Response
 from reconciler.services.transport import Answer
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Event, JournalEntry, Lease
+from reconciler.state.store import Event, JournalEntry, Lease, Store
 
 LATENCY_S = 0.05
 _POLL_S = 0.5  # between two looks for what a request waits for
@@ -151,10 +150,10 @@ def answer_of(response: Response) -> Answer:
 class TwinStore(Spooling):
     """The handle of a process on a state in memory. Memory takes every commit, so nothing is ever spooled."""
 
-    load, journal, lease, release = Passing.load, Passing.journal, Passing.lease, Passing.release
+    load, journal, lease, release = Store.load, Store.journal, Store.lease, Store.release
 
     def __init__(self, inner: MemoryStore, process: Process) -> None:
-        Passing.__init__(self, inner)
+        Store.__init__(self, inner)
         self._process = process
 
     async def commit(

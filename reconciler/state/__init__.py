@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.extras import require_extra
 from reconciler.core.state_url import DATABASES, DEFAULT_URL, LEASE_S, OBJECTS, is_shared, shown_url
 from reconciler.core.words import did_you_mean
-from reconciler.state.contents import Movable, Provable
 from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
+from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks
-from reconciler.state.passing import Passing
-from reconciler.state.spool_file import UNSEALED
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import Files, Maintenance, Store
+from reconciler.state.store import Store
+
+if TYPE_CHECKING:
+    from reconciler.state.places.sqlite.store import SqliteStore
 
 NO_ENCRYPTION = Encryption()
 
@@ -58,7 +60,7 @@ def open_store(
     def shared(store: Store) -> Spooling:
         place = " ".join(filter(None, [shown_url(url), endpoint, environment]))
         seen = Marks(marks, place, read_only=read_only) if marks is not None else None
-        return Spooling(store, spool, clock, sealing_of(store) or UNSEALED, seen)
+        return Spooling(store, spool, clock, sealing_of(store), seen)
 
     if scheme in DATABASES:
         require_extra("postgres", "a state in PostgreSQL")
@@ -108,38 +110,24 @@ def _no_backend(scheme: str, rest: str) -> StoreError:
     )
 
 
-def maintenance_of(store: Store) -> Maintenance:
-    """What `store` offers beside the protocol. Raises StoreError when that is nothing."""
-    backend = _unspooled(store)
-    if not isinstance(backend, Maintenance):
-        raise StoreError("this kind of state has no maintenance commands")
-    return backend
+def backend_of(store: Store) -> LogStore:
+    """The store itself, behind all that wraps it."""
+    while not isinstance(store, LogStore):
+        store = store.inner
+    return store
 
 
-def has_files(store: Store) -> bool:
-    """Whether the state is in files of this machine, with backups beside them."""
-    return isinstance(_unspooled(store), Files)
+def files_of(store: Store) -> "SqliteStore | None":
+    """`store` where the state is in files of this machine, with backups beside them; None for another."""
+    from reconciler.state.places.sqlite.store import SqliteStore
 
-
-def files_of(store: Store) -> Files:
-    """What `store` offers where it is in files of this machine. Raises StoreError for another."""
-    backend = _unspooled(store)
-    if not isinstance(backend, Files):
-        raise StoreError("this kind of state has no files on this machine")
-    return backend
-
-
-def movable_of(store: Store) -> Movable:
-    """`store` as what can be carried elsewhere. Raises StoreError when it cannot."""
-    backend = _unspooled(store)
-    if not isinstance(backend, Movable):
-        raise StoreError("this kind of state cannot be moved")
-    return backend
+    backend = backend_of(store)
+    return backend if isinstance(backend, SqliteStore) else None
 
 
 def sealing_of(store: Store) -> SealedBucket | None:
     """What encrypts the state of `store`; None where it cannot be encrypted."""
-    bucket = getattr(_unspooled(store), "bucket", None)
+    bucket = backend_of(store).bucket
     return bucket if isinstance(bucket, SealedBucket) else None
 
 
@@ -147,18 +135,3 @@ def is_encrypted(store: Store) -> bool:
     """Whether the state that was read last from `store` is encrypted."""
     sealing = sealing_of(store)
     return sealing is not None and sealing.generation > 0
-
-
-async def prove(store: Store) -> bool:
-    """Whether it was tried out that the store keeps its word; False where none is between us and the state.
-
-    Raises StoreError for a store that does not.
-    """
-    backend = store
-    while isinstance(backend, Passing):
-        backend = backend.inner
-    return isinstance(backend, Provable) and await backend.probe()
-
-
-def _unspooled(store: Store) -> Store:
-    return store.inner if isinstance(store, Spooling) else store

@@ -30,30 +30,3 @@ def state_head(lineage: str, heads: Mapping[str, str]) -> str:
     if not lineage:
         return ""
     return hashlib.sha256(_encode([lineage, *sorted(heads.items())]).encode()).hexdigest()
-
-
-class Broken(Exception):
-    """Says what is wrong with the row that comes next."""
-
-
-class Chains:
-    """The chains of one state, followed row by row from the oldest on."""
-
-    def __init__(self, lineage: str) -> None:
-        self._lineage = lineage
-        self.ends: dict[str, tuple[int, str]] = {}
-        self.rows = 0
-
-    def follow(self, seq: int, columns: Sequence[Any], data: bytes, scope: str, hash: str) -> None:
-        """Take in the next row. Raises Broken when it does not follow from those before."""
-        before, previous = self.end(scope)
-        if seq != before + 1:
-            raise Broken("does not follow the one before it")
-        if row_hash(previous, seq, columns, data, scope) != hash:
-            raise Broken("is not what was written")
-        self.rows += 1
-        self.ends[scope] = seq, hash
-
-    def end(self, scope: str) -> tuple[int, str]:
-        """The place and the hash of the newest row of `scope`."""
-        return self.ends.get(scope, (0, self._lineage))

@@ -4,15 +4,14 @@ Journal rows and records are here as they were encoded, so that hashes and seria
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError, named
 from reconciler.core.model import Address
-from reconciler.state.chain import Broken, Chains, row_hash
+from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
 from reconciler.state.rules import Folding, View
 from reconciler.state.store import JournalEntry
@@ -71,69 +70,27 @@ class StateDump:
         return {scope: head.hash for scope, head in self.heads.items() if head.seq}
 
 
-@runtime_checkable
-class Provable(Protocol):
-    """A backend on a store that may not keep its word."""
-
-    async def probe(self) -> bool:
-        """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
-
-        False where that needs no proof. Raises StoreError that says which promise the store broke.
-        """
-        ...
-
-
-@runtime_checkable
-class Movable(Protocol):
-    """A state that can be carried to another place, of the same backend or another (`state.moving`).
-
-    After `retire`, every other method of `Store` and `Maintenance` raises StateMoved, in every process.
-    """
-
-    async def export(self) -> StateDump:
-        """All that the state holds, as of one moment, not verified; also of one that has moved.
-
-        Raises StoreError when there is none.
-        """
-        ...
-
-    async def import_(self, contents: StateDump) -> None:
-        """Make a state that holds exactly this; all of it appears, or nothing.
-
-        With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
-        StoreError when there is a state already, or traces of one; but a state of the same lineage that has
-        moved away is replaced.
-        """
-        ...
-
-    async def retire(self, to: str, contents: StateDump) -> None:
-        """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
-        exactly `contents` any more (epochs aside), as one write that nobody can come between.
-        """
-        ...
-
-    async def revive(self) -> None:
-        """Be the state itself again, after `retire` or as a copy."""
-        ...
-
-
 def verify(contents: StateDump) -> View[int]:
     """What the journal amounts to, each entry named by its index in `rows`.
 
     Raises StoreError when a row, a record or a head is not what was written.
     """
     folding: Folding[int] = Folding()
-    chains = Chains(contents.lineage)
+    ends = dict[str, Row]()
+    written = chained(contents.lineage, ((row.scope, row.columns) for row in contents.rows))
     for index, row in enumerate(contents.rows):
-        *columns, data = row.columns
         try:
-            chains.follow(row.seq, columns, data.encode(), row.scope, row.hash)
+            ends[row.scope] = expected = next(written)
+            if row.seq != expected.seq:
+                raise ValueError("does not follow the one before it")
+            if row.hash != expected.hash:
+                raise ValueError("is not what was written")
             folding.take(row.columns, index)
-        except (Broken, ValueError) as broken:
+        except ValueError as broken:
             raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
-    for scope in {*chains.ends, *contents.heads}:
-        head = contents.head(scope)
-        if chains.end(scope) != (head.seq, head.hash):
+    for scope in {*ends, *contents.heads}:
+        head, end = contents.head(scope), ends.get(scope)
+        if ((end.seq, end.hash) if end is not None else (0, contents.lineage)) != (head.seq, head.hash):
             raise _not_whole(f"the journal of {named(scope)} does not end where it should")
     for address, body in contents.records.items():
         try:
@@ -145,23 +102,25 @@ def verify(contents: StateDump) -> View[int]:
     return folding.view
 
 
-def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> tuple[Row, ...]:
+def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> Iterator[Row]:
     """The rows of a journal that holds these entries, each given with its scope."""
-    ends, found = dict[str, Row](), list[Row]()
+    ends = dict[str, Row]()
     for scope, columns in rows:
         seq, before = (ends[scope].seq, ends[scope].hash) if scope in ends else (0, lineage)
-        hash = row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope)
-        ends[scope] = Row(scope, seq + 1, columns, hash)
-        found.append(ends[scope])
-    return tuple(found)
+        ends[scope] = _next(scope, seq, before, columns)
+        yield ends[scope]
+
+
+def _next(scope: str, seq: int, before: str, columns: EntryColumns) -> Row:
+    """The row that follows the one at `seq`, whose hash is `before`."""
+    return Row(scope, seq + 1, columns, row_hash(before, seq + 1, columns[:-1], columns[-1].encode(), scope))
 
 
 def with_entry(contents: StateDump, scope: str, entry: JournalEntry) -> StateDump:
     """With one more entry at the end of the journal of `scope`."""
-    head, columns = contents.head(scope), encode_entry(entry)
-    hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
-    row = Row(scope, head.seq + 1, columns, hash)
-    heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=hash)}
+    head = contents.head(scope)
+    row = _next(scope, head.seq, head.hash, encode_entry(entry))
+    heads = {**contents.heads, scope: replace(head, seq=row.seq, hash=row.hash)}
     return dataclasses.replace(contents, rows=(*contents.rows, row), heads=heads)
 
 

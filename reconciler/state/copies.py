@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.clock import Clock
 from reconciler.core.errors import StateMoved, StoreError
-from reconciler.state import files_of, has_files, is_encrypted, movable_of, sealing_of
+from reconciler.state import backend_of, files_of, is_encrypted, sealing_of
 from reconciler.state.contents import verify, with_entry
 from reconciler.state.encryption import older
 from reconciler.state.log.bucket import unsealed
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
-from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Accepting, Event, JournalEntry, Restored, Store
+from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored, Store
 
 
 async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
@@ -23,11 +23,11 @@ async def backup(store: Store, target: Path | None, clock: Clock) -> Path:
 
     That of an encrypted state is encrypted as that is. Raises StoreError.
     """
-    if has_files(store):
-        return await files_of(store).backup(target)
+    if (files := files_of(store)) is not None:
+        return await files.backup(target)
     if target is None:
         raise StoreError("this state keeps no backups beside itself", help="name a FILE for the copy")
-    contents = await movable_of(store).export()
+    contents = await backend_of(store).export()
     if contents.moved_to:
         raise StateMoved(target, contents.moved_to)
     sealing = sealing_of(store)
@@ -45,11 +45,12 @@ async def require_backup(store: Spooling) -> str:
 
     Raises StoreError where there is neither a state nor a backup. What is damaged is not judged.
     """
-    lost = await store.lost()
-    if not lost and not has_files(store):
-        raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
-    if lost or (await files_of(store).backups()).newest is not None:
+    if lost := await store.lost():
         return lost
+    if (files := files_of(store)) is None:
+        raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
+    if (await files.backups()).newest is not None:
+        return ""
     try:
         is_missing = not (await store.load()).lineage
     except StoreError:
@@ -72,8 +73,7 @@ async def bring_back(store: Spooling, file: Path | None, environment: str, clock
     if lost:
         lost += f": look on the platform for objects that `{command('state', 'list')}` does not show"
         done = replace(done, lost=lost)
-        if isinstance(store.inner, Accepting):
-            await store.inner.accept()
+        await backend_of(store).accept()
         lease = await store.inner.lease([WHOLE_STATE], by)
         try:
             await store.inner.commit(lease, [_note(lost, by, "", clock)])
@@ -84,13 +84,13 @@ async def bring_back(store: Spooling, file: Path | None, environment: str, clock
 
 
 async def restore(store: Store, file: Path | None, environment: str, clock: Clock, by: str) -> Restored:
-    """Bring back what a backup holds; see `Files.restore`. A shared state comes to a place that holds none.
+    """Bring back what a backup holds; see `SqliteStore.restore`. A shared state comes to an empty place.
 
     What was done after the backup is not in it, which every plan says until a person has looked. Raises
     StoreError.
     """
-    if has_files(store):
-        return await files_of(store).restore(file, by=by)
+    if (files := files_of(store)) is not None:
+        return await files.restore(file, by=by)
     if file is None:
         raise StoreError("this state keeps no backups beside itself", help="name the FILE of a backup")
     sealing = sealing_of(store)
@@ -111,7 +111,7 @@ async def restore(store: Store, file: Path | None, environment: str, clock: Cloc
     if sealing is not None:
         contents = older.opened(contents, sealing.encryption.unwrap)
     verify(contents)
-    await movable_of(store).import_(with_entry(contents, WHOLE_STATE, _note(lost, by, file.name, clock)))
+    await backend_of(store).import_(with_entry(contents, WHOLE_STATE, _note(lost, by, file.name, clock)))
     return Restored(str(file), taken_at, "", 0, (), lost, "restored")
 
 

@@ -1,7 +1,7 @@
 """Taking in what was spooled: which commits still apply, and what the state is once they do. Pure."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -10,7 +10,6 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import owner_of
 from reconciler.state import rules
-from reconciler.state.codec import EntryColumns, decode_entry
 from reconciler.state.rules import IntentKey, View
 from reconciler.state.spool_file import Content, Kept, Line
 from reconciler.state.store import Event, JournalEntry, State
@@ -85,11 +84,6 @@ def without_tracked(state: State) -> State:
     return dataclasses.replace(state, unclaimed=still)
 
 
-def entries_of(kept: Kept) -> list[JournalEntry]:
-    """The journal entries of a spooled commit."""
-    return list(map(decode_entry, kept.entries))
-
-
 def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
     """All ids that records name: their objects' own, and those of objects kept with them."""
     return frozenset(
@@ -100,7 +94,7 @@ def tracked(records: Iterable[StateRecord]) -> frozenset[str]:
 def _applies(kept: Kept, ingestion: Ingestion) -> bool:
     open_still = all(key in ingestion.view.open_intents for key in _keys(kept.entries))
     kinds = find_kinds()
-    for record, _ in kept.put:
+    for record in kept.put:
         if record.address not in ingestion.records:
             others = (known for known in ingestion.records.values() if known.address not in kept.remove)
             if owner_of(kinds, record, others) is not None:
@@ -109,13 +103,13 @@ def _applies(kept: Kept, ingestion: Ingestion) -> bool:
         record.address in kept.remove
         or record.serial
         == (ingestion.records[record.address].serial if record.address in ingestion.records else 0)
-        for record, _ in kept.put
+        for record in kept.put
     )
 
 
 def _scope(kept: Kept, ingestion: Ingestion) -> str:
     """Of the records and intents that it is about; that of its lease, if those do not tell."""
-    scopes = {record.scope for record, _ in kept.put}
+    scopes = {record.scope for record in kept.put}
     scopes |= {ingestion.records[address].scope for address in kept.remove if address in ingestion.records}
     scopes |= {
         ingestion.view.open_intents[key].data["scope"]
@@ -126,18 +120,18 @@ def _scope(kept: Kept, ingestion: Ingestion) -> str:
 
 
 def _apply(kept: Kept, ingestion: Ingestion) -> None:
-    for entry in entries_of(kept):
+    for entry in kept.entries:
         ingestion.view = rules.after(ingestion.view, rules.effect(entry), entry)
     for address in kept.remove:
         ingestion.records.pop(address, None)
-    for record, _ in kept.put:
+    for record in kept.put:
         ingestion.serials[record.scope] = ingestion.serials.get(record.scope, 0) + 1
         ingestion.records[record.address] = replace(record, serial=ingestion.serials[record.scope])
 
 
 def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) -> Iterator[JournalEntry]:
-    for entry in entries_of(kept):
-        ids = [record.id for record, _ in kept.put if record.address == entry.address]
+    for entry in kept.entries:
+        ids = [record.id for record in kept.put if record.address == entry.address]
         for id in dict.fromkeys([*ids, entry.data.get("id")]):
             if id and id not in known:
                 because = "its outcome arrived after the call had been settled differently"
@@ -145,6 +139,6 @@ def _unclaimed(scope: str, kept: Kept, known: Collection[str], now: datetime) ->
                 yield JournalEntry(entry.run, Event.DECIDED, now, entry.address, data=data)
 
 
-def _keys(entries: Sequence[EntryColumns]) -> Iterator[IntentKey]:
-    for run, _, _, _, step, attempt, _ in entries:
-        yield run, step, attempt
+def _keys(entries: Iterable[JournalEntry]) -> Iterator[IntentKey]:
+    for entry in entries:
+        yield entry.run, entry.step, entry.attempt

@@ -9,14 +9,13 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import LeaseLost, StoreError
-from reconciler.state.passing import Passing
+from reconciler.state import backend_of
 from reconciler.state.store import Lease, Store
 
 _monotonic = SystemClock().monotonic
@@ -26,25 +25,10 @@ _LOOK_S = 1.0  # how often the loop is asked for an answer
 _AGAIN_S = 5.0  # how long after a failure it is tried again
 
 
-@runtime_checkable
-class Renewable(Protocol):
-    """What a backend offers whose leases end by themselves."""
-
-    @property
-    def lease_s(self) -> float:
-        """How long a lease lasts unless it is renewed."""
-        ...
-
-    def beat(self, lease: Lease) -> Lease:
-        """As `Store.renew`, for any thread: it blocks. Raises LeaseLost once it is no longer ours."""
-        ...
-
-
 def lasts_s(store: Store) -> float:
     """How long the lease of a process that died may last; 0 where it ends with the process."""
-    while isinstance(store, Passing):
-        store = store.inner
-    return store.lease_s if isinstance(store, Renewable) and store.lease_s < math.inf else 0.0
+    lease_s = backend_of(store).lease_s
+    return lease_s if lease_s < math.inf else 0.0
 
 
 class Renewal:
@@ -86,10 +70,8 @@ async def renewed(store: Store, lease: Lease, tell: Callable[[str], None]) -> As
     `tell` gets the reason of a renewal that failed; `Store.check` says whether the lease is still ours.
     What is not a failure of the store is raised after the block.
     """
-    backend = store
-    while isinstance(backend, Passing):
-        backend = backend.inner
-    if not isinstance(backend, Renewable) or not lasts_s(backend):
+    backend = backend_of(store)
+    if not lasts_s(backend):
         yield
         return
     renewal = Renewal(lambda: backend.beat(lease), backend.lease_s / 3, _monotonic())

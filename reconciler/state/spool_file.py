@@ -13,19 +13,20 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
 from reconciler.core.model import Address, StateRecord
-from reconciler.state.codec import EntryColumns, decode_record
+from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
 from reconciler.state.durable import make_private, sync_directory
+from reconciler.state.encryption.bucket import SealedBucket
+from reconciler.state.store import JournalEntry
 
 RESERVE_BYTES = 64 * 1024
+ANY = "*"  # instead of a lineage
 _TEMPORARY_PLACES = 4  # one that another process is writing at this moment is left to it
 
 _BEGIN, _MIDDLE = b'{"digest":"', b'","commit":'
@@ -40,8 +41,8 @@ class Kept(Struct, frozen=True):
 
     lineage: str
     epochs: Mapping[str, int]
-    entries: Sequence[EntryColumns]
-    put: Sequence[tuple[StateRecord, str]]
+    entries: Sequence[JournalEntry]
+    put: Sequence[StateRecord]
     remove: Sequence[Address]
     sealed: bool = False  # with a key that we do not have: nothing else is known of it
 
@@ -67,51 +68,25 @@ class Content:
     descriptors: dict[Path, int] = field(default_factory=dict)
 
 
-class Seal(Protocol):
-    """Of what is kept beside a state that is encrypted."""
-
-    def seal_text(self, text: str) -> str | None:
-        """None where the state is not encrypted."""
-        ...
-
-    def open_text(self, sealed: str) -> str | None:
-        """None for what was not sealed for this state."""
-        ...
-
-
-class Unsealed:
-    """Nothing is encrypted."""
-
-    def seal_text(self, text: str) -> str | None:
-        return None
-
-    def open_text(self, sealed: str) -> str | None:
-        return None
-
-
-UNSEALED = Unsealed()
-
-
-def encode(kept: Kept, seal: Seal = UNSEALED) -> bytes:
+def encode(kept: Kept, seal: SealedBucket | None = None) -> bytes:
     """The line that holds a commit: a digest, and the commit as JSON, sealed where the state is encrypted."""
     body = json.dumps(
         {
             "lineage": kept.lineage,
             "epochs": dict(kept.epochs),
-            "entries": kept.entries,
-            "put": [[*record.address, record.serial, body] for record, body in kept.put],
+            "entries": [encode_entry(entry) for entry in kept.entries],
+            "put": [[*record.address, record.serial, encode_record(record)] for record in kept.put],
             "remove": kept.remove,
         },
         separators=(",", ":"),
     )
-    sealed = seal.seal_text(body)
-    if sealed is not None:
+    if seal is not None and (sealed := seal.seal_text(body)) is not None:
         body = json.dumps({"lineage": kept.lineage, "sealed": sealed}, separators=(",", ":"))
     text = body.translate(_ESCAPES).encode()
     return _BEGIN + hashlib.sha256(text).hexdigest().encode() + _MIDDLE + text + b"}\n"
 
 
-def decode(text: bytes, seal: Seal = UNSEALED) -> list[Kept]:
+def decode(text: bytes, seal: SealedBucket | None = None) -> list[Kept]:
     """The commits of lines that `encode` made. Raises ValueError naming the first that is another."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -136,16 +111,19 @@ def reserve(place: Path) -> None:
     sync_directory(place.parent)
 
 
-def keep(best: Path, kept: Kept, seal: Seal = UNSEALED) -> Path:
+def keep(best: Path, kept: Kept, seal: SealedBucket | None = None) -> Path:
     """Add `kept`, durably, in the first place that takes it (`best`, if it can), which comes back.
 
     Raises OSError, the one of the best place, when none does.
     """
     line = encode(kept, seal)
     failures = []
-    for place in _places(best, kept.lineage):
+    stem = Path(tempfile.gettempdir(), f"reconcile-{kept.lineage}-{os.geteuid()}")
+    for place in (best, *(Path(f"{stem}-{number}.spool") for number in range(_TEMPORARY_PLACES))):
         try:
-            _append(place, line, temporary=place != best)
+            with _opened(place, os.O_CREAT, temporary=place != best) as descriptor:
+                _append(descriptor, line)
+            sync_directory(place.parent)
         except OSError as failure:
             failures.append(failure)
         else:
@@ -153,50 +131,33 @@ def keep(best: Path, kept: Kept, seal: Seal = UNSEALED) -> Path:
     raise failures[0]
 
 
-def read(best: Path, lineage: str, seal: Seal = UNSEALED) -> Content:
-    """What is kept for the state of `lineage`. Raises OSError."""
-    content = Content()
-    for place in _places(best, lineage):
-        if not os.path.lexists(place):
-            continue
-        try:
-            with _opened(place, temporary=place != best, lock=False) as descriptor:
-                # An empty reserve is all NULs: its first byte tells.
-                if os.pread(descriptor, 1, 0) != b"\0":
-                    _parse(place, descriptor, lineage, content, seal)
-        except (FileNotFoundError, _NotOurs):
-            continue
-    return content
-
-
-def is_empty(best: Path) -> bool:
-    """Whether no place holds anything, of whatever state. False may mean that `read` has to tell.
+def read(best: Path, lineage: str, seal: SealedBucket | None = None) -> Content:
+    """What is kept for the state of `lineage`; of ANY, nothing but the places that hold something.
 
     Raises OSError.
     """
-    try:
-        with _opened(best, lock=False) as descriptor:
-            if os.pread(descriptor, 1, 0).strip(b"\0"):
-                return False
-    except FileNotFoundError:
-        pass
-    return not any(Path(tempfile.gettempdir()).glob(f"reconcile-*-{os.geteuid()}-*.spool"))
+    with held(best, lineage, seal, lock=False) as content:
+        return content
 
 
 @contextmanager
-def held(best: Path, lineage: str, seal: Seal = UNSEALED) -> Iterator[Content]:
-    """As `read`, and nobody adds to these places before the block ends.
+def held(
+    best: Path, lineage: str, seal: SealedBucket | None = None, *, lock: bool = True
+) -> Iterator[Content]:
+    """As `read`, and nobody adds to these places before the block ends, unless without a `lock`.
 
     A place that another process is writing to at this moment is left out.
     """
     content = Content()
+    found = sorted(Path(tempfile.gettempdir()).glob(f"reconcile-{lineage}-{os.geteuid()}-*.spool"))
     with ExitStack() as stack:
-        for place in _places(best, lineage):
-            opened = _opened(place, temporary=place != best)
+        for place in (best, *found):
             try:
-                descriptor = stack.enter_context(opened)
-            except (FileNotFoundError, BlockingIOError, _NotOurs):
-                continue
+                descriptor = stack.enter_context(_opened(place, temporary=place != best, lock=lock))
+            except OSError as failure:
+                if place != best or isinstance(failure, FileNotFoundError | BlockingIOError):
+                    continue
+                raise
             content.descriptors[place] = descriptor
             _parse(place, descriptor, lineage, content, seal)
         yield content
@@ -220,29 +181,13 @@ def free(best: Path, content: Content, lines: Sequence[Line]) -> None:
             os.fsync(descriptor)
 
 
-class _NotOurs(Exception):
-    """A file in the directory for temporary files that somebody else may have put there."""
-
-
-def _places(best: Path, lineage: str) -> list[Path]:
-    return [best, *_temporary_places(tempfile.gettempdir(), f"reconcile-{lineage}-{os.geteuid()}")]
-
-
-@lru_cache(maxsize=8)
-def _temporary_places(folder: str, stem: str) -> list[Path]:
-    return [Path(folder, f"{stem}-{number}.spool") for number in range(_TEMPORARY_PLACES)]
-
-
 @contextmanager
 def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool = True) -> Iterator[int]:
-    """Raises BlockingIOError when another process has locked it, FileNotFoundError, _NotOurs or OSError."""
+    """Raises OSError: BlockingIOError when another process has locked it, PermissionError for a `temporary`
+    file that somebody else may have put there.
+    """
     mode = os.O_RDWR if lock else os.O_RDONLY
-    try:
-        descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    except OSError as failure:
-        if temporary and not isinstance(failure, FileNotFoundError):
-            raise _NotOurs from failure
-        raise
+    descriptor = os.open(place, mode | create | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         status = os.fstat(descriptor)
         if temporary and not (
@@ -250,7 +195,7 @@ def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool
             and status.st_uid == os.geteuid()
             and not stat.S_IMODE(status.st_mode) & 0o077
         ):
-            raise _NotOurs
+            raise PermissionError(f"others can access {place}")
         if lock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(place.stat(), status):
@@ -260,20 +205,7 @@ def _opened(place: Path, create: int = 0, *, temporary: bool = False, lock: bool
         os.close(descriptor)
 
 
-def _append(place: Path, line: bytes, *, temporary: bool) -> None:
-    if temporary:
-        # One that exists is ours from before, or not ours: opening it tells.
-        with suppress(FileExistsError):
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-    try:
-        with _opened(place, 0 if temporary else os.O_CREAT, temporary=temporary) as descriptor:
-            _append_to(descriptor, line)
-    except _NotOurs:
-        raise PermissionError(f"{place} has another owner, or other users can access it") from None
-    sync_directory(place.parent)
-
-
-def _append_to(descriptor: int, line: bytes) -> None:
+def _append(descriptor: int, line: bytes) -> None:
     size = os.fstat(descriptor).st_size
     content = _read(descriptor).rstrip(b"\0")
     # What a crash left half-written ends here, with the NUL that tells it from a damaged line.
@@ -288,10 +220,9 @@ def _append_to(descriptor: int, line: bytes) -> None:
         raise
 
 
-def _parse(place: Path, descriptor: int, lineage: str, content: Content, seal: Seal) -> None:
+def _parse(place: Path, descriptor: int, lineage: str, content: Content, seal: SealedBucket | None) -> None:
     offset = 0
-    *whole, unfinished = _read(descriptor).rstrip(b"\0").split(b"\n")
-    for line in (*whole, unfinished):
+    for line in _read(descriptor).rstrip(b"\0").split(b"\n"):
         kept = _decode(line, seal)
         if kept is not None and kept.lineage == lineage and not kept.sealed:
             content.lines.append(Line(place, offset, kept))
@@ -303,24 +234,24 @@ def _parse(place: Path, descriptor: int, lineage: str, content: Content, seal: S
         offset += len(line) + 1
 
 
-def _decode(line: bytes, seal: Seal) -> Kept | None:
+def _decode(line: bytes, seal: SealedBucket | None) -> Kept | None:
     """None for a line whose digest does not fit, or that was taken in. Of another state: only which."""
     digest, body = line[len(_BEGIN) : len(_BEGIN) + 64], line[_BODY_AT : line.rfind(b"}")]
     if not line.startswith(_BEGIN) or hashlib.sha256(body).hexdigest().encode() != digest:
         return None
     fields = json.loads(body)
     if "sealed" in fields:
-        text = seal.open_text(fields["sealed"])
+        text = seal.open_text(fields["sealed"]) if seal is not None else None
         if text is None:
             return Kept(fields["lineage"], {}, [], [], [], sealed=True)
         fields = json.loads(text)
-    put = []
-    for kind, name, app, ordinal, serial, text in fields["put"]:
-        put.append((decode_record(Address(kind, name, app, ordinal), serial, text.encode()), text))
+    put = [
+        decode_record(Address(*address), serial, body.encode()) for *address, serial, body in fields["put"]
+    ]
     return Kept(
         fields["lineage"],
         fields["epochs"],
-        [tuple(entry) for entry in fields["entries"]],
+        list(map(decode_entry, fields["entries"])),
         put,
         [Address(*address) for address in fields["remove"]],
     )

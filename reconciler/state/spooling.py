@@ -2,8 +2,9 @@
 
 import dataclasses
 import errno
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -16,17 +17,16 @@ from reconciler.core.clock import Clock
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state import between_scopes, history, ingest, spool_file
-from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.durable import make_private
+from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.passing import Passing
-from reconciler.state.spool_file import Kept, Seal
+from reconciler.state.spool_file import Content, Kept
 from reconciler.state.store import JournalEntry, Lease, State, Store
 
 T = TypeVar("T")
 
 
-class Spooling(Passing):
+class Spooling(Store):
     """`inner`, and beside it the file `place` for what `inner` could not take. A `Store` itself.
 
     `load` shows what is spooled at once. A lease takes in what is spooled for its scopes, and ends moves out
@@ -38,7 +38,7 @@ class Spooling(Passing):
         inner: Store,
         place: Path,
         clock: Clock,
-        seal: Seal = spool_file.UNSEALED,
+        seal: SealedBucket | None = None,
         marks: Marks | None = None,
     ) -> None:
         """`seal`: of a state that may be encrypted; once it was loaded, it knows.
@@ -46,7 +46,7 @@ class Spooling(Passing):
         `marks`: what was seen of the state, to tell an older copy of it.
         """
         super().__init__(inner)
-        self._marks = marks
+        self._marks = marks or Marks(Path(os.devnull), "", read_only=True)
         self._seal = seal
         self._place = place
         self._clock = clock
@@ -55,26 +55,24 @@ class Spooling(Passing):
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """As in `Store`, with what is spooled. Raises StateOlder where the state lacks what was seen."""
-        if not self._lineage and await self._in_thread(lambda: spool_file.is_empty(self._place)):
-            state = await self._newest(scopes)
-            self._lineage = state.lineage
-            return ingest.without_tracked(state)
-        lineage = await self._known()
         # Before the state: what is taken in or committed meanwhile is then found twice, not missed.
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
-        if not content.lines:
-            return ingest.without_tracked(await self._newest(scopes))
-        return ingest.overlay(await self._newest(), content, self._clock.now()).of(scopes)
+        content = await self._read(self._lineage or spool_file.ANY)
+        if content.foreign and not self._lineage:
+            content = await self._read(await self._known())
+        if content.lines:
+            return ingest.overlay(await self._newest(), content, self._clock.now()).of(scopes)
+        state = await self._newest(scopes)
+        self._lineage = state.lineage
+        return ingest.without_tracked(state)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """As in `Store`, with the spooled entries last."""
-        lineage = await self._known()
-        content = await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
+        content = await self._read(await self._known())
         if not content.lines:
             return await self.inner.journal(since=since)
         ingestion = ingest.ingest(content, await self.inner.load(), self._clock.now())
         entries = list(await self.inner.journal())
-        spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in ingest.entries_of(kept)]
+        spooled = [(scope, entry) for scope, kept in ingestion.applied for entry in kept.entries]
         entries += [entry for entry in spooled if entry not in entries]  # it may have been taken in meanwhile
         return history.of_runs_since(entries, since)
 
@@ -100,19 +98,17 @@ class Spooling(Passing):
     ) -> Sequence[StateRecord]:
         """As in `Store`. Counts the change, to tell an older copy of the state."""
         stored = await self.inner.commit(lease, entries, put, remove)
-        if self._marks is not None:
-            self._marks.committed(lease.scope, len(entries))
+        self._marks.committed(lease.scope, len(entries))
         return stored
 
     async def release(self, lease: Lease) -> None:
         """As in `Store`. Marks what was committed."""
         await self.inner.release(lease)
-        if self._marks is not None:
-            self._marks.released()
+        self._marks.released()
 
     async def create(self) -> bool:
         """As in `Store`. Raises StoreError where a state was at this place."""
-        if self._marks is not None and not (await self.inner.load()).lineage:
+        if not (await self.inner.load()).lineage:
             self._marks.refuse_new()
         return await self.inner.create()
 
@@ -126,8 +122,7 @@ class Spooling(Passing):
 
     async def accept(self) -> None:
         """From now on this is the state at its place, and the newest of its lineage."""
-        if self._marks is not None:
-            self._marks.accept(await self.inner.load())
+        self._marks.accept(await self.inner.load())
 
     async def spool(
         self,
@@ -142,13 +137,7 @@ class Spooling(Passing):
         that is no longer ours. `load` shows it at once, the next lease of its scope takes it in, if
         its intent is still open and its record has not moved. Raises StoreError when no place takes it.
         """
-        kept = spool_file.Kept(
-            await self._known(),
-            lease.epochs,
-            [encode_entry(entry) for entry in entries],
-            [(record, encode_record(record)) for record in put],
-            remove,
-        )
+        kept = Kept(await self._known(), lease.epochs, entries, put, remove)
         with anyio.CancelScope(shield=True):
             async with self._busy:
                 place = await self._in_thread(lambda: spool_file.keep(self._place, kept, self._seal))
@@ -159,7 +148,7 @@ class Spooling(Passing):
         reached. Each of them is a line, and encrypted if the state is."""
         if not self._lineage:
             return []
-        content = await self._in_thread(lambda: spool_file.read(self._place, self._lineage, self._seal))
+        content = await self._read(self._lineage)
         return [spool_file.encode(line.kept, self._seal) for line in content.lines]
 
     async def ingest(self, lines: bytes, holder: str, *, timeout_s: float = 0) -> int:
@@ -196,8 +185,6 @@ class Spooling(Passing):
     async def _newest(self, scopes: Collection[str] | None = None) -> State:
         """What `inner` holds. Raises StateOlder where more of it was seen before."""
         state = await self.inner.load(scopes)
-        if self._marks is None:
-            return state
         if not state.lineage:
             return dataclasses.replace(state, traces=(*state.traces, *map(str, self._marks.traces())))
         seen = self._marks.of(state.lineage)
@@ -229,30 +216,30 @@ class Spooling(Passing):
                 state = await self.inner.load()
                 ingestion = ingest.ingest(content, state, self._clock.now(), lease.epochs)
                 for scope, kept in ingestion.applied:
-                    put = [record for record, _ in kept.put]
-                    await self.inner.commit(lease.of(scope), ingest.entries_of(kept), put, kept.remove)
+                    await self.inner.commit(lease.of(scope), kept.entries, kept.put, kept.remove)
                 for note in ingestion.notes:
                     scope = note.data.get("scope", lease.scopes[0])
                     await self.inner.commit(lease.of(scope), [note])
                 await self._in_thread(lambda: spool_file.free(self._place, content, ingestion.done))
 
+    async def _read(self, lineage: str) -> Content:
+        return await self._in_thread(lambda: spool_file.read(self._place, lineage, self._seal))
+
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def explaining() -> T:
-            with _explained(self._place):
+            try:
                 return work()
+            except OSError as error:
+                raise _failed(self._place, error) from error
 
         return await to_thread.run_sync(explaining)  # not cancelled half-way
 
 
-@contextmanager
-def _explained(place: Path) -> Iterator[None]:
-    """Turn what the file system raises into a StoreError that names the place."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message, help = f"no space left for {place}", "free some space and run again"
-        else:
-            message = f"{place} cannot be read or written: {error}"
-            help = "check the file, its directory and their permissions"
-        raise StoreError(message, help=help) from error
+def _failed(place: Path, error: OSError) -> StoreError:
+    """Names the place, and what to do about it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"no space left for {place}", help="free some space and run again")
+    return StoreError(
+        f"{place} cannot be read or written: {error}",
+        help="check the file, its directory and their permissions",
+    )

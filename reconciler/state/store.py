@@ -1,4 +1,4 @@
-"""The Store protocol: what every state backend keeps, and what it promises.
+"""The Store: what every state backend keeps, and what it promises.
 
 `tests/state/contract.py` shows whether a backend keeps these promises.
 """
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -267,12 +267,19 @@ class Backups(Struct, frozen=True):
 LOST_ROWS = "lost-rows"  # stands in `State.unclaimed` for whatever a restore could not read
 
 
-class Store(Protocol):
-    """Every method raises StoreError when the backend cannot answer or holds damaged data."""
+class Store:
+    """Every method raises StoreError when the backend cannot answer or holds damaged data.
+
+    A wrapper passes every call on to `inner`: subclasses say what is different. The state itself is kept by
+    `LogStore`, which has all of them.
+    """
+
+    def __init__(self, inner: "Store") -> None:
+        self.inner = inner
 
     async def load(self, scopes: Collection[str] | None = None) -> State:
         """What is known of `scopes`, or all of it. Costs next to nothing while nothing has changed."""
-        ...
+        return await self.inner.load(scopes)
 
     async def journal(self, *, since: datetime | None = None) -> Sequence[tuple[str, JournalEntry]]:
         """All entries, each with its scope, oldest first: those of one scope in the order of its commits.
@@ -281,50 +288,50 @@ class Store(Protocol):
         before; of entries without a run, those of that time or later. Where scopes keep no common order,
         their entries stand by their time (`state.history` does that). Reads much, and is for people.
         """
-        ...
+        return await self.inner.journal(since=since)
 
     async def create(self) -> bool:
         """Make the state, with its lineage and key; False, and nothing is changed, where there is one.
 
         Nothing else makes one. Raises StoreError where traces of an older state are visible.
         """
-        ...
+        return await self.inner.create()
 
     async def fingerprint_key(self) -> bytes:
         """32 random bytes kept beside the state, for keyed fingerprints of secret values.
 
         While there is no state: bytes that are forgotten with this handle.
         """
-        ...
+        return await self.inner.fingerprint_key()
 
     async def lease(self, scopes: Sequence[str], holder: str, *, timeout_s: float = 0) -> Lease:
         """Take all scopes or none. Raises Locked naming the first one held, after waiting `timeout_s`.
 
         Raises StoreError when there is no state.
         """
-        ...
+        return await self.inner.lease(scopes, holder, timeout_s=timeout_s)
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         """By scope, who has it: of `scopes`, those that a holder has which lives, or may live (`rest_s`).
 
         Takes nothing, and waits for nothing.
         """
-        ...
+        return await self.inner.holders(scopes)
 
     async def renew(self, lease: Lease) -> Lease:
         """Put off the end of a lease. Raises StoreError when it is no longer the current one.
 
         Either value stands for the lease from then on: what counts is what the store knows.
         """
-        ...
+        return await self.inner.renew(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """Raises StoreError unless `lease` is the current one of each of its scopes, and outlives `for_s`."""
-        ...
+        await self.inner.check(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
         """Give the scopes back. Does nothing for one that was released or taken over before."""
-        ...
+        await self.inner.release(lease)
 
     async def commit(
         self,
@@ -344,71 +351,8 @@ class Store(Protocol):
         record is of another scope, when a serial has moved, or when an INTENT's attempt is open already;
         TypeError or ValueError for data that is not JSON or a lease of several scopes.
         """
-        ...
+        return await self.inner.commit(lease, entries, put, remove)
 
     async def close(self) -> None:
         """Let go of everything. A lease that was not released counts as left by a dead holder."""
-        ...
-
-
-@runtime_checkable
-class Accepting(Protocol):
-    """A backend that notices by itself that a part of the state was put back to an older copy."""
-
-    async def accept(self) -> None:
-        """Go on with what is there now. Does nothing where nothing was put back."""
-        ...
-
-
-@runtime_checkable
-class Maintenance(Protocol):
-    """What a backend may offer beside `Store`: looking after the state itself (`state.maintenance_of`)."""
-
-    async def verify(self) -> None:
-        """Read everything. Raises StoreError naming the first record or journal row that was changed."""
-        ...
-
-    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        """Free a scope whose holder hangs; says what was done. `by`: who wants it, for the journal.
-
-        Raises Locked while the holder's process lives, unless `force`: then the holder, when it
-        wakes, can neither write nor check successfully. Raises StoreError for a scope no run has ever locked.
-        """
-        ...
-
-    async def take_over(self, environment: str, *, by: str) -> bool:
-        """Make this state, which is of no environment, that of `environment`, permanently.
-
-        False: it was its own already, and nothing was changed. The first call of a store that was opened
-        for no environment. Raises StoreError when it belongs to another one, or does not exist.
-        """
-        ...
-
-
-@runtime_checkable
-class Files(Protocol):
-    """What a backend in files of this machine offers besides."""
-
-    async def backup(self, target: Path | None = None) -> Path:
-        """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
-        ...
-
-    async def backups(self) -> Backups:
-        """What there is to go back to. Reads files only, also where the state itself is damaged."""
-        ...
-
-    async def migrate(self) -> bool:
-        """Bring a state of an older version to the newest, once it was copied; False where it has that.
-
-        Whatever writes does so, too; what only reads leaves it as it is.
-        """
-        ...
-
-    async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
-        """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
-
-        The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the
-        backup is not good, and Locked while a process holds any lease; and when there is no `backup` and no
-        damage.
-        """
-        ...
+        await self.inner.close()

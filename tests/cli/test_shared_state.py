@@ -12,7 +12,6 @@ from reconciler.core.state_url import shown_url
 from reconciler.project.settings import find_settings
 from reconciler.project.store import open_state
 from reconciler.state import spool_file
-from reconciler.state.codec import encode_entry
 from reconciler.state.spool_file import Kept
 from reconciler.state.store import Event
 from tests.cli.harness import Project, Sandbox, lines_with, volume
@@ -134,7 +133,7 @@ def test_what_could_not_be_stored_is_kept_for_the_next_runner(
             await store.commit(lease, [intent])
             lineage = (await store.load()).lineage
             done = entry(Event.DONE, f"Volume/{app}/data", "s1")
-            kept = Kept(lineage, lease.epochs, [encode_entry(done)], [], [])
+            kept = Kept(lineage, lease.epochs, [done], [], [])
             lost.write_bytes(spool_file.encode(kept))
             await store.release(lease)
 

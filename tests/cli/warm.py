@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.forking import become, finish, import_everything
 
-_LARGEST_ORDER = 1 << 17  # bytes: arguments and environment
+LARGEST_ORDER = 1 << 17  # bytes: arguments and environment
 _ROOT = Path(__file__).parent.parent.parent
 
 
@@ -39,27 +39,41 @@ def run_warm(
     `module`: whose `main` is run.
     Raises TimeoutError, when it has been killed, for one that did not end within `patience_s`.
     """
-    given_to = {"module": module, "arguments": arguments, "root": str(root), "env": dict(env)}
-    order = json.dumps(given_to).encode()
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
-        parent = _parent(os.getpid())
-        socket.send_fds(parent, [order], [given.fileno(), out.fileno(), err.fileno()])
-        pid = json.loads(parent.recv(_LARGEST_ORDER))
-        parent.settimeout(patience_s)
-        try:
-            code: int = json.loads(parent.recv(_LARGEST_ORDER))
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            parent.settimeout(None)
-            parent.recv(_LARGEST_ORDER)
-            raise
-        finally:
-            parent.settimeout(None)
+        streams = (given.fileno(), out.fileno(), err.fileno())
+        code = run_between(streams, arguments, root=root, env=env, patience_s=patience_s, module=module)
         out.seek(0)
         err.seek(0)
         return code, out.read().decode(), err.read().decode()
+
+
+def run_between(
+    streams: Sequence[int],
+    arguments: Sequence[str],
+    *,
+    root: Path,
+    env: Mapping[str, str],
+    patience_s: float,
+    module: str = "reconciler.cli.main",
+) -> int:
+    """Exit code of a verb run to its end, as `run_warm`, on open descriptors of stdin, stdout and stderr."""
+    order = {"module": module, "arguments": arguments, "root": str(root), "env": dict(env)}
+    parent = _parent(os.getpid())
+    socket.send_fds(parent, [json.dumps(order).encode()], streams)
+    pid = json.loads(parent.recv(LARGEST_ORDER))
+    parent.settimeout(patience_s)
+    try:
+        code: int = json.loads(parent.recv(LARGEST_ORDER))
+    except TimeoutError:
+        os.kill(pid, signal.SIGKILL)
+        parent.settimeout(None)
+        parent.recv(LARGEST_ORDER)
+        raise
+    finally:
+        parent.settimeout(None)
+    return code
 
 
 @cache
@@ -83,7 +97,7 @@ def _parent(owner: int) -> socket.socket:
 def _serve(orders: socket.socket) -> None:
     """Run verbs, one after the other, until the other end is closed."""
     while True:
-        order, streams, _, _ = socket.recv_fds(orders, _LARGEST_ORDER, 3)
+        order, streams, _, _ = socket.recv_fds(orders, LARGEST_ORDER, 3)
         if not order:
             return
         pid = os.fork()

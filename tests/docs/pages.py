@@ -15,8 +15,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.ci.quick import installed
 
 ROOT = Path(__file__).parents[2]
 PORT = "8099"  # in the text; each run takes a free one in its place
@@ -151,7 +154,7 @@ def run(
     activate = directory / ".venv/bin/activate"
     activate.parent.mkdir(parents=True)
     activate.write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
-    if page.name == "README.md":
+    if is_cold := page.name == "README.md":
         shutil.copytree(ROOT / "manifests", directory / "manifests")
     ended = 'echo "--- command ended with $? ---"'
     script = "\n".join(f"{_replace(step.command, {**replaced, WORD: '@$(word)'})}\n{ended}" for step in todo)
@@ -162,7 +165,10 @@ def run(
         "until_it_listens() { while kill -0 $! && "
         f"! curl -s http://127.0.0.1:{replaced[PORT]}/_sandbox/clock; do :; done; }}"
     )
-    with (directory / ".printed").open("w+b") as output:  # a pipe would stay open with the jobs of the page
+    with (
+        nullcontext() if is_cold else installed(activate.parent),
+        (directory / ".printed").open("w+b") as output,  # a pipe would stay open with the jobs of the page
+    ):
         process = subprocess.Popen(
             ["bash", "-c", f"set -m\n{waiting}\n{_ASKED}\n{script}"],
             cwd=directory,
@@ -214,7 +220,9 @@ def _environment(directory: Path) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "HOME": str(directory),
         "NO_COLOR": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+        "PATH": os.pathsep.join(
+            (str(directory / ".venv/bin"), str(Path(sys.executable).parent), kept["PATH"])
+        ),
     }
 
 

@@ -11,8 +11,7 @@ from reconciler.execution.decisions import Actor
 from reconciler.execution.executor import Executor
 from reconciler.project.apply import PlanRefused
 from reconciler.project.records import forget
-from reconciler.state.passing import Passing
-from reconciler.state.store import Event, Lease
+from reconciler.state.store import Event, Lease, Store
 from tests.execution.stage import Stage, cluster, outcomes, plan, secret, volume
 from tests.state.doubles import made, spooling
 
@@ -243,7 +242,7 @@ async def test_a_lost_call_that_no_list_shows_is_a_question_at_once(stage: Stage
     assert question.code == UNKNOWN_OUTCOME
 
 
-class LostBefore(Passing):
+class LostBefore(Store):
     """Its lease is somebody else's at the check before the call with this number."""
 
     call = 2

@@ -11,9 +11,8 @@ from reconciler.execution.recorder import Recorder
 from reconciler.kinds import find_kinds
 from reconciler.moves.compare import LEFT
 from reconciler.moves.records import moved_records
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
-from reconciler.state.store import JournalEntry, Lease
+from reconciler.state.store import JournalEntry, Lease, Store
 from tests.contexts import context
 from tests.execution.stage import START, Stage, cluster, left_open, outcomes, plan, volume
 from tests.state.doubles import known_as, made, spooling
@@ -25,7 +24,7 @@ LOGS = Address("Volume", "logs", "shop")
 SCOPES = ("org/acme", "org/beta", "shop")
 
 
-class Refusing(Passing):
+class Refusing(Store):
     """Takes no commit to these scopes."""
 
     def __init__(self, inner: MemoryStore, scopes: Collection[str]) -> None:
@@ -108,7 +107,7 @@ async def _lease(store: Refusing) -> Lease:
     return await store.inner.lease(SCOPES, "another")
 
 
-class Checked(Passing):
+class Checked(Store):
     """Notes of which scopes a lease was checked."""
 
     def __init__(self, inner: MemoryStore) -> None:

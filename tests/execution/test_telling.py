@@ -16,7 +16,6 @@ from reconciler.core.reporter import Reporter
 from reconciler.core.steps import Call, Step
 from reconciler.execution import leasing
 from reconciler.execution.leasing import leased
-from reconciler.state.passing import Passing
 from reconciler.state.store import Lease, Store
 from tests.execution.stage import Stage, cluster, volume
 from tests.state.doubles import made, spooling
@@ -123,7 +122,7 @@ async def test_who_does_not_wait_for_a_lock_is_told_only_the_error(
     assert "waiting" not in capsys.readouterr().err
 
 
-class HeldInTurn(Passing):
+class HeldInTurn(Store):
     """Another scope is found held each time that somebody asks."""
 
     def __init__(self, inner: Store) -> None:
@@ -213,7 +212,7 @@ def test_a_terminal_counts_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown() == ""
 
 
-class WaitsForTheDead(Passing):
+class WaitsForTheDead(Store):
     """Gives a lease once somebody has asked who holds it: one that may be dead, and one that lives."""
 
     def __init__(self, inner: Store, *, has_dead: bool) -> None:

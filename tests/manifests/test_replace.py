@@ -13,8 +13,8 @@ from reconciler.manifests.writing.replace import Replacement, replace_files
 from reconciler.project.files import write_new
 
 WAYS: dict[str, Callable[[Path], None]] = {
-    "new": lambda path: write_new(path, b"all of it\n", help="name another file"),
-    "private": lambda path: write_new(path, b"all of it\n", help="name another file", mode=0o600),
+    "new": lambda path: write_new(path, b"all of it\n"),
+    "private": lambda path: write_new(path, b"all of it\n", mode=0o600),
     "import": lambda path: replace_files([Replacement(path, b"all of it\n", new=True)]),
 }
 

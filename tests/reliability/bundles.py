@@ -24,7 +24,7 @@ from reconciler.planning.digest import plan_digest
 from reconciler.planning.saved import SavedPlan
 from reconciler.project.plan import make_plan
 from reconciler.project.run import run_plan
-from reconciler.state import movable_of
+from reconciler.state import backend_of
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.contents import Row, StateDump
 from reconciler.state.store import Event, State
@@ -60,7 +60,7 @@ def make(root: Path, name: str, **statement: Any) -> Made:
         desired = Desired(loaded(stage, manifests))
         plan = await make_plan(stage.project(), desired)
         await run_plan(stage.project(), plan, approved_deletes=(), resources=desired.by_address)
-        contents, state = await movable_of(stage.store).export(), await stage.store.load()
+        contents, state = await backend_of(stage.store).export(), await stage.store.load()
         return contents, state, SavedPlan(plan)
 
     contents, state, saved = anyio.run(work)

@@ -38,7 +38,6 @@ from reconciler.manifests.load import load
 from reconciler.rehearsal.process import TwinStore
 from reconciler.rehearsal.timeline import TICK_S, Timeline
 from reconciler.services.transport import Answer
-from reconciler.state.passing import Passing
 from reconciler.state.runs import history_of
 from reconciler.state.store import Event, JournalEntry, Store
 from tests.execution.stage import START, Line, Permitted, Stage, Time, loaded
@@ -113,9 +112,9 @@ class Straight(TwinStore):
     """A store without a spool file, which a thread would read."""
 
     def __init__(self, inner: Store) -> None:
-        Passing.__init__(self, inner)
+        Store.__init__(self, inner)
 
-    commit = Passing.commit
+    commit = Store.commit
 
 
 @dataclass(frozen=True, slots=True)

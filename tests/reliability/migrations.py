@@ -24,6 +24,7 @@ import click
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import ReconcilerError
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.store import WHOLE_STATE, Store
 from tests.cli.harness import Ran, environment
@@ -226,15 +227,15 @@ def _print(found: Any) -> None:
 def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None:
     """Ends as the verb does. That the new store keeps its word is not tried: it takes hundreds of writes."""
     from reconciler.cli.main import run
-    from reconciler.project import migrate
+    from reconciler.state.places.postgres.store import PostgresStore
 
-    async def unproved(store: Store) -> bool:
+    async def unproved(store: LogStore) -> bool:
         return False
 
     async def unmarked(*arguments: Any) -> None:
         return
 
-    migrate.prove = unproved  # type: ignore[attr-defined]
+    LogStore.probe = PostgresStore.probe = unproved  # type: ignore[method-assign, assignment]
     if defect:
         SqliteStore.retire = unmarked  # type: ignore[method-assign, assignment]
     boundaries = Boundaries(trace, strike, signal.SIGKILL)
@@ -244,12 +245,12 @@ def _migrate(old: str, new: str, trace: Path, strike: str, defect: bool) -> None
 
 
 def _wrap_files(boundaries: Boundaries) -> None:
-    from reconciler.state.places.sqlite import files
+    from reconciler.state.places.sqlite import whole
     from reconciler.state.places.sqlite.state_file import StateFile
 
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
-    _wrap(boundaries, files, "create_state")
+    _wrap(boundaries, whole, "make")
     _wrap(boundaries, StateFile, "_write")
 
 

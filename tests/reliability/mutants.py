@@ -534,9 +534,9 @@ OWN: tuple[Mutant, ...] = (
     ),
     _mutant(
         "epochs do not rise",
-        "state/log/lease_taking.py",
-        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
-        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
+        "state/log/leases.py",
+        "        epoch = seen.head.epoch + 1\n        if not self._scopes.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._scopes.advance(seen, epoch=epoch,",
     ),
     _mutant(
         "two processes hold one lease",

@@ -6,11 +6,9 @@ Each is caught by a history (`state`), or by the fast test that it names (`test`
 from tests.reliability.planting import Change, Mutant
 
 WRITES = "state/log/writes.py"
-HEAD_WRITING = "state/log/scopes.py"
 COMMITS = "state/log/open_state.py"
 SEGMENTS = "state/log/segments.py"
-LEASE_TAKING = "state/log/lease_taking.py"
-LEASE_KEEPING = "state/log/lease_keeping.py"
+LEASES = "state/log/leases.py"
 LEASE_BEATS = "state/log/lease_beats.py"
 ROOT = "state/log/root.py"
 READING = "state/log/reading.py"
@@ -23,6 +21,8 @@ RENEWING = "state/renewing.py"
 MIGRATE = "project/migrate.py"
 
 LEASES_TEST = "tests/state/objects/test_leases.py"
+CONTRACT = "tests/state/objects/test_contract.py::TestInMemory"
+FORCED_TEST = f"{CONTRACT}::test_a_scope_taken_by_force_is_closed_to_its_holder"
 TAMPERING = "tests/state/test_tampering.py::test_every_verb_refuses_it"
 JOURNAL = "tests/state/test_tampering.py::test_old_changes_are_found_by_who_reads_them"
 MOMENTS_TEST = "tests/state/objects/test_moments.py"
@@ -50,8 +50,8 @@ SHARED: tuple[Mutant, ...] = (
             Change(
                 WRITES,
                 "        if found is not None and found.body == body:\n            return Stored(found.tag)\n"
-                "        if found is None or found.tag != tag:\n",
-                "        if found is None or found.tag != tag:\n",
+                '        if (found.tag if found is not None else "") != tag:\n',
+                '        if (found.tag if found is not None else "") != tag:\n',
             ),
             Change(COMMITS, "if request.id in found:", "if False:"),
         ),
@@ -60,33 +60,31 @@ SHARED: tuple[Mutant, ...] = (
     _played(
         "a commit whose answer is lost counts as stored",
         WRITES,
-        "return Stored(bucket.replace(key, body, tag))\n        except NoAnswer as unanswered:\n"
-        "            cause = unanswered.cause\n",
-        "return Stored(bucket.replace(key, body, tag))\n        except NoAnswer:\n"
-        '            return Stored("?")\n',
+        "        except NoAnswer as unanswered:\n",
+        '        except NoAnswer as unanswered:\n            if tag:\n                return Stored("?")\n',
     ),
     _played(
         "a create whose answer is lost counts as stored",
         WRITES,
-        "return Stored(bucket.create(key, body))\n        except NoAnswer as unanswered:\n"
-        "            cause = unanswered.cause\n",
-        'return Stored(bucket.create(key, body))\n        except NoAnswer:\n            return Stored("?")\n',
+        "        except NoAnswer as unanswered:\n",
+        "        except NoAnswer as unanswered:\n"
+        '            if not tag:\n                return Stored("?")\n',
     ),
     _played(
         "a write is sent over whatever is there",
         WRITES,
-        "return Stored(bucket.replace(key, body, tag))",
-        "return Stored(bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)))",
+        "bucket.replace(key, body, tag) if tag",
+        "bucket.replace(key, body, getattr(bucket.get(key), 'tag', tag)) if tag",
     ),
     _played(
         "a writer that lost the race for a head counts as the one who wrote it",
-        HEAD_WRITING,
+        SCOPES,
         "        if isinstance(outcome, writes.Conflict):\n            return False\n",
         "        if isinstance(outcome, writes.Conflict):\n            return True\n",
     ),
     _played(
         "a head is written without a nonce and without a serial",
-        HEAD_WRITING,
+        SCOPES,
         "serial=seen.head.serial + 1, nonce=self.nonce()",
         'nonce=""',
     ),
@@ -103,16 +101,16 @@ SHARED: tuple[Mutant, ...] = (
         "segments are deleted before the head that no longer names them has landed",
         f"{MOMENTS_TEST}::test_a_head_that_does_not_land_leaves_its_segments",
         COMMITS,
-        "        asked_s = self._keeping.now_s()\n",
-        "        asked_s = self._keeping.now_s()\n"
+        "        asked_s = self._clock.monotonic()\n",
+        "        asked_s = self._clock.monotonic()\n"
         "        if seen is not before:\n"
-        "            self._files.delete_unnamed(before.head, seen.head)\n",
+        "            self.files.delete_unnamed(before.head, seen.head)\n",
     ),
     _played(
         "the root does not name a new scope",
         ROOT,
-        "        if _written(bucket, layout, replace(root, moving=False), tag, serials, nonce):\n",
-        "        if True:\n",
+        "return replace(root, moving=False, scopes=scopes)",
+        "return replace(root, moving=False)",
     ),
     _tested(
         "a head that was put back is believed",
@@ -138,13 +136,13 @@ SHARED: tuple[Mutant, ...] = (
     # --- who has a scope ---
     _played(
         "the epoch does not rise with a lease",
-        LEASE_TAKING,
-        "        epoch = seen.head.epoch + 1\n        if not self._heads.advance(seen, epoch=epoch,",
-        "        epoch = max(1, seen.head.epoch)\n        if not self._heads.advance(seen, epoch=epoch,",
+        LEASES,
+        "        epoch = seen.head.epoch + 1\n        if not self._scopes.advance(seen, epoch=epoch,",
+        "        epoch = max(1, seen.head.epoch)\n        if not self._scopes.advance(seen, epoch=epoch,",
     ),
     _tested(
         "a commit does not compare its epoch",
-        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
+        FORCED_TEST,
         COMMITS,
         "if lease.epochs[lease.scope] != seen.head.epoch:",
         "if False:",
@@ -152,9 +150,9 @@ SHARED: tuple[Mutant, ...] = (
     Mutant(
         "nobody looks whether a lease has ended",
         (
-            Change(LEASE_KEEPING, "            if rest_s <= 0:\n", "            if False:\n"),
-            Change(LEASE_KEEPING, "            if rest_s <= for_s:\n", "            if False:\n"),
-            Change(STORE, "if opened.keeping.shortest_s(lease) <= for_s:", "if False:"),
+            Change(LEASES, "            if rest_s <= 0:\n", "            if False:\n"),
+            Change(LEASES, "            if rest_s <= for_s:\n", "            if False:\n"),
+            Change(STORE, "if opened.leases.shortest_s(lease) <= for_s:", "if False:"),
         ),
         test=f"{MOMENTS_TEST}::test_a_lease_that_ends_while_the_store_is_asked_does_not_check",
     ),
@@ -163,19 +161,19 @@ SHARED: tuple[Mutant, ...] = (
         (
             Change(
                 STORE,
-                "        opened.keeping.require(lease)\n"
-                "        if not opened.keeping.use_fresh_check(lease):\n"
+                "        opened.leases.require(lease)\n"
+                "        if not opened.leases.use_fresh_check(lease):\n"
                 "            check = Check(lease)\n",
-                "        opened.keeping.require(lease, for_s)\n"
-                "        if not opened.keeping.use_fresh_check(lease):\n"
+                "        opened.leases.require(lease, for_s)\n"
+                "        if not opened.leases.use_fresh_check(lease):\n"
                 "            check = Check(lease)\n",
             ),
             Change(
                 STORE,
-                "        opened.keeping.require(lease)\n"
-                "        if opened.keeping.shortest_s(lease) <= for_s:\n"
-                "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
-                "        opened.keeping.require(lease, for_s)\n",
+                "        opened.leases.require(lease)\n"
+                "        if opened.leases.shortest_s(lease) <= for_s:\n"
+                "            await self._in_thread(lambda: opened.leases.beat(lease, for_s))\n"
+                "        opened.leases.require(lease, for_s)\n",
                 "",
             ),
         ),
@@ -185,29 +183,29 @@ SHARED: tuple[Mutant, ...] = (
         "a lease need not outlive the call",
         f"{LEASES_TEST}::test_a_check_renews_where_the_rest_is_too_short",
         STORE,
-        "        if opened.keeping.shortest_s(lease) <= for_s:\n"
-        "            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))\n"
-        "        opened.keeping.require(lease, for_s)\n",
+        "        if opened.leases.shortest_s(lease) <= for_s:\n"
+        "            await self._in_thread(lambda: opened.leases.beat(lease, for_s))\n"
+        "        opened.leases.require(lease, for_s)\n",
         "",
     ),
     _tested(
         "a lease begins when its answer comes, and not when it was sent",
-        f"{MOMENTS_TEST}::test_a_renewal_counts_from_when_it_was_asked_for",
-        LEASE_KEEPING,
+        f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
+        LEASES,
         "held.beat, held.tag, held.ends_s = beat, tag, began_s + self._exclusion.lease_s",
         "held.beat, held.tag, held.ends_s = beat, tag, self._clock.monotonic() + self._exclusion.lease_s",
     ),
     _tested(
         "the first beat of a lease counts from its answer, too",
         f"{MOMENTS_TEST}::test_a_lease_counts_from_when_it_was_asked_for",
-        LEASE_TAKING,
-        "Held(beat, tag, began_s + lasts_s)",
-        "Held(beat, tag, self._clock.monotonic() + lasts_s)",
+        LEASES,
+        "Held(beat, made.tag, began_s + lasts_s)",
+        "Held(beat, made.tag, self._clock.monotonic() + lasts_s)",
     ),
     _tested(
         "a renewal that comes too late makes the lease ours again",
-        f"{LEASES_TEST}::test_a_renewal_whose_answer_comes_after_the_end_does_not_begin_a_new_lease",
-        LEASE_KEEPING,
+        f"{LEASES_TEST}::test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again",
+        LEASES,
         "if self._clock.monotonic() >= held.ends_s:\n            ",
         "if False:\n            ",
     ),
@@ -232,16 +230,14 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "a lease is taken away although its holder has beaten meanwhile",
         f"{MOMENTS_TEST}::test_a_holder_that_beats_at_the_last_moment_keeps_its_lease",
-        LEASE_TAKING,
-        "        if lease_beats.replaced(self._bucket, self._layout, ended, tag) is None:\n"
-        "            raise Raced\n",
-        "        tag = self._bucket.get(self._layout.lease(beat.id)).tag\n"
-        "        lease_beats.replaced(self._bucket, self._layout, ended, tag)\n",
+        LEASES,
+        "            if not self._ended(beat, tag):\n",
+        "            if not self._ended(beat, self._bucket.get(self._layout.lease(beat.id)).tag):\n",
     ),
     _tested(
         "what was taken away by force still counts as ours",
-        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
-        LEASE_KEEPING,
+        FORCED_TEST,
+        LEASES,
         "        if found is None or found[0].ended:\n            held.lost = True\n"
         "        else:\n            held.beat, held.tag = found\n",
         "        if found is None:\n            held.lost = True\n",
@@ -249,35 +245,35 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "one intent proves the lease forever",
         f"{LEASES_TEST}::test_a_check_right_after_the_commit_of_an_intent_needs_no_read",
-        LEASE_KEEPING,
+        LEASES,
         "self._fresh.pop(key, ())",
         "self._fresh.get(key, ())",
     ),
     _tested(
         "a check asks the store nothing",
-        f"{LEASES_TEST}::test_a_lock_that_is_taken_by_force_is_noticed_before_the_next_call_and_commit",
+        FORCED_TEST,
         STORE,
-        "if not opened.keeping.use_fresh_check(lease):",
+        "if not opened.leases.use_fresh_check(lease):",
         "if False:",
     ),
     _tested(
         "an unlock does not raise the epoch",
-        f"{LEASES_TEST}::test_a_commit_right_after_the_lock_was_taken_by_force_stores_nothing",
-        LEASE_TAKING,
+        FORCED_TEST,
+        LEASES,
         '[change], epoch=seen.head.epoch + 1, lease=""',
         '[change], epoch=seen.head.epoch, lease=""',
     ),
     _tested(
         "a lease of several scopes that is not got is not given back",
         f"{LEASES_TEST}::test_a_lease_that_another_was_faster_to_take_leaves_nothing",
-        LEASE_TAKING,
-        "        except BaseException:\n            lease_beats.end(self._bucket, self._layout, beat.id)\n",
-        "        except BaseException:\n",
+        LEASES,
+        "        except BaseException:\n            self._end(beat.id)\n",
+        "        except BaseException:\n            self._exclusion.end(beat.id)\n",
     ),
     _tested(
         "all scopes are given back with the first one",
         "tests/state/objects/test_contract.py::TestInMemory",
-        LEASE_KEEPING,
+        LEASES,
         "        if not any(map(held.holds, others)):\n",
         "        if True:\n",
     ),
@@ -330,8 +326,8 @@ SHARED: tuple[Mutant, ...] = (
         "a lease that is taken during a move does not take it back",
         f"{MOMENTS_TEST}::test_a_lease_that_is_taken_while_a_state_moves_keeps_it_here",
         ROOT,
-        "replace(root, moving=False), tag, serials, nonce)",
-        "root, tag, serials, nonce)",
+        "return replace(root, moving=False, scopes=scopes)",
+        "return replace(root, scopes=scopes)",
     ),
     _tested(
         "a state is copied over another one",

@@ -9,7 +9,7 @@ OLDER = "project/records.py"
 MARKS = "state/marks.py"
 SPOOLING = "state/spooling.py"
 SEALED = "state/encryption/bucket.py"
-TAKING = "state/log/lease_taking.py"
+TAKING = "state/log/leases.py"
 REVIEWED = "planning/reviewed.py"
 DETECT = "moves/detect.py"
 DECIDING = "planning/deciding.py"
@@ -213,10 +213,10 @@ OF_WATCHED: tuple[Mutant, ...] = (
         "tests/state/objects/test_leases.py::test_a_scope_that_got_a_living_holder_while_its_dead_ones_end_was_"
         "written_is_not_taken",
         TAKING,
-        "        if not self._heads.advance(seen, epoch=epoch, lease=beat.id,",
-        "        seen = self._heads.seen(seen.head.scope)\n"
+        "        if not self._scopes.advance(seen, epoch=epoch, lease=beat.id,",
+        "        seen = self._scopes.seen(seen.head.scope)\n"
         "        epoch = seen.head.epoch + 1\n"
-        "        if not self._heads.advance(seen, epoch=epoch, lease=beat.id,",
+        "        if not self._scopes.advance(seen, epoch=epoch, lease=beat.id,",
     ),
     # --- saved plans ---
     _tested(

@@ -41,8 +41,7 @@ from reconciler.rehearsal.rehearse import original_of
 from reconciler.rehearsal.results import CALL_FAULTS, NONE
 from reconciler.rehearsal.twin import Original
 from reconciler.services.transport import Answer
-from reconciler.state.passing import Passing
-from reconciler.state.store import JournalEntry, Lease
+from reconciler.state.store import JournalEntry, Lease, Store
 from tests.execution.stage import Line, Permitted, Stage, Time, loaded
 from tests.reliability.simulation.history import SHELF
 from tests.state.doubles import spooling
@@ -142,7 +141,7 @@ class Killed(BaseException):
     """The program is gone."""
 
 
-class Mortal(Passing):
+class Mortal(Store):
     """The state, in which a program that is gone writes nothing more."""
 
     alive = True

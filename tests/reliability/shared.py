@@ -13,7 +13,6 @@ import anyio
 from msgspec.structs import replace
 
 from reconciler.core.clock import SystemClock
-from reconciler.state.contents import Movable
 from reconciler.state.log import lease_beats
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.objects.bucket import open_bucket
@@ -191,8 +190,8 @@ def _file(project: Path) -> SqliteStore:
 
 def _carry(source: Store, target: Store) -> None:
     async def carry() -> None:
-        assert isinstance(source, Movable)
-        assert isinstance(target, Movable)
+        assert isinstance(source, LogStore)
+        assert isinstance(target, LogStore)
         await target.import_(await source.export())
         await source.close()
         await target.close()

@@ -3,6 +3,8 @@
 All of them: `python -m tests.reliability.mutants`.
 """
 
+import re
+
 import pytest
 
 from tests.reliability.mutants import MUTANTS
@@ -19,6 +21,7 @@ SAMPLE = (
     "a check asks the store nothing",
 )
 SEEDS = range(150)
+CONTRACT = "tests/state/contract.py"  # whose tests the classes of other files inherit
 
 
 def test_there_are_enough_of_them_and_no_two_have_one_name() -> None:
@@ -33,6 +36,13 @@ def test_its_text_stands_in_the_source_exactly_once(mutant: Mutant) -> None:
         changed = planted(source, [change])
         assert changed != source
         compile(changed, change.file, "exec")
+
+
+@pytest.mark.parametrize("test", sorted({mutant.test for mutant in MUTANTS} - {""}))
+def test_the_test_that_must_catch_it_is_there(test: str) -> None:
+    file, *names = test.partition("[")[0].split("::")
+    source = "".join((ROOT / each).read_text(encoding="utf-8") for each in (file, CONTRACT))
+    assert all(re.search(rf"\b(class|def) {name}\(", source) for name in names)
 
 
 def test_a_text_that_is_not_there_is_an_error() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.state.log.lease_keeping import Keeping
-from reconciler.state.log.open_state import Committing
+from reconciler.state.log.leases import Leases
+from reconciler.state.log.open_state import Opened
 from reconciler.state.places.sqlite import locks
 from tests.providers.postgres import running_postgres
 from tests.reliability.rivals import Tally, pauses, races, run
@@ -45,15 +45,15 @@ def test_locks_that_exclude_nobody_are_found_out(tmp_path: Path, monkeypatch: py
 
 
 def test_a_store_that_ignores_epochs_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeping, "refresh", lambda keeping, leases: None)
-    monkeypatch.setattr(Committing, "_require", lambda committing, lease, seen: None)
+    monkeypatch.setattr(Leases, "refresh", lambda ours, leases: None)
+    monkeypatch.setattr(Opened, "_require", lambda opened, lease, seen: None)
     tally = Tally()
     pauses(1, 7, tmp_path / "state.db", tmp_path / "log", tally)
     assert any("after the take-over" in violation for violation in tally.violations)
 
 
 def test_a_database_that_is_not_asked_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Keeping, "refresh", lambda keeping, leases: None)
+    monkeypatch.setattr(Leases, "refresh", lambda ours, leases: None)
     tally = Tally()
     with running_postgres() as server:
         for seed in range(20):  # only a pause between a commit and the next check shows it

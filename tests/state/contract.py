@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reconciler.core.errors import Locked, StoreError
 from reconciler.core.model import Address, Deletion, Lifecycle, Obligation, StateRecord
 from reconciler.execution.decisions import Actor, recall, remember
-from reconciler.state import maintenance_of
+from reconciler.state import backend_of
 from reconciler.state.between_scopes import arrived, left
 from reconciler.state.chain import row_hash, state_head
 from reconciler.state.codec import encode_entry
@@ -540,7 +540,7 @@ class StoreContract:
         held = await store.lease(["shop"], "anna")
         backend.clock.elapsed_s += 30
         with pytest.raises(Locked, match="has been locked by anna for 30 s"):
-            await maintenance_of(backend.open()).unlock("shop", force=False)
+            await backend_of(backend.open()).unlock("shop", force=False)
         await store.commit(held, [entry(Event.DONE)])
 
     async def test_a_scope_taken_by_force_is_closed_to_its_holder(
@@ -548,7 +548,7 @@ class StoreContract:
     ) -> None:
         held, unchecked = await store.lease(["blog", "shop"], "anna"), await store.lease(["wiki"], "anna")
         await store.check(held)
-        person = maintenance_of(backend.open())
+        person = backend_of(backend.open())
         for scope in ("shop", "wiki"):
             unlocked = await person.unlock(scope, force=True, by="ben")
         assert (
@@ -566,7 +566,7 @@ class StoreContract:
         await store.release(shop)
         await other.check(lease)
         with pytest.raises(Locked, match="ben"):
-            await maintenance_of(backend.open()).unlock("shop", force=False)
+            await backend_of(backend.open()).unlock("shop", force=False)
         (entered,) = [each for scope, each in await other.journal() if scope == "shop"]
         assert {**entered.data, "since": ""} == {
             "unlock": "shop", "holder": "anna", "since": "", "alive": True, "by": "ben"
@@ -575,7 +575,7 @@ class StoreContract:
     async def test_a_scope_that_nobody_ever_took_cannot_be_unlocked(self, store: Store) -> None:
         for other in ("blog", "wiki"):
             with pytest.raises(StoreError, match="no run has ever locked `shop`"):
-                await maintenance_of(store).unlock("shop", force=True)
+                await backend_of(store).unlock("shop", force=True)
             await store.lease([other], "anna")
 
     async def test_the_scope_of_a_dead_holder_is_freed_without_force(
@@ -586,7 +586,7 @@ class StoreContract:
         watcher = backend.open()
         await watcher.holders(["shop"])
         backend.clock.elapsed_s += 2 * (backend.lease_s or 0)
-        unlocked = await maintenance_of(watcher).unlock("shop", force=False, by="ben")
+        unlocked = await backend_of(watcher).unlock("shop", force=False, by="ben")
         assert unlocked == "free: no process holds it"
         await backend.open().lease(["shop"], "carl")
 

@@ -13,7 +13,6 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state, set_platform
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore, holding_state
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
@@ -97,7 +96,7 @@ def spooling(store: Store, clock: Clock, folder: Path) -> Spooling:
     return Spooling(store, folder / "outcomes.spool", clock)
 
 
-class Unwritable(Passing):
+class Unwritable(Store):
     """Gives leases, and takes no commit."""
 
     async def commit(
@@ -124,7 +123,7 @@ class ReadOnly(Unwritable):
         raise StoreError("nobody may take a lease here")
 
 
-class Failing(Passing):
+class Failing(Store):
     """The disk fills up at the first commit of `event`."""
 
     def __init__(self, inner: Store, event: Event) -> None:

@@ -4,16 +4,16 @@ Subclass `MovableContract` and give it fixtures `backend` and `elsewhere`: two p
 """
 
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.core.model import Address
-from reconciler.state import prove
+from reconciler.state import backend_of
 from reconciler.state.between_scopes import arrived
-from reconciler.state.contents import Movable, StateDump, same, verify
+from reconciler.state.contents import StateDump, same, verify
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.store import WHOLE_STATE, Event, JournalEntry, Run, State, Store
 from tests.state.contract import Backend
@@ -53,10 +53,6 @@ async def filled(store: Store) -> Filled:
     return Filled(store, await store.load(), await store.fingerprint_key())
 
 
-def movable(store: Store) -> Movable:
-    return cast(Movable, store)
-
-
 class MovableContract:
     @pytest.fixture
     async def here(self, backend: Backend) -> Filled:
@@ -66,10 +62,10 @@ class MovableContract:
         self, backend: Backend, elsewhere: Backend, here: Filled
     ) -> None:
         memory = MemoryStore(MemoryState(backend.clock))
-        await memory.import_(await movable(here.store).export())
+        await memory.import_(await backend_of(here.store).export())
         assert await memory.load() == here.state
         there = elsewhere.open()
-        await movable(there).import_(await memory.export())
+        await backend_of(there).import_(await memory.export())
         for opened in (there, elsewhere.open()):
             state = await opened.load()
             assert state == here.state
@@ -78,7 +74,7 @@ class MovableContract:
                 key: serial for key, serial in here.state.serials.items() if serial
             }
             assert await opened.fingerprint_key() == here.key
-        before, after = await movable(here.store).export(), await movable(there).export()
+        before, after = await backend_of(here.store).export(), await backend_of(there).export()
         assert same(before, after)
         assert before.hashes == here.state.heads
         assert set(before.rows) == set(after.rows)  # each names its scope and its place there
@@ -89,44 +85,44 @@ class MovableContract:
     async def test_it_goes_on_from_there_with_higher_epochs_and_serials(
         self, elsewhere: Backend, here: Filled
     ) -> None:
-        contents = await movable(here.store).export()
+        contents = await backend_of(here.store).export()
         there = elsewhere.open()
-        await movable(there).import_(contents)
+        await backend_of(there).import_(contents)
         lease = await there.lease(["shop"], "ben")
         assert lease.epochs["shop"] > contents.head("shop").epoch
         known = here.state.records[DATA]
         (stored,) = await there.commit(lease, [entry(Event.DONE, "s2")], [known])
         assert stored.serial > max(body.serial for body in contents.records.values())
-        verify(await movable(there).export())
+        verify(await backend_of(there).export())
 
     async def test_what_was_exported_is_whole(self, here: Filled) -> None:
-        view = verify(await movable(here.store).export())
+        view = verify(await backend_of(here.store).export())
         assert len(view.open_intents) == len(view.half_moved) == len(view.unclaimed) == 1
 
     async def test_nothing_comes_from_where_no_state_is(self, backend: Backend) -> None:
         with pytest.raises(StoreError, match="there is no state"):
-            await movable(backend.open()).export()
+            await backend_of(backend.open()).export()
 
     async def test_a_state_is_not_replaced(self, elsewhere: Backend, here: Filled) -> None:
-        contents = await movable(here.store).export()
+        contents = await backend_of(here.store).export()
         there = elsewhere.open()
-        await movable(there).import_(contents)
+        await backend_of(there).import_(contents)
         other = dataclasses.replace(contents, lineage="another")
         for each in (contents, dataclasses.replace(contents, moved_to=HERE)):
             with pytest.raises(StoreError, match="there is a state"):
-                await movable(elsewhere.open()).import_(each)
+                await backend_of(elsewhere.open()).import_(each)
         with pytest.raises(StoreError):
-            await movable(elsewhere.open()).import_(other)
+            await backend_of(elsewhere.open()).import_(other)
         assert await elsewhere.open().load() == here.state
 
     @pytest.mark.parametrize("broken", ["row", "order", "head", "record", "end", "serial"])
     async def test_contents_that_were_changed_are_refused(
         self, elsewhere: Backend, here: Filled, broken: str
     ) -> None:
-        contents = await movable(here.store).export()
+        contents = await backend_of(here.store).export()
         there = elsewhere.open()
         with pytest.raises(StoreError, match="not what was written"):
-            await movable(there).import_(_changed(contents, broken))
+            await backend_of(there).import_(_changed(contents, broken))
         assert (await elsewhere.open().load()).lineage == ""
 
     async def test_a_retired_state_takes_nothing_and_says_where_it_went(
@@ -136,7 +132,7 @@ class MovableContract:
         other = backend.open()
         lease = await store.lease(["shop"], "me")
         await other.load()
-        await movable(store).retire(THERE, await movable(store).export())
+        await backend_of(store).retire(THERE, await backend_of(store).export())
         attempts: list[Any] = [
             lambda: store.commit(lease, [entry(Event.DONE, "s2")]),
             lambda: store.check(lease),
@@ -161,42 +157,42 @@ class MovableContract:
             assert problem.code == "state-moved"
             assert THERE in problem.message
         await store.release(lease)
-        assert (await movable(other).export()).moved_to == THERE
+        assert (await backend_of(other).export()).moved_to == THERE
 
     async def test_a_state_that_changed_since_it_was_copied_does_not_retire(
         self, backend: Backend, here: Filled
     ) -> None:
-        contents = await movable(here.store).export()
+        contents = await backend_of(here.store).export()
         other = backend.open()
         for scope in ("shop", "brand-new"):
             lease = await other.lease([scope], "ben")
             await other.commit(lease, [entry(Event.INTENT, f"late-{scope}")])
             await other.release(lease)
             with pytest.raises(StoreError, match="has changed since it was copied"):
-                await movable(here.store).retire(THERE, contents)
-            contents = dataclasses.replace(await movable(here.store).export())
+                await backend_of(here.store).retire(THERE, contents)
+            contents = dataclasses.replace(await backend_of(here.store).export())
         await here.store.load()
 
     async def test_retiring_again_to_the_same_place_changes_nothing(
         self, backend: Backend, here: Filled
     ) -> None:
-        contents = await movable(here.store).export()
-        await movable(here.store).retire(THERE, contents)
-        await movable(backend.open()).retire(THERE, contents)
+        contents = await backend_of(here.store).export()
+        await backend_of(here.store).retire(THERE, contents)
+        await backend_of(backend.open()).retire(THERE, contents)
         with pytest.raises(StoreError, match="has changed"):
-            await movable(backend.open()).retire("s3://other", contents)
-        assert (await movable(backend.open()).export()).moved_to == THERE
+            await backend_of(backend.open()).retire("s3://other", contents)
+        assert (await backend_of(backend.open()).export()).moved_to == THERE
 
     async def test_a_copy_is_not_the_state_until_it_is_told(self, elsewhere: Backend, here: Filled) -> None:
-        contents = await movable(here.store).export()
+        contents = await backend_of(here.store).export()
         copy = dataclasses.replace(contents, moved_to=HERE)
         there = elsewhere.open()
-        await movable(there).import_(copy)
+        await backend_of(there).import_(copy)
         with pytest.raises(StateMoved):
             await elsewhere.open().load()
         with pytest.raises(StateMoved):
             await elsewhere.open().lease(["shop"], "ben")
-        await movable(elsewhere.open()).revive()
+        await backend_of(elsewhere.open()).revive()
         assert await elsewhere.open().load() == here.state
         await elsewhere.open().lease(["shop"], "ben")
 
@@ -204,29 +200,31 @@ class MovableContract:
         self, elsewhere: Backend, here: Filled
     ) -> None:
         there = elsewhere.open()
-        await movable(there).import_(dataclasses.replace(await movable(here.store).export(), moved_to=HERE))
+        await backend_of(there).import_(
+            dataclasses.replace(await backend_of(here.store).export(), moved_to=HERE)
+        )
         lease = await here.store.lease(["shop"], "me")
         await here.store.commit(lease, [entry(Event.DONE, "s2")], remove=[DATA])
-        newer = await movable(here.store).export()
+        newer = await backend_of(here.store).export()
         again = elsewhere.open()
-        await prove(again)  # as every move does before it copies
-        await movable(again).import_(dataclasses.replace(newer, moved_to=HERE))
-        await movable(again).revive()
+        await backend_of(again).probe()  # as every move does before it copies
+        await backend_of(again).import_(dataclasses.replace(newer, moved_to=HERE))
+        await backend_of(again).revive()
         assert await elsewhere.open().load() == await here.store.load()
-        assert same(await movable(again).export(), newer)
+        assert same(await backend_of(again).export(), newer)
 
     async def test_a_state_moves_away_and_back(
         self, backend: Backend, elsewhere: Backend, here: Filled
     ) -> None:
-        contents = await movable(here.store).export()
-        await movable(elsewhere.open()).import_(contents)
-        await movable(here.store).retire(THERE, contents)
+        contents = await backend_of(here.store).export()
+        await backend_of(elsewhere.open()).import_(contents)
+        await backend_of(here.store).retire(THERE, contents)
         there = elsewhere.open()
         lease = await there.lease(["shop"], "ben")
         await there.commit(lease, [entry(Event.DONE, "s2")])
         await there.release(lease)
-        newer = await movable(there).export()
-        await movable(backend.open()).import_(newer)
+        newer = await backend_of(there).export()
+        await backend_of(backend.open()).import_(newer)
         assert await backend.open().load() == await there.load()
 
 

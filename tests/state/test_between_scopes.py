@@ -8,7 +8,6 @@ import pytest
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.between_scopes import move
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
@@ -19,7 +18,7 @@ POSTS = Address("Volume", "posts", "blog")
 SCOPES = ("blog", "shop")
 
 
-class Dying(Passing):
+class Dying(Store):
     """Takes `left` commits and no more, before it answers that one was stored or (`after`) after it."""
 
     def __init__(self, inner: Store, left: int, *, after: bool) -> None:

@@ -13,7 +13,6 @@ from reconciler.state.encryption.bucket import Encryption, SealedBucket
 from reconciler.state.log.bucket import Bucket
 from reconciler.state.log.store import LogStore
 from reconciler.state.marks import Marks, StateOlder
-from reconciler.state.passing import Passing
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, Store
@@ -289,7 +288,7 @@ async def test_what_was_seen_can_be_asked_for(file: Kept) -> None:
 
 
 async def test_without_marks_nothing_was_seen_and_a_state_is_made_as_ever(file: Kept) -> None:
-    store = Spooling(Passing(file.backend("project")), file.folder / "spool", file.clock)
+    store = Spooling(Store(file.backend("project")), file.folder / "spool", file.clock)
     assert await store.create()
     await store.accept()
     assert await store.lost() == ""

@@ -6,7 +6,6 @@ from reconciler.core.errors import StoreError
 from reconciler.execution.decisions import Actor
 from reconciler.project.identity import create_state
 from reconciler.project.migrate import migrate, side
-from reconciler.state import prove
 from reconciler.state.log.store import LogStore
 from tests.state.doubles import made
 from tests.state.objects.doubles import Mixing, memory_bucket
@@ -33,5 +32,5 @@ async def test_nor_is_one_moved_there(lying: LogStore, clock: SimulatedClock) ->
 
 
 async def test_a_store_that_keeps_its_word_is_proven_and_a_file_needs_no_proof(clock: SimulatedClock) -> None:
-    assert await prove(LogStore(memory_bucket(), clock))
-    assert not await prove(made(clock))
+    assert await LogStore(memory_bucket(), clock).probe()
+    assert not await made(clock).probe()

@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.core.errors import LeaseLost, StoreError
 from reconciler.state import renewing
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryState, MemoryStore
 from reconciler.state.renewing import QUIET_S, Renewal, renewed
-from reconciler.state.store import Lease, no_longer_ours
+from reconciler.state.store import Lease, Store, no_longer_ours
 from tests.state.worlds import SimulatedClock
 
 EVERY_S = 20.0
@@ -134,7 +133,7 @@ def store(clock: SimulatedClock) -> Expiring:
 @pytest.mark.usefixtures("quick")
 class TestTheThread:
     async def test_it_renews_until_the_block_ends(self, store: Expiring) -> None:
-        async with renewed(Passing(Passing(store)), Lease("me", {"shop": 1}), print):
+        async with renewed(Store(Store(store)), Lease("me", {"shop": 1}), print):
             await store.renewals(3)
         while store.begun.acquire(blocking=False):
             pass

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
-from reconciler.state import maintenance_of, spool_file
+from reconciler.state import backend_of, spool_file
 from reconciler.state.places.sqlite.files import spool_path
 from reconciler.state.places.sqlite.store import SqliteStore
 from reconciler.state.spooling import Spooling
@@ -59,7 +59,7 @@ async def store(another: OpenStore) -> Spooling:
 
 
 async def verify(store: Spooling) -> None:
-    await maintenance_of(store).verify()
+    await backend_of(store).verify()
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import anyio
 import pytest
 
 from reconciler.core.errors import StoreError
-from reconciler.state import files_of, maintenance_of, movable_of, open_store
+from reconciler.state import backend_of, files_of, open_store
 from reconciler.state.log.bucket import PreconditionFailed
-from reconciler.state.passing import Passing
 from reconciler.state.places.memory import MemoryBucket, MemoryState, MemoryStore, holding_state
 from reconciler.state.places.sqlite.state_file import StateFile
 from reconciler.state.places.sqlite.store import SqliteStore
@@ -127,13 +126,11 @@ def test_an_unknown_backend_is_refused_without_repeating_a_password(url: str, tm
 
 def test_only_a_file_has_files(tmp_path: Path) -> None:
     clock = SimulatedClock()
-    assert isinstance(maintenance_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
+    assert isinstance(backend_of(open_store("sqlite:state.db", root=tmp_path, clock=clock)), SqliteStore)
     memory = MemoryStore(MemoryState(clock))
-    assert maintenance_of(memory) is memory
-    with pytest.raises(StoreError, match="no files on this machine"):
-        files_of(memory)
-    with pytest.raises(StoreError, match="cannot be moved"):
-        movable_of(Passing(memory))
+    assert backend_of(memory) is memory
+    assert files_of(memory) is None
+    assert backend_of(Store(Store(memory))) is memory
 
 
 async def test_the_place_in_memory_takes_what_fits_what_is_there(clock: SimulatedClock) -> None:

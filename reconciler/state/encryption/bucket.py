@@ -65,7 +65,7 @@ class Encryption:
 
 
 class SealedBucket(Bucket):
-    """`inner`, in which nothing can be read that is sealed; it also seals what is spooled (`Seal`).
+    """`inner`, in which nothing can be read that is sealed; it also seals what is spooled.
 
     `randomness(n)` gives n bytes, for keys. `tell` gets a line about recipients that are not those of the
     settings. All methods raise StoreError for what does not open, and StateSealed where the state is
@@ -189,11 +189,11 @@ class SealedBucket(Bucket):
     # --- what is spooled next to the state ---
 
     def seal_text(self, text: str) -> str | None:
-        """As in `Seal`, with the keys of the root that was read last."""
+        """Seals with the keys of the root that was read last; None where the state is not encrypted."""
         return self._ciphers[0].seal_text(text, "spool") if self._ciphers else None
 
     def open_text(self, sealed: str) -> str | None:
-        """As in `Seal`, also with the keys from before."""
+        """The inverse, also with the keys from before; None for what was not sealed for this state."""
         for cipher in self._ciphers:
             with suppress(NotOurs):
                 return cipher.open_text(sealed, "spool")

@@ -47,7 +47,8 @@ def opened(contents: StateDump, unwrap: Callable[[bytes], bytes]) -> StateDump:
 
 def _opened(contents: StateDump, cipher: Cipher, key: bytes) -> StateDump:
     name = _names(cipher)
-    rows = chained(contents.lineage, ((name(row.scope), _entry(cipher, name, row)) for row in contents.rows))
+    entries = ((name(row.scope), _entry(cipher, name, row)) for row in contents.rows)
+    rows = tuple(chained(contents.lineage, entries))
     ends = {row.scope: row.hash for row in rows}
     heads = {name(scope): head for scope, head in contents.heads.items()}
     heads = {scope: replace(head, hash=ends.get(scope, head.hash)) for scope, head in heads.items()}

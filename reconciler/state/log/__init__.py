@@ -16,7 +16,7 @@ to a segment. So a commit is one round trip, and costs the same however many rec
 What else there is:
 
     bucket, writes                             an object: its key, conditional writes, and a store that lies
-    lease_taking, lease_keeping, lease_beats   a lease: taken, kept by its holder, its sign of life
+    leases, lease_beats                        a lease: taken, kept by its holder, its sign of life
     changes, scope_state                       changes, what they amount to, and which are allowed
     scopes, reading, open_state                what a process knows of a state, as of one moment; its commits
     moving, damage                             a state that moves, and one that is damaged

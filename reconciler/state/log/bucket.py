@@ -139,9 +139,10 @@ class Layout:
     """`environment`: whose state it is; "" for that of none. `generation`: see `root.Root`; "": not known."""
 
     def __init__(self, environment: str, generation: str = "") -> None:
-        self.environment = f"{environment or BASE}/"
-        self.root = f"{self.environment}state.json"
-        self.folder = f"{self.environment}{generation}/"
+        self.environment = environment
+        self.prefix = f"{environment or BASE}/"
+        self.root = f"{self.prefix}state.json"
+        self.folder = f"{self.prefix}{generation}/"
         self.heads = f"{self.folder}heads/"
         self.leases = f"{self.folder}leases/"
 

@@ -7,7 +7,7 @@ line after it is a change that stands in no segment yet. It does not grow with t
 import json
 from collections.abc import Sequence
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from reconciler.state.log.damage import Damaged, Newer, sealed_line, unsealed
@@ -49,7 +49,7 @@ class Head(Struct, frozen=True):
     records: int = 0
     sum: str = "0"
     base: Segment | None = None
-    segments: Sequence[Segment] = field(default_factory=tuple)
+    segments: tuple[Segment, ...] = ()
     root: int = 0
     format: int = FORMAT
 
@@ -96,10 +96,7 @@ def decode(body: bytes, scope: str, lineage: str) -> tuple[Head, list[str]]:
         newer = fields["format"] > FORMAT
         if newer:
             raise Newer
-        fields = unsealed(fields)
-        base = fields.pop("base")
-        segments = tuple(Segment(**segment) for segment in fields.pop("segments"))
-        head = Head(**fields, base=Segment(**base) if base is not None else None, segments=segments)
+        head = convert(unsealed(fields), Head)
     except (KeyError, TypeError, ValueError) as error:
         raise Damaged(f"the head of `{scope}` is not what was written") from error
     if end or (head.scope, head.lineage) != (scope, lineage):

@@ -13,17 +13,14 @@ with its process: an `Exclusion` of theirs says so.
 """
 
 import json
-from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, convert
+from msgspec.structs import asdict
 
 from reconciler.core.clock import Clock
 from reconciler.core.state_url import LEASE_S
-from reconciler.state.log import writes
-from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
 
 _LONGER = 1.05  # how much longer is waited: the clocks of two machines do not run alike
@@ -123,44 +120,14 @@ class Watched:
         pass
 
 
-def read(bucket: Bucket, layout: Layout, ids: Sequence[str]) -> dict[str, tuple[Beat, str]]:
-    """By id, the newest beat of each of these leases, with its tag; none for one that has ended."""
-    found = zip(ids, bucket.get_all([layout.lease(id) for id in ids]), strict=True)
-    return {id: (_decoded(id, item.body), item.tag) for id, item in found if item is not None}
-
-
-def _decoded(id: str, body: bytes) -> Beat:
+def read(id: str, body: bytes) -> Beat:
+    """A beat of the lease `id`. Raises Damaged for anything else."""
     try:
         return decoded(body)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise Damaged(f"the lease {id} is not what was written") from error
 
 
 def decoded(body: bytes) -> Beat:
-    """Raises KeyError, TypeError or ValueError for anything else."""
-    fields = json.loads(body)
-    return Beat(**fields | {"freed": tuple(fields["freed"])})
-
-
-def begin(bucket: Bucket, layout: Layout, beat: Beat) -> str:
-    """Write the first one; its tag."""
-    outcome = writes.create(bucket, layout.lease(beat.id), beat.encode())
-    if isinstance(outcome, writes.Conflict):
-        raise Damaged(f"the lease {beat.id} exists already")
-    return outcome.tag
-
-
-def replaced(bucket: Bucket, layout: Layout, beat: Beat, tag: str) -> str | None:
-    """Write `beat` over the one with this tag; its own tag, or None where another came first."""
-    outcome = writes.replace(bucket, layout.lease(beat.id), beat.encode(), tag)
-    return outcome.tag if isinstance(outcome, writes.Stored) else None
-
-
-def end(bucket: Bucket, layout: Layout, id: str) -> None:
-    """Delete a lease, which has ended for everybody then."""
-    bucket.delete(layout.lease(id))
-
-
-def without(beat: Beat, scopes: Collection[str], nonce: str) -> Beat:
-    """The next beat of a lease that no longer covers `scopes`."""
-    return replace(beat, freed=tuple(sorted({*beat.freed, *scopes})), nonce=nonce)
+    """Raises ValueError for anything else."""
+    return convert(json.loads(body), Beat)

@@ -25,7 +25,6 @@ from reconciler.state.log.root import PROBE, UNFINISHED, Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files
 from reconciler.state.rules import Effect
-from reconciler.state.store import no_state
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read
 
@@ -37,13 +36,11 @@ class Moving:
         self,
         bucket: Bucket,
         layout: Layout,
-        environment: str,
         opened: Callable[[Root], Opened],
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
         self._layout = layout
-        self._environment = environment
         self._opened = opened
         self._nonce = nonce
 
@@ -63,19 +60,19 @@ class Moving:
         Raises StoreError where there is a state already that has not moved away.
         """
         wholes.verify(contents)
-        if contents.environment != self._environment:
+        if contents.environment != self._layout.environment:
             raise StoreError(
                 f"the copied state belongs to environment `{contents.environment or BASE}`, and not to "
-                f"`{self._environment or BASE}`",
+                f"`{self._layout.environment or BASE}`",
                 help="name that environment by --env",
             )
-        before = root.read(self._bucket, self._layout, self._environment)
+        before = root.read(self._bucket, self._layout)
         if before is None:
             root.refuse_foreign(self._bucket, self._layout)
         elif not before[0].moved_to or before[0].lineage != contents.lineage:
             raise is_there(self._bucket.place)
         generation, bucket = self._nonce(), self._bucket.renewed(contents.lineage)
-        layout = Layout(self._environment, generation)
+        layout = Layout(contents.environment, generation)
         _write_state(bucket, layout, contents, self._nonce)
         new = Root(
             contents.lineage,
@@ -88,10 +85,8 @@ class Moving:
             moved_to=contents.moved_to,
             least_serial=contents.least_serial,
         )
-        if before is None:
-            outcome = writes.create(bucket, layout.root, new.encode())
-        else:
-            outcome = writes.replace(bucket, layout.root, new.encode(), before[1])
+        tag = before[1] if before is not None else ""
+        outcome = writes.replace(bucket, layout.root, new.encode(), tag)
         if isinstance(outcome, writes.Conflict):
             raise is_there(self._bucket.place)
         self._bucket.delete(f"{layout.folder}{UNFINISHED}")  # its root is there
@@ -125,13 +120,10 @@ class Moving:
         """Nobody who holds a scope can write or check any more."""
         opened = self._opened(known)
         for name in sorted(known.scopes):
-            opened.taking.fence(name)
+            opened.leases.fence(name)
 
     def _root(self) -> tuple[Root, str]:
-        found = root.read(self._bucket, self._layout, self._environment)
-        if found is None:
-            raise no_state(self._bucket.place)
-        return found
+        return root.require(self._bucket, self._layout)
 
     def _replaced(self, tag: str, after: Root) -> tuple[Root, str]:
         """Write `after` over the root with this tag; returns it with its own tag."""
@@ -193,22 +185,27 @@ def _write_state(bucket: Bucket, layout: Layout, contents: StateDump, nonce: Cal
         stored[scope].append(StoredRecord(address, body.serial, body.text))
 
     def write_scope(name: str) -> None:
-        _write_scope(bucket, layout, contents, name, rows[name], stored[name], nonce)
+        # Its rows, then all its records with the last of them. The base has them, too: readers begin there.
+        of_scope = rows[name]
+        chunks = [of_scope[start : start + _ROWS] for start in range(0, len(of_scope), _ROWS)] or [[]]
+        folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
+        for number, chunk in enumerate(chunks, 1):
+            put = stored[name] if number == len(chunks) else ()
+            change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
+            folded.take(change, read(folded.marks, folded.stored.get, change, name))
+            lines.append(change.to_line())
+        folded.marks = replace(folded.marks, serial=contents.head(name).serial)
+        head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
+        head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
+        writes.create(bucket, layout.head(name), heads.encode(head, ()))
 
     bucket.in_parallel(write_scope, _scopes_of(contents))
 
 
-def finish(bucket: Bucket, layout: Layout) -> None:
-    """Its root is there."""
-    bucket.delete(f"{layout.folder}{UNFINISHED}")
-
-
 def _delete_others(bucket: Bucket, layout: Layout) -> None:
     """Delete what a state held at this place before: with another key, it would still be there to be read."""
-    kept = (layout.folder, f"{layout.environment}{PROBE}")
-    others = [
-        key for key in bucket.list(layout.environment) if key != layout.root and not key.startswith(kept)
-    ]
+    kept = (layout.folder, f"{layout.prefix}{PROBE}")
+    others = [key for key in bucket.list(layout.prefix) if key != layout.root and not key.startswith(kept)]
     bucket.in_parallel(bucket.delete, others)
 
 
@@ -225,29 +222,6 @@ def _rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
     if len(found) != head.seq:
         raise Damaged(f"rows of the journal of `{head.scope}` are missing")
     return found
-
-
-def _write_scope(
-    bucket: Bucket,
-    layout: Layout,
-    contents: StateDump,
-    name: str,
-    rows: Sequence[Row],
-    stored: Sequence[StoredRecord],
-    nonce: Callable[[], str],
-) -> None:
-    """Its rows, then all its records with the last of them; the base has them, too: readers begin there."""
-    chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)] or [()]
-    folded, lines = ScopeState(ScopeSummary(contents.lineage)), []
-    for number, chunk in enumerate(chunks, 1):
-        put = stored if number == len(chunks) else ()
-        change = Change(number, nonce(), [Hashed(row.columns, row.hash) for row in chunk], put)
-        folded.take(change, read(folded.marks, folded.stored.get, change, name))
-        lines.append(change.to_line())
-    folded.marks = replace(folded.marks, serial=contents.head(name).serial)
-    head = Head(name, contents.lineage, serial=1, nonce=nonce(), epoch=contents.head(name).epoch)
-    head = Files(bucket, layout).copied(head.of(folded.marks), lines, folded)
-    writes.create(bucket, layout.head(name), heads.encode(head, ()))
 
 
 # --- one order for the rows of all scopes: by their time, and never before what caused them ---

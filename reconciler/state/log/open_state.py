@@ -19,11 +19,10 @@ from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.damage import Older, explained
 from reconciler.state.log.lease_beats import Exclusion
-from reconciler.state.log.lease_keeping import Keeping
-from reconciler.state.log.lease_taking import Taking
+from reconciler.state.log.leases import Leases
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, Wanted, validate
-from reconciler.state.log.scopes import Heads, Scopes, Seen
+from reconciler.state.log.scopes import Scopes, Seen
 from reconciler.state.log.segments import Files
 from reconciler.state.store import Event, Lease, no_longer_ours
 
@@ -45,95 +44,6 @@ class Request:
         )
 
 
-class Committing:
-    """Stores what was asked for at the same moment in one scope, as one write of its head.
-
-    A write whose answer is lost is recognised by the ids of its changes, so that nothing is stored twice.
-    """
-
-    def __init__(self, bucket: Bucket, scopes: Scopes, heads: Heads, files: Files, keeping: Keeping) -> None:
-        self._bucket = bucket
-        self._scopes = scopes
-        self._heads = heads
-        self._files = files
-        self._keeping = keeping
-
-    def commit(self, batch: Sequence[Request]) -> None:
-        """Store the requests, all of one scope; each has an outcome then. One that fails fails alone."""
-        (name,) = {request.wanted.scope for request in batch}
-        try:
-            with explained(self._bucket):
-                while waiting := [request for request in batch if request.outcome is None]:
-                    self._attempt(name, waiting)
-        except StoreError as error:
-            for request in batch:
-                request.outcome = request.outcome or error
-
-    def _attempt(self, name: str, batch: Sequence[Request]) -> None:
-        """Write what of `batch` may be written; where another head is there, keep up with that one."""
-        before = self._heads.seen(name)
-        seen = self._with_room(before, self._scopes.of(name).folded)
-        valid = self._validated(name, seen, batch)
-        if not valid:
-            return
-        asked_s = self._keeping.now_s()
-        if self._heads.advance(
-            seen, [change for _, change in valid], base=seen.head.base, segments=seen.head.segments
-        ):
-            for request, (change, _) in valid:
-                request.stored(change)
-                # Where it is near, a look takes less time than who takes the scope away needs.
-                if self._bucket.at_once > 1 and any(row.columns[1] == Event.INTENT for row in change.rows):
-                    self._keeping.note_commit(request.lease, asked_s)
-            if seen is not before:
-                self._files.delete_unnamed(before.head, seen.head)
-            return
-        found = {change.id: change for change in self._scopes.refresh([name])[name]}
-        if self._heads.seen(name).tag == seen.tag:  # what is there is older than what is known
-            raise Older(f"the head of `{name}` is an older one")
-        for request, _ in valid:
-            if request.id in found:  # the answer was lost, and its write was not
-                request.stored(found[request.id])
-
-    def _validated(
-        self, name: str, seen: Seen, batch: Sequence[Request]
-    ) -> list[tuple[Request, tuple[Change, ScopeSummary]]]:
-        """The changes that may be made, one after another. A request that may not be has its outcome."""
-        overlay: dict[Address, StoredRecord | None] = {}
-        known = self._scopes.of(name).folded.stored
-
-        def lookup(address: Address) -> StoredRecord | None:
-            return overlay[address] if address in overlay else known.get(address)
-
-        def elsewhere(address: Address) -> str | None:
-            return self._scopes.elsewhere(name, address)
-
-        marks, found = seen.marks, []
-        for request in batch:
-            try:
-                self._require(request.lease, seen)
-                change, marks = validate(marks, lookup, elsewhere, request.wanted, request.id)
-            except StoreError as error:
-                request.outcome = error
-                continue
-            overlay.update(dict.fromkeys(change.remove))
-            overlay.update({stored.address: stored for stored in change.put})
-            found.append((request, (change, marks)))
-        return found
-
-    def _require(self, lease: Lease, seen: Seen) -> None:
-        self._keeping.require(lease)
-        if lease.epochs[lease.scope] != seen.head.epoch:
-            self._keeping.mark_lost(lease.scope, lease.epochs[lease.scope])
-            raise no_longer_ours(lease.scope)
-
-    def _with_room(self, seen: Seen, folded: ScopeState) -> Seen:
-        """`seen`, its tail in a segment where it has become long."""
-        if sum(map(len, seen.tail)) <= segments.TAIL_BYTES:
-            return seen
-        return replace(seen, head=self._files.moved_out(seen.head, seen.tail, folded), tail=())
-
-
 @dataclass(eq=False, slots=True)
 class Check:
     """One call of `Store.check`, on its way to the worker thread and back.
@@ -146,7 +56,11 @@ class Check:
 
 
 class Opened:
-    """Reads, takes, keeps and commits, for one handle on one state."""
+    """Reads, takes, keeps and commits, for one handle on one state.
+
+    What was asked for at the same moment in one scope is stored as one write of its head. A write whose
+    answer is lost is recognised by the ids of its changes, so that nothing is stored twice.
+    """
 
     def __init__(
         self,
@@ -159,15 +73,12 @@ class Opened:
         nonce: Callable[[], str],
     ) -> None:
         self._bucket = bucket
+        self._clock = clock
         self.layout = layout
         files = self.files = Files(bucket, layout)
-        self.scopes = Scopes(bucket, layout, files, ScopeSummary(root.lineage, serial=root.least_serial))
-        heads = self.heads = Heads(bucket, layout, self.scopes, nonce)
-        self.keeping = Keeping(bucket, layout, clock, nonce, exclusion)
-        self.taking = Taking(
-            bucket, layout, clock, self.scopes, heads, environment=root.environment, exclusion=exclusion
-        )
-        self._committing = Committing(bucket, self.scopes, heads, files, self.keeping)
+        begin = ScopeSummary(root.lineage, serial=root.least_serial)
+        self.scopes = Scopes(bucket, layout, files, begin, nonce)
+        self.leases = Leases(bucket, layout, clock, self.scopes, exclusion)
         self._commits: dict[str, Batching[Request]] = {}
         self.checks = Batching(in_thread(self._check, is_quick=bucket.is_quick or bucket.reads_quickly))
 
@@ -183,7 +94,7 @@ class Opened:
         for request in batch:
             groups[request.wanted.scope].append(request)
         try:
-            self._bucket.in_parallel(self._committing.commit, list(groups.values()))
+            self._bucket.in_parallel(self._commit_to_scope, list(groups.values()))
         except StoreError as failure:
             self._commit_one_by_one(groups, failure)
 
@@ -199,12 +110,87 @@ class Opened:
         for group in groups.values():
             for request in group:
                 request.outcome = None
-            self._committing.commit(group)
+            self._commit_to_scope(group)
+
+    def _commit_to_scope(self, batch: Sequence[Request]) -> None:
+        """Store the requests, all of one scope; each has an outcome then. One that fails fails alone."""
+        (name,) = {request.wanted.scope for request in batch}
+        try:
+            with explained(self._bucket):
+                while waiting := [request for request in batch if request.outcome is None]:
+                    self._attempt(name, waiting)
+        except StoreError as error:
+            for request in batch:
+                request.outcome = request.outcome or error
+
+    def _attempt(self, name: str, batch: Sequence[Request]) -> None:
+        """Write what of `batch` may be written; where another head is there, keep up with that one."""
+        before = self.scopes.seen(name)
+        seen = self._with_room(before, self.scopes.of(name).folded)
+        valid = self._validated(name, seen, batch)
+        if not valid:
+            return
+        asked_s = self._clock.monotonic()
+        if self.scopes.advance(
+            seen, [change for _, change in valid], base=seen.head.base, segments=seen.head.segments
+        ):
+            for request, (change, _) in valid:
+                request.stored(change)
+                # Where it is near, a look takes less time than who takes the scope away needs.
+                if self._bucket.at_once > 1 and any(row.columns[1] == Event.INTENT for row in change.rows):
+                    self.leases.note_commit(request.lease, asked_s)
+            if seen is not before:
+                self.files.delete_unnamed(before.head, seen.head)
+            return
+        found = {change.id: change for change in self.scopes.refresh([name])[name]}
+        if self.scopes.seen(name).tag == seen.tag:  # what is there is older than what is known
+            raise Older(f"the head of `{name}` is an older one")
+        for request, _ in valid:
+            if request.id in found:  # the answer was lost, and its write was not
+                request.stored(found[request.id])
+
+    def _validated(
+        self, name: str, seen: Seen, batch: Sequence[Request]
+    ) -> list[tuple[Request, tuple[Change, ScopeSummary]]]:
+        """The changes that may be made, one after another. A request that may not be has its outcome."""
+        overlay: dict[Address, StoredRecord | None] = {}
+        known = self.scopes.of(name).folded.stored
+
+        def lookup(address: Address) -> StoredRecord | None:
+            return overlay[address] if address in overlay else known.get(address)
+
+        def elsewhere(address: Address) -> str | None:
+            return self.scopes.elsewhere(name, address)
+
+        marks, found = seen.marks, []
+        for request in batch:
+            try:
+                self._require(request.lease, seen)
+                change, marks = validate(marks, lookup, elsewhere, request.wanted, request.id)
+            except StoreError as error:
+                request.outcome = error
+                continue
+            overlay.update(dict.fromkeys(change.remove))
+            overlay.update({stored.address: stored for stored in change.put})
+            found.append((request, (change, marks)))
+        return found
+
+    def _require(self, lease: Lease, seen: Seen) -> None:
+        self.leases.require(lease)
+        if lease.epochs[lease.scope] != seen.head.epoch:
+            self.leases.mark_lost(lease.scope, lease.epochs[lease.scope])
+            raise no_longer_ours(lease.scope)
+
+    def _with_room(self, seen: Seen, folded: ScopeState) -> Seen:
+        """`seen`, its tail in a segment where it has become long."""
+        if sum(map(len, seen.tail)) <= segments.TAIL_BYTES:
+            return seen
+        return replace(seen, head=self.files.moved_out(seen.head, seen.tail, folded), tail=())
 
     def _check(self, batch: Sequence[Check]) -> None:
         try:
             with explained(self._bucket):
-                self.keeping.refresh([check.lease for check in batch])
+                self.leases.refresh([check.lease for check in batch])
         except StoreError as failure:
             for check in batch:
                 check.failure = failure

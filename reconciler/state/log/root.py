@@ -3,12 +3,11 @@
 So a head that is missing, that nobody named, or that was put back to an older one is noticed.
 """
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
@@ -17,17 +16,19 @@ from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
 from reconciler.state.log.head import Head
+from reconciler.state.store import no_state
 
 FORMAT = 1
 UNFINISHED = "unfinished"  # beside a copy whose root is not written yet
 PROBE = "probe/"  # where it is tried out whether the store keeps its word
+_RACES = 100  # how often others may be faster to write the root; of those who want to, one always can
 
 
 class Root(Struct, frozen=True):
     """What a state is. `key`: the fingerprint key. `moved_to`: where the state went.
 
-    `scopes`: each that was ever leased, with the serial that its head had at the begin or end of a lease; the
-    head may have a higher one. A program before this one wrote the names only.
+    `scopes`: each that was ever leased, with the serial that its head had at the begin of a lease; the head
+    may have a higher one. A program before this one wrote the names only.
     `moving`: it is about to move; a lease that is taken takes that back. `generation`: the folder of
     everything else, so that a copy appears as a whole, with its root. `least_serial`: see `StateDump`.
     `serial` and `nonce`: see `head.Head`.
@@ -47,10 +48,7 @@ class Root(Struct, frozen=True):
 
     def encode(self) -> bytes:
         """The object as it is written, with a digest of its fields."""
-        fields = asdict(self) | {
-            "key": base64.b64encode(self.key).decode(),
-            "scopes": dict(sorted(self.scopes.items())),
-        }
+        fields = to_builtins(replace(self, scopes=dict(sorted(self.scopes.items()))))
         return json.dumps(sealed(fields), indent=1).encode()
 
     def next(self, nonce: str) -> "Root":
@@ -58,19 +56,31 @@ class Root(Struct, frozen=True):
         return replace(self, serial=self.serial + 1, nonce=nonce)
 
 
-def read(bucket: Bucket, layout: Layout, environment: str) -> tuple[Root, str] | None:
+def read(bucket: Bucket, layout: Layout) -> tuple[Root, str] | None:
     """The root with its tag; None where there is no state. Raises StoreError where it is not one for us."""
     found = bucket.get(layout.root)
     if found is None:
         return None
+    return _of(bucket, layout, found), found.tag
+
+
+def require(bucket: Bucket, layout: Layout) -> tuple[Root, str]:
+    """As `read`. Raises StoreError where there is no state, too."""
+    found = read(bucket, layout)
+    if found is None:
+        raise no_state(bucket.place)
+    return found
+
+
+def _of(bucket: Bucket, layout: Layout, found: Found) -> Root:
     root = decoded(bucket, found)
-    if root.environment != environment:
+    if root.environment != layout.environment:
         raise StoreError(
             f"the state {bucket.place} belongs to environment `{root.environment or BASE}`, and not to "
-            f"`{environment or BASE}`",
+            f"`{layout.environment or BASE}`",
             help="its objects were copied or renamed; name the prefix where it was made",
         )
-    return root, found.tag
+    return root
 
 
 def require_here(bucket: Bucket, root: Root) -> None:
@@ -79,41 +89,39 @@ def require_here(bucket: Bucket, root: Root) -> None:
         raise StateMoved(bucket.place, root.moved_to)
 
 
-def note_taken(
-    bucket: Bucket, layout: Layout, environment: str, serials: Mapping[str, int], nonce: str
-) -> int:
+def note_taken(bucket: Bucket, layout: Layout, serials: Mapping[str, int], nonce: str) -> int:
     """Let the root name scopes that were just taken, with the serials of their heads; returns its own serial.
 
     Raises StateMoved.
 
     A move that has begun can no longer end: it may have read what the new holders are about to change.
     """
-    while True:
-        known = read(bucket, layout, environment)
-        if known is None:
-            raise StoreError(f"the state {bucket.place} was deleted", help="restore a backup")
-        root, tag = known
+
+    def noted(root: Root) -> Root:
         require_here(bucket, root)
-        if _written(bucket, layout, replace(root, moving=False), tag, serials, nonce):
-            return root.serial + 1
+        scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
+        return replace(root, moving=False, scopes=scopes)
+
+    return change(bucket, layout, noted, nonce).serial
 
 
-def note_given_back(
-    bucket: Bucket, layout: Layout, environment: str, serials: Mapping[str, int], nonce: str
-) -> None:
-    """Let the root say how far these scopes have come. A state that moves, or has moved, stays as it is."""
-    while (known := read(bucket, layout, environment)) is not None:
-        root, tag = known
-        if root.moving or root.moved_to or _written(bucket, layout, root, tag, serials, nonce):
-            return
+def change(bucket: Bucket, layout: Layout, changed: Callable[[Root], Root], nonce: str) -> Root:
+    """Write what `changed` makes of the root, which comes back. Raises StoreError."""
+    found = bucket.get(layout.root)
+    for _ in range(_RACES):
+        if found is None:
+            raise no_state(bucket.place)
+        new = changed(_of(bucket, layout, found).next(nonce))
+        outcome = writes.replace(bucket, layout.root, new.encode(), found.tag)
+        if isinstance(outcome, writes.Stored):
+            return new
+        found = outcome.found
+    raise StoreError(f"others were faster {_RACES} times to change {bucket.place}", help="run again")
 
 
-def accept(bucket: Bucket, layout: Layout, environment: str, heads: Sequence[Head], nonce: str) -> None:
+def accept(bucket: Bucket, layout: Layout, heads: Sequence[Head], nonce: str) -> None:
     """Let the root fit these heads, which may be older than it says: a person goes on with them."""
-    known = read(bucket, layout, environment)
-    if known is None:
-        return
-    root, tag = known
+    root, tag = require(bucket, layout)
     serial = max([root.serial, *(head.root for head in heads)])
     scopes = {**root.scopes, **{head.scope: head.serial for head in heads}}
     if (serial, scopes) != (root.serial, root.scopes):
@@ -121,20 +129,11 @@ def accept(bucket: Bucket, layout: Layout, environment: str, heads: Sequence[Hea
         writes.replace(bucket, layout.root, new.encode(), tag)
 
 
-def _written(
-    bucket: Bucket, layout: Layout, root: Root, tag: str, serials: Mapping[str, int], nonce: str
-) -> bool:
-    """Whether the root says so now; False: another one came first."""
-    scopes = {**root.scopes, **{name: max(n, root.scopes.get(name, 0)) for name, n in serials.items()}}
-    new = replace(root.next(nonce), scopes=scopes)
-    return isinstance(writes.replace(bucket, layout.root, new.encode(), tag), writes.Stored)
-
-
 def traces_of(bucket: Bucket, layout: Layout) -> Sequence[str]:
     """The keys of what a state left. What was cut off, a proof or a copy without its root, does not count."""
-    found = sorted(bucket.raw.list(layout.environment))
+    found = sorted(bucket.raw.list(layout.prefix))
     unfinished = tuple(key.removesuffix(UNFINISHED) for key in found if key.endswith(f"/{UNFINISHED}"))
-    return [key for key in found if not key.startswith((*unfinished, f"{layout.environment}{PROBE}"))]
+    return [key for key in found if not key.startswith((*unfinished, f"{layout.prefix}{PROBE}"))]
 
 
 def refuse_foreign(bucket: Bucket, layout: Layout) -> None:
@@ -160,12 +159,9 @@ def decoded(bucket: Bucket, found: Found) -> Root:
         fields = json.loads(found.body)
         newer = fields["format"] > FORMAT
         if not newer:
-            fields = unsealed(fields)
-            key, named = base64.b64decode(fields.pop("key")), fields.pop("scopes")
+            named = fields["scopes"]
             scopes = named if isinstance(named, dict) else dict.fromkeys(named, 0)
-            # An older program wrote more.
-            known = {name: value for name, value in fields.items() if name in Root.__struct_fields__}
-            return Root(**known, key=key, scopes=scopes)
+            return convert(unsealed(fields) | {"scopes": scopes}, Root)  # an older program wrote more
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(bucket.place, "state.json is not what was written", bucket.way_out()) from error
     raise newer_program(bucket.place)

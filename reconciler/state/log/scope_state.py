@@ -96,13 +96,9 @@ def validate(
         if record.scope != wanted.scope:
             raise not_covered(record.scope, record.address)
     marks, rows = _append(marks, wanted.scope, wanted.entries)
-    marks = replace(marks, changes=marks.changes + 1)
-    gone = set()
-    for address in wanted.remove:
+    gone = set(wanted.remove)
+    for address in gone:
         _not_of(elsewhere(address), address)
-        if address not in gone:
-            marks = _replaced(marks, lookup(address), None)
-        gone.add(address)
     put: dict[Address, StoredRecord] = {}
     for record, body in wanted.put:
         address = record.address
@@ -111,9 +107,9 @@ def validate(
             raise StoreError(f"the record of {address} has changed since it was read", help="run again")
         if there is None and address not in gone:
             _not_of(elsewhere(address), address)
-        put[address] = StoredRecord(address, marks.serial + 1, body)
-        marks = _replaced(marks, there, put[address])
-    return Change(marks.changes, id, rows, list(put.values()), list(wanted.remove)), marks
+        put[address] = StoredRecord(address, marks.serial + len(put) + 1, body)
+    change = Change(marks.changes + 1, id, rows, list(put.values()), list(wanted.remove))
+    return change, _after(marks, lookup, change)
 
 
 def read(marks: ScopeSummary, lookup: Lookup, change: Change, scope: str) -> ScopeSummary:
@@ -126,7 +122,12 @@ def read(marks: ScopeSummary, lookup: Lookup, change: Change, scope: str) -> Sco
         raise Damaged(f"change {change.number} of `{scope}` holds what was never written there") from error
     if [row.hash for row in rows] != [row.hash for row in change.rows]:
         raise Damaged(f"change {change.number} of `{scope}` is not what was written")
-    gone = dict.fromkeys(change.remove)
+    return _after(marks, lookup, change)
+
+
+def _after(marks: ScopeSummary, lookup: Lookup, change: Change) -> ScopeSummary:
+    """`marks`, which hold the rows of the change already, once its records are stored, too."""
+    gone = set(change.remove)
     for address in gone:
         marks = _replaced(marks, lookup(address), None)
     for stored in change.put:

@@ -38,14 +38,35 @@ class _Read(Struct, frozen=True):
     tag: str
 
 
-class Scopes:
-    """Keeps up with heads as they are read and written. For any thread."""
+class Seen(Struct, frozen=True):
+    """A head as it is known, with its tag ("": there is none), its tail, and what it amounts to."""
 
-    def __init__(self, bucket: Bucket, layout: Layout, files: Files, begin: ScopeSummary) -> None:
+    head: Head
+    tag: str
+    tail: Sequence[str]
+    marks: ScopeSummary
+
+
+class Scopes:
+    """Keeps up with heads as they are read, and writes them: the only way in which a scope changes.
+
+    For any thread. `nonce()` gives another text each time.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        layout: Layout,
+        files: Files,
+        begin: ScopeSummary,
+        nonce: Callable[[], str],
+    ) -> None:
         self._bucket = bucket
         self._layout = layout
         self._files = files
         self._begin = begin  # of a scope without any change
+        self.nonce = nonce
+        self.root = 0  # the serial that the root had when this process took a scope last
         self._known: dict[str, Scope] = {}
 
     def of(self, name: str) -> Scope:
@@ -91,17 +112,33 @@ class Scopes:
         """Keep up with a head that was read; what is new. Raises Gone, Damaged or Newer."""
         return self._keep_up(self._decoded(name, found))
 
-    def wrote(
-        self, name: str, head: Head, tag: str, tail: list[str], changes: Sequence[tuple[Change, ScopeSummary]]
-    ) -> None:
-        """Keep up with a head that was written, unless it was read meanwhile."""
+    def seen(self, name: str) -> Seen:
+        """The head of a scope as it is known now, to be written over."""
         scope = self.of(name)
         with scope.lock:
-            if head.serial <= scope.head.serial:
-                return
-            for change, marks in changes:
-                scope.folded.take(change, marks)
-            scope.head, scope.tag, scope.tail = head, tag, tail
+            return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
+
+    def advance(self, seen: Seen, changes: Sequence[tuple[Change, ScopeSummary]] = (), **fields: Any) -> bool:
+        """Write what follows from `seen`; False: there is another head.
+
+        `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
+        """
+        root = max(seen.head.root, self.root)
+        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), root=root, **fields)
+        if changes:
+            head = head.of(changes[-1][1])
+        tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
+        key, body = self._layout.head(head.scope), heads.encode(head, tail)
+        outcome = writes.replace(self._bucket, key, body, seen.tag)
+        if isinstance(outcome, writes.Conflict):
+            return False
+        scope = self.of(head.scope)
+        with scope.lock:
+            if head.serial > scope.head.serial:  # else it was read meanwhile
+                for change, marks in changes:
+                    scope.folded.take(change, marks)
+                scope.head, scope.tag, scope.tail = head, outcome.tag, tail
+        return True
 
     def elsewhere(self, name: str, address: Address) -> str | None:
         """Another scope than `name` that has a record at this address, as far as is known here."""
@@ -158,52 +195,3 @@ class Scopes:
 def plain(tag: str) -> str:
     """Lists give tags without the versions, and sometimes without the quotes, that they have elsewhere."""
     return tag.partition("\n")[0].strip('"')
-
-
-# --- writing a head over the one that is known: the only way in which a scope changes ---
-
-
-class Seen(Struct, frozen=True):
-    """A head as it is known, with its tag ("": there is none), its tail, and what it amounts to."""
-
-    head: Head
-    tag: str
-    tail: Sequence[str]
-    marks: ScopeSummary
-
-
-class Heads:
-    """`nonce()` gives another text each time."""
-
-    def __init__(self, bucket: Bucket, layout: Layout, scopes: Scopes, nonce: Callable[[], str]) -> None:
-        self._bucket = bucket
-        self._layout = layout
-        self._scopes = scopes
-        self.nonce = nonce
-        self.root = 0  # the serial that the root had when this process took a scope last
-
-    def seen(self, name: str) -> Seen:
-        """The head of a scope as it is known now, to be written over."""
-        scope = self._scopes.of(name)
-        with scope.lock:
-            return Seen(scope.head, scope.tag, scope.tail, scope.folded.marks)
-
-    def advance(self, seen: Seen, changes: Sequence[tuple[Change, ScopeSummary]] = (), **fields: Any) -> bool:
-        """Write what follows from `seen`; False: there is another head.
-
-        `fields`: of `Head`. Raises StoreError where it is not known whether it landed.
-        """
-        root = max(seen.head.root, self.root)
-        head = replace(seen.head, serial=seen.head.serial + 1, nonce=self.nonce(), root=root, **fields)
-        if changes:
-            head = head.of(changes[-1][1])
-        tail = [*seen.tail, *(change.to_line() for change, _ in changes)]
-        key, body = self._layout.head(head.scope), heads.encode(head, tail)
-        if seen.tag:
-            outcome = writes.replace(self._bucket, key, body, seen.tag)
-        else:
-            outcome = writes.create(self._bucket, key, body)
-        if isinstance(outcome, writes.Conflict):
-            return False
-        self._scopes.wrote(head.scope, head, outcome.tag, tail, changes)
-        return True

@@ -26,12 +26,12 @@ from reconciler.state.log import head, reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
-from reconciler.state.log.lease_taking import Obstacle, Raced
+from reconciler.state.log.leases import Raced
 from reconciler.state.log.moving import Moving
 from reconciler.state.log.open_state import Check, Opened, Request
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted
-from reconciler.state.store import JournalEntry, Lease, State, no_longer_ours, no_state
+from reconciler.state.store import JournalEntry, Lease, State, Store, no_longer_ours, no_state
 
 _KEY_BYTES = 32
 _LOOKS = 3  # how often root and heads are read again that do not fit
@@ -40,7 +40,7 @@ _RACES = 20  # how often somebody else may be faster before we say so
 T = TypeVar("T")
 
 
-class LogStore:
+class LogStore(Store):
     """A `store.Store`. `randomness(n)` gives n bytes, for ids, nonces and the fingerprint key.
 
     `environment`: whose state it must be ("": that of none). `read_only`: write nothing.
@@ -59,7 +59,6 @@ class LogStore:
         self.bucket = self._bucket = bucket
         self._clock = clock
         self._randomness = randomness
-        self._environment = environment
         self._read_only = read_only
         self._exclusion = exclusion or Watched(clock)
         self._layout = Layout(environment)
@@ -95,8 +94,7 @@ class LogStore:
 
     async def holders(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         """As in `Store`. Reads heads and leases."""
-        found = await self._in_thread(lambda: self._obstacles(scopes))
-        return {name: obstacle.locked for name, obstacle in found.items()}
+        return await self._in_thread(lambda: self._obstacles(scopes))
 
     async def renew(self, lease: Lease) -> Lease:
         """As in `Store`: the next beat of the lease."""
@@ -110,23 +108,23 @@ class LogStore:
     def beat(self, lease: Lease) -> Lease:
         """As `renew`; blocks, for the thread that renews while the main loop is alive."""
         with explained(self._bucket):
-            return self._writable(lease).keeping.beat(lease)
+            return self._writable(lease).leases.beat(lease)
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
         if self._opened is None:
             raise no_longer_ours(lease.scopes[0])
         opened = self._opened
-        opened.keeping.require(lease)
-        if not opened.keeping.use_fresh_check(lease):
+        opened.leases.require(lease)
+        if not opened.leases.use_fresh_check(lease):
             check = Check(lease)
             await opened.checks.ask(check)
             if check.failure is not None:
                 raise check.failure
-        opened.keeping.require(lease)
-        if opened.keeping.shortest_s(lease) <= for_s:
-            await self._in_thread(lambda: opened.keeping.beat(lease, for_s))
-        opened.keeping.require(lease, for_s)
+        opened.leases.require(lease)
+        if opened.leases.shortest_s(lease) <= for_s:
+            await self._in_thread(lambda: opened.leases.beat(lease, for_s))
+        opened.leases.require(lease, for_s)
 
     async def release(self, lease: Lease) -> None:
         """As in `Store`. Cannot be cancelled half-way."""
@@ -156,27 +154,35 @@ class LogStore:
         return request.outcome
 
     async def unlock(self, scope: str, *, force: bool, by: str = "") -> str:
-        """As in `Maintenance`."""
+        """Free a scope whose holder hangs; says what was done. `by`: who wants it, for the journal.
+
+        Raises Locked while the holder's process lives, unless `force`: then the holder, when it
+        wakes, can neither write nor check successfully. Raises StoreError for a scope no run has ever locked.
+        """
         opened, _ = await self._in_thread(self._require_state)
         while not force:
-            found = (await self._in_thread(lambda: opened.taking.obstacles([scope]))).get(scope)
+            found = (await self._in_thread(lambda: opened.leases.obstacles([scope]))).get(scope)
             if found is None:
                 break
             await self._wait(found, self._clock.monotonic())
-        had = await self._in_thread(lambda: opened.taking.unlock(scope, by, force=force))
-        if had is not None and had.stands:
+        had = await self._in_thread(lambda: opened.leases.unlock(scope, by, force=force))
+        if had is not None:
             return (
-                f"lock taken from {had.locked.holder}, which can no longer write; "
-                "stop that process before you apply"
+                f"lock taken from {had.holder}, which can no longer write; stop that process before you apply"
             )
         return "free: no process holds it"
 
     async def verify(self) -> None:
         """Read everything. Raises StoreError naming the first record or journal row that was changed."""
-        await self._in_thread(lambda: self._moving().verify())
+        await self._in_thread(lambda: self.moving().verify())
 
     async def take_over(self, environment: str, *, by: str) -> bool:
-        """A state in an object store is where its environment's name says: this one is moved instead."""
+        """Make this state, which is of no environment, that of `environment`, permanently.
+
+        False: it was its own already, and nothing was changed. The first call of a store that was opened
+        for no environment. Raises StoreError when it belongs to another one, or does not exist; and here,
+        since a state in an object store is where its environment's name says: it is moved instead.
+        """
         migrate = command("state", "migrate", "URL")
         raise StoreError(
             f"the state {self._bucket.place} cannot become that of `{environment}` where it is",
@@ -184,37 +190,49 @@ class LogStore:
             advice=(migrate,),
         )
 
+    # After `retire`, every method but `export`, `import_` and `revive` raises StateMoved, in every process.
+
     async def export(self) -> StateDump:
-        """As in `Movable`."""
-        return await self._in_thread(lambda: self._moving().export())
+        """All that the state holds, as of one moment, not verified; also of one that has moved.
+
+        Raises StoreError when there is none.
+        """
+        return await self._in_thread(lambda: self.moving().export())
 
     async def import_(self, contents: StateDump) -> None:
-        """As in `Movable`."""
-        await self._in_thread(lambda: self._moving().import_(contents))
+        """Make a state that holds exactly this; all of it appears, or nothing.
+
+        With `contents.moved_to` it is only a copy, and says so (StateMoved) until `revive`. Raises
+        StoreError when there is a state already, or traces of one; but a state of the same lineage that has
+        moved away is replaced.
+        """
+        await self._in_thread(lambda: self.moving().import_(contents))
         await self.close()  # what was known is of the state before
 
     async def retire(self, to: str, contents: StateDump) -> None:
-        """As in `Movable`."""
-        await self._in_thread(lambda: self._moving().retire(to, contents))
+        """The state is at `to` from now on. Raises StoreError, and changes nothing, when it does not hold
+        exactly `contents` any more (epochs aside), as one write that nobody can come between.
+        """
+        await self._in_thread(lambda: self.moving().retire(to, contents))
 
     async def revive(self) -> None:
-        """As in `Movable`."""
-        await self._in_thread(lambda: self._moving().revive())
+        """Be the state itself again, after `retire` or as a copy."""
+        await self._in_thread(lambda: self.moving().revive())
 
     async def accept(self) -> None:
-        """As in `Accepting`."""
+        """Go on with what is there now, also where a part of it was put back to an older copy."""
         await self._in_thread(self._accept)
         self._opened = self._loaded = None
 
     async def probe(self) -> bool:
-        """Prove that the store keeps its word; False where that needs no proof.
+        """Let several writers change one thing at the same time, apart from any state; leave nothing behind.
 
-        Raises StoreError that says what it did instead.
+        False where that needs no proof. Raises StoreError that says which promise the store broke.
         """
         if self._bucket.is_sure:
             return False
         await self._in_thread(
-            lambda: writes.probe(self._bucket, f"{self._layout.environment}{root.PROBE}", self._nonce)
+            lambda: writes.probe(self._bucket, f"{self._layout.prefix}{root.PROBE}", self._nonce)
         )
         return True
 
@@ -223,14 +241,11 @@ class LogStore:
         self._exclusion.close()
         self._opened = self._loaded = None
 
-    async def _wait(self, obstacle: Obstacle, ends_s: float) -> None:
-        """Wait until another try can succeed. Raises Locked when time is over, if the holder lives."""
-        if obstacle.rest_s is not None:
-            await self._clock.sleep(min(self._exclusion.poll_s, obstacle.rest_s))
-            return
-        rest_s = ends_s - self._clock.monotonic()
+    async def _wait(self, locked: Locked, ends_s: float) -> None:
+        """Wait until another try can succeed. Raises `locked` when time is over, if the holder lives."""
+        rest_s = ends_s - self._clock.monotonic() if locked.rest_s is None else locked.rest_s
         if rest_s <= 0:
-            raise obstacle.locked
+            raise locked
         await self._clock.sleep(min(self._exclusion.poll_s, rest_s))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -269,29 +284,30 @@ class LogStore:
     def _journal(self) -> Sequence[tuple[str, JournalEntry]]:
         if self._root() is None:
             return ()
-        return [(row.scope, reading.entry_of(row.columns)) for row in self._moving().export().rows]
+        return [(row.scope, reading.entry_of(row.columns)) for row in self.moving().export().rows]
 
     def _accept(self) -> None:
         found = self._root()
         if found is None:
             return
-        layout = Layout(self._environment, found.generation)
+        layout = Layout(self._layout.environment, found.generation)
         read = zip(
             found.scopes, self._bucket.get_all([layout.head(name) for name in found.scopes]), strict=True
         )
         known = [head.decode(item.body, name, found.lineage)[0] for name, item in read if item is not None]
-        root.accept(self._bucket, self._layout, self._environment, known, self._nonce())
+        root.accept(self._bucket, self._layout, known, self._nonce())
 
-    def _moving(self) -> Moving:
-        return Moving(self._bucket, self._layout, self._environment, self._open, self._nonce)
+    def moving(self) -> Moving:
+        """What reads and writes the state as a whole, and blocks."""
+        return Moving(self._bucket, self._layout, self._open, self._nonce)
 
     def _create(self) -> bool:
-        if root.read(self._bucket, self._layout, self._environment) is not None:
+        if root.read(self._bucket, self._layout) is not None:
             self._root()
             return False
         root.refuse_foreign(self._bucket, self._layout)
         lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-        new = Root(lineage, self._environment, self._fingerprint_key(), self._nonce(), self._nonce())
+        new = Root(lineage, self._layout.environment, self._fingerprint_key(), self._nonce(), self._nonce())
         self._forbid_read_only()
         made = writes.create(self._bucket.renewed(lineage), self._layout.root, new.encode())
         return isinstance(made, writes.Stored)
@@ -303,7 +319,7 @@ class LogStore:
         self._new_key = self._new_key or self._randomness(_KEY_BYTES)
         return self._new_key
 
-    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
         gone: Gone | Contradiction | None = None
         for _ in range(_RACES):
             opened, known = self._require_state()
@@ -311,44 +327,38 @@ class LogStore:
             if not scopes:
                 return Lease(holder, {})
             try:
-                taken = opened.taking.take(scopes, holder, known)
+                taken = opened.leases.take(scopes, holder, known)
             except Raced:
                 continue
             except (Gone, Contradiction) as doubt:
                 gone = doubt
                 continue
-            if isinstance(taken, Obstacle):
-                return taken
-            held, epochs = taken
-            lease = opened.keeping.keep(held, holder, epochs)
-            try:
-                self._load()
-            except BaseException:
-                with suppress(StoreError):
-                    opened.keeping.give_back(lease)
-                raise
-            return lease
+            if isinstance(taken, Lease):
+                try:
+                    self._load()
+                except BaseException:
+                    with suppress(StoreError):
+                        opened.leases.give_back(taken)
+                    raise
+            return taken
         if gone is not None:
             raise gone
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
 
-    def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Obstacle]:
+    def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Locked]:
         found = self._root()
         if found is None:
             return {}
-        return self._open(found).taking.obstacles([scope for scope in scopes if scope in found.scopes])
+        return self._open(found).leases.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
         if self._opened is None:
             return
-        serials = {scope: self._opened.scopes.of(scope).head.serial for scope in lease.epochs}
-        with suppress(StoreError):  # it only helps to notice a scope that is put back later
-            root.note_given_back(self._bucket, self._layout, self._environment, serials, self._nonce())
-        self._opened.keeping.give_back(lease)
+        self._opened.leases.give_back(lease)
 
     def _root(self) -> Root | None:
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""
-        found = root.read(self._bucket, self._layout, self._environment)
+        found = root.read(self._bucket, self._layout)
         if found is None:
             if any("/heads/" in key for key in root.traces_of(self._bucket, self._layout)):
                 raise Damaged("state.json is missing")
@@ -375,13 +385,13 @@ class LogStore:
         if self._opened is None:
             self._opened = Opened(
                 self._bucket,
-                Layout(self._environment, found.generation),
+                Layout(self._layout.environment, found.generation),
                 self._clock,
                 found,
                 exclusion=self._exclusion,
                 nonce=self._nonce,
             )
-        elif self._opened.layout.folder != Layout(self._environment, found.generation).folder:
+        elif self._opened.layout.folder != Layout(self._layout.environment, found.generation).folder:
             raise StoreError(
                 f"the state {self._bucket.place} was replaced by another one during this run",
                 help="run again",

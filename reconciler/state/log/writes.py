@@ -33,37 +33,26 @@ class Conflict(Struct, frozen=True):
 
 def create(bucket: Bucket, key: str, body: bytes) -> Stored | Conflict:
     """Write an object that must not exist. Raises StoreError where it is not known whether it landed."""
-    cause = ""
-    for _ in range(_TIMES):
-        try:
-            return Stored(bucket.create(key, body))
-        except NoAnswer as unanswered:
-            cause = unanswered.cause
-        except PreconditionFailed:
-            cause = _NOT_THERE
-        found = bucket.get(key)
-        if found is not None:
-            return Stored(found.tag) if found.body == body else Conflict(found)
-    raise unsettled(bucket, cause)
+    return replace(bucket, key, body, "")
 
 
 def replace(bucket: Bucket, key: str, body: bytes, tag: str) -> Stored | Conflict:
-    """Write over the object with this tag. Raises StoreError where it is not known whether it landed.
+    """Write over the object with this tag; "": as `create`. Raises as that does.
 
     Conflict does not say that it never landed: another may have written over it since.
     """
     cause = ""
     for _ in range(_TIMES):
         try:
-            return Stored(bucket.replace(key, body, tag))
+            return Stored(bucket.replace(key, body, tag) if tag else bucket.create(key, body))
         except NoAnswer as unanswered:
             cause = unanswered.cause
         except PreconditionFailed:
-            cause = _UNCHANGED
+            cause = _UNCHANGED if tag else _NOT_THERE
         found = bucket.get(key)
         if found is not None and found.body == body:
             return Stored(found.tag)
-        if found is None or found.tag != tag:
+        if (found.tag if found is not None else "") != tag:
             return Conflict(found)
     raise unsettled(bucket, cause)
 

@@ -15,7 +15,7 @@ from tests.cli.warm import run_warm
 from tests.providers.check.reference import SIGNING, WEBHOOK, Reference, serving
 
 ENVIRONMENT = {"CHECK_SIGNING": SIGNING.decode(), "CHECK_WEBHOOK": WEBHOOK.decode(), "EMPTY": ""}
-SECRETS = ("--signing-secret-env", "CHECK_SIGNING", "--webhook-secret-env", "CHECK_WEBHOOK")
+SECRETS = ("--signing-secret-from", "env:CHECK_SIGNING", "--webhook-secret-env", "CHECK_WEBHOOK")
 
 
 def check(*arguments: str, folder: Path | None = None) -> Ran:
@@ -98,7 +98,7 @@ def test_secrets_and_encoding_come_from_the_settings(tmp_path: Path) -> None:
         (("http://staging.example.com", *SECRETS), "would carry the token unencrypted"),
         (("staging.example.com", *SECRETS), "is not the address of a service"),
         (("http://127.0.0.1:1",), "the signing secret is missing"),
-        (("http://127.0.0.1:1", "--signing-secret-env", "EMPTY"), "EMPTY is not set, or empty"),
+        (("http://127.0.0.1:1", "--signing-secret-env", "EMPTY"), "the environment variable `EMPTY` is"),
         (("http://127.0.0.1:1", "--provider", "other"), "has no `providers.other`"),
         (("http://127.0.0.1:1", *SECRETS, "--only", "nothing"), "no check is called `nothing`"),
         (("http://127.0.0.1:1", *SECRETS, "--regions", "ams"), "give two different codes"),

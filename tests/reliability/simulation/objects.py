@@ -9,13 +9,11 @@ from unittest.mock import patch
 
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import batching
-from reconciler.state.log import bucket, lease_keeping, lease_taking, scopes, segments, writes
+from reconciler.state.log import bucket, leases, scopes, segments, writes
 from reconciler.state.log import store as object_store
 from reconciler.state.log.changes import Change
-from reconciler.state.log.lease_beats import Beat
-from reconciler.state.log.store import LogStore
 from tests.reliability.simulation.bucket import Reached, Shared
-from tests.reliability.simulation.runner import Landed, renewing_on
+from tests.reliability.simulation.runner import Landed, Telling, renewing_on
 from tests.reliability.simulation.threads import Executor, Lock, ToThread
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         (writes, "_INCREMENTS", 1),
         (segments, "TAIL_BYTES", TAIL_BYTES),
         (segments, "BASE_BYTES", BASE_BYTES),
-        (lease_taking, "Held", _held),
+        (leases, "Held", lambda *given, real=leases.Held: real(*given, lock=cast("Any", Lock()))),
         (scopes, "Scope", lambda *given, real=scopes.Scope: real(*given, lock=cast("Any", Lock()))),
         *renewing_on(timeline),
     ]
@@ -45,15 +43,11 @@ def on_simulated_time(timeline: Timeline) -> Iterator[None]:
         yield
 
 
-def _held(beat: Beat, tag: str, ends_s: float) -> lease_keeping.Held:
-    return lease_keeping.Held(beat, tag, ends_s, lock=cast("Any", Lock()))
-
-
 def tell(landed: Landed, change: Change) -> None:
     landed([each.serial for each in change.put])
 
 
-class SimulatedObjects(LogStore):
+class SimulatedObjects(Telling):
     """`landed`: hears of the next commit, by the id of its change."""
 
     def __init__(self, process: "Process", shared: Shared, rng: Random) -> None:

@@ -11,7 +11,7 @@ from reconciler.state.places.postgres import bucket, connections
 from reconciler.state.places.postgres.store import PostgresStore
 from tests.reliability.simulation import objects
 from tests.reliability.simulation.connections import Opening, Psycopg
-from tests.reliability.simulation.runner import Landed
+from tests.reliability.simulation.runner import Landed, Telling
 from tests.reliability.simulation.threads import pause
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def on_simulated_time(server: "Server") -> Iterator[None]:
         yield
 
 
-class SimulatedPostgres(PostgresStore):
+class SimulatedPostgres(Telling, PostgresStore):
     """`landed`: hears of the next commit, by the id of its change."""
 
     rate = 1.0  # its leases last as long as the server's clock says

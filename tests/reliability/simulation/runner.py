@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from reconciler.core.errors import StoreError
 from reconciler.core.model import Address, StateRecord
 from reconciler.rehearsal.timeline import Timeline
 from reconciler.state import renewing
-from reconciler.state.passing import Passing
+from reconciler.state.log.store import LogStore
 from reconciler.state.store import JournalEntry, Lease, Store
 from tests.reliability.simulation import invariants
 from tests.reliability.simulation.threads import Asyncio, Threading, ToThread
@@ -36,24 +36,18 @@ def renewing_on(timeline: Timeline) -> list[tuple[Any, str, Any]]:
     ]
 
 
-class Telling(Store, Protocol):
+class Telling(LogStore):
     """A store that tells when its next commit lands. `rate`: of the clock by which its leases are judged."""
 
     landed: Landed | None
 
-    @property
-    def rate(self) -> float: ...
-
-    async def verify(self) -> None: ...
-
-    async def unlock(self, scope: str, *, force: bool, by: str = "") -> str: ...
+    rate: float
 
     def bury(self) -> None:
         """Its process died: nothing frees what that held, and its lease ends by itself."""
-        ...
 
 
-class RunnerStore(Passing):
+class RunnerStore(Store):
     """Tells the ghost what was asked, and dies with its process."""
 
     inner: Telling

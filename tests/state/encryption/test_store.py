@@ -259,7 +259,7 @@ def as_an_older_program(contents: StateDump) -> StateDump:
         scope, id = token(kept.scope), token(kept.id)
         sealed_record = StateRecord(address(plain), id, scope, applied, Lifecycle(), LONG_AGO, "")
         records[address(plain)] = Body(body.serial, encode_record(sealed_record))
-    chain = chained(contents.lineage, rows)
+    chain = tuple(chained(contents.lineage, rows))
     ends = {row.scope: row for row in chain}
     heads = {
         token(scope): replace(head, seq=ends[token(scope)].seq, hash=ends[token(scope)].hash)

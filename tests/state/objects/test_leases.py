@@ -10,13 +10,11 @@ import pytest
 from anyio import from_thread
 
 from reconciler.core.errors import Locked, StoreError
-from reconciler.state.contents import Movable
 from reconciler.state.log.bucket import Bucket, NoAnswer
 from reconciler.state.log.lease_beats import Watched
-from reconciler.state.log.lease_keeping import Held
+from reconciler.state.log.leases import Held
 from reconciler.state.log.store import LogStore
-from reconciler.state.renewing import Renewable
-from reconciler.state.store import Event, Lease, Maintenance
+from reconciler.state.store import Event, Lease
 from tests.state.objects.doubles import Counting, Fault, Faulty, Wrapped, memory_bucket
 from tests.state.worlds import SimulatedClock, entry, record
 
@@ -220,12 +218,6 @@ async def test_a_beat_without_an_answer_is_settled(
         await store.check(lease, for_s=50)
 
 
-def test_leases_are_of_the_kind_that_a_run_renews(opened: Open) -> None:
-    assert isinstance(opened(), Renewable)
-    assert isinstance(opened(), Movable)
-    assert isinstance(opened(), Maintenance)
-
-
 @pytest.mark.parametrize(("before_s", "takes_s"), [(0, 61), (30, 31)], ids=["request", "answer"])
 async def test_a_renewal_that_comes_too_late_never_makes_the_lease_ours_again(
     opened: Open, clock: SimulatedClock, before_s: float, takes_s: float
@@ -364,14 +356,14 @@ async def test_checks_of_one_moment_share_what_is_renewed(opened: Open, clock: S
     lease = await store.lease(["blog", "shop"], "anna")
     clock.elapsed_s += LEASE_S - 10
     beats: list[Lease] = []
-    keeping = store._opened.keeping  # type: ignore[union-attr]
-    beat = keeping._beat
+    leases = store._opened.leases  # type: ignore[union-attr]
+    beat = leases._beat
 
     def counting(held: Held) -> None:
         beats.append(lease)
         beat(held)
 
-    keeping._beat = counting  # type: ignore[method-assign]
+    leases._beat = counting  # type: ignore[method-assign]
     async with anyio.create_task_group() as tasks:
         for scope in ("blog", "shop") * 10:
             tasks.start_soon(store.check, lease.of(scope), 30)
@@ -413,7 +405,7 @@ async def test_a_check_that_was_not_asked_for_is_no_yes(opened: Open) -> None:
         except (StoreError, AssertionError) as failure:
             refused.append(str(failure))
 
-    store._opened.keeping.refresh = fail  # type: ignore[union-attr, method-assign]
+    store._opened.leases.refresh = fail  # type: ignore[union-attr, method-assign]
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(check)

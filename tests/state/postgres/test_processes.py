@@ -13,8 +13,8 @@ import pytest
 
 from reconciler.core.clock import SystemClock
 from reconciler.core.errors import Locked, StoreError
+from reconciler.state.log.store import LogStore
 from reconciler.state.places.postgres.store import PostgresStore
-from reconciler.state.renewing import Renewable
 from reconciler.state.store import Event
 from tests.providers.postgres import Postgres
 from tests.state.postgres.conftest import Handles
@@ -138,7 +138,7 @@ async def test_a_lease_that_is_renewed_outlives_its_time(store: PostgresStore, d
 
 async def test_a_lease_is_renewed_by_any_thread(handles: Handles) -> None:
     store = handles.open()
-    assert isinstance(store, Renewable)
+    assert isinstance(store, LogStore)
     await store.create()
     lease = await store.lease(["shop"], "me")
     handles.clock.elapsed_s += handles.lease_s - 1

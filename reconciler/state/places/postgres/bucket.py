@@ -169,14 +169,14 @@ class TableBucket(Bucket):
         The root, which must have this `tag`, gets a new `body`. False: it has another tag, and nothing was
         changed. Raises NoAnswer.
         """
-        new, start = _tag(), len(before.environment) + 1
+        new, start = _tag(), len(before.prefix) + 1
         try:
             self._wrote(
                 new,
                 [
                     (_REPLACE, [new, body, before.root, tag]),
                     (_DELETE_UNDER, [*_under(before.leases), before.root, new]),
-                    (_RENAME, [after.environment, start, *_under(before.environment), before.root, new]),
+                    (_RENAME, [after.prefix, start, *_under(before.prefix), before.root, new]),
                 ],
             )
         except PreconditionFailed:

@@ -86,7 +86,7 @@ def objects(ask: Ask, place: str, tables: Collection[str], *, begun: bool = Fals
             environment = contents.environment
             bucket, layout = MemoryBucket(made), Layout(environment)
             try:
-                Moving(bucket, layout, environment, _never, lambda: MARK).import_(contents)
+                Moving(bucket, layout, _never, lambda: MARK).import_(contents)
             except StoreError as failure:  # says what is not what was written
                 raise damaged(place, failure.message) from failure
     except (KeyError, TypeError, ValueError) as error:

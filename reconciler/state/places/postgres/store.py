@@ -55,7 +55,7 @@ class PostgresStore(LogStore):
         )
 
     async def take_over(self, environment: str, *, by: str) -> bool:
-        """As in `Maintenance`. Takes the leases of all scopes first."""
+        """As in `LogStore`. Takes the leases of all scopes first."""
         base = await self._in_thread(lambda: self._to_take_over(environment))
         if base is None:
             return False
@@ -67,11 +67,11 @@ class PostgresStore(LogStore):
             await self._in_thread(lambda: self._rename(environment))
         finally:
             await self.release(lease)
-        self._environment, self._layout, self._opened = environment, Layout(environment), None
+        self._layout, self._opened = Layout(environment), None
         return True
 
     async def probe(self) -> bool:
-        """As in `Provable`: in the table of the states, or in a schema of its own while there is none."""
+        """As in `LogStore`: in the table of the states, or in a schema of its own while there is none."""
         if await self._in_thread(self._table.has_table):
             return await super().probe()
         apart = self._bucket = self._table.proving(f"reconcile_probe_{self._nonce()}")
@@ -85,8 +85,8 @@ class PostgresStore(LogStore):
 
     def _to_take_over(self, environment: str) -> Root | None:
         """The state of no environment; None where `environment` has its own already. Raises StoreError."""
-        base = root.read(self._bucket, self._layout, self._environment)
-        own = root.read(self._bucket, Layout(environment), environment)
+        base = root.read(self._bucket, self._layout)
+        own = root.read(self._bucket, Layout(environment))
         for found in (own, base):
             if found is not None:
                 root.require_here(self._bucket, found[0])
@@ -104,9 +104,7 @@ class PostgresStore(LogStore):
     def _rename(self, environment: str) -> None:
         """Give the state of no environment to `environment`, as one write. Raises StoreError."""
         before, after = self._require_state()[0].layout, Layout(environment)
-        known = root.read(self._bucket, self._layout, self._environment)
-        if known is None:
-            raise no_state(self._bucket.place)
+        known = root.require(self._bucket, self._layout)
         new = replace(known[0].next(self._nonce()), environment=environment).encode()
         stored, cause = self._bucket.as_stored(after.root, new), ""
         for _ in range(_TIMES):

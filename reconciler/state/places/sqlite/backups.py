@@ -1,8 +1,6 @@
 """Copies of the state in `<state>.backups/`: complete and verified, or absent; the newest few are kept."""
 
-import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -12,9 +10,8 @@ from msgspec import Struct
 
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import StoreError
-from reconciler.state.durable import sync, sync_directory
 from reconciler.state.places.sqlite import database, files, older, seen, whole
-from reconciler.state.places.sqlite.database import connect_read_only, explained
+from reconciler.state.places.sqlite.database import explained
 from reconciler.state.store import Backups
 
 KEPT = 5
@@ -102,22 +99,17 @@ def make(connection: sqlite3.Connection, path: Path, at: datetime, target: Path 
 
 def _copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
     """All of it, verified, or nothing; next to it the key of the state at `path`."""
-    descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.new-", dir=target.parent)  # mode 0600
-    os.close(descriptor)
-    new = Path(name)
-    try:
+
+    def fill(new: Path) -> None:
         with closing(sqlite3.connect(new, isolation_level=None)) as copy:
             copy.execute("PRAGMA synchronous = OFF")  # synced once, when it is whole
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands for itself
         verify(new)
-        sync(new)
         if (key := files.read_key(path, sealed=True)) is not None:
             files.create_key(target, key)
-        target.hardlink_to(new)
-        sync_directory(target.parent)
-    finally:
-        new.unlink()
+
+    files.create(target, fill)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, at: datetime) -> str:
@@ -160,7 +152,7 @@ def verify(file: Path) -> None:
 @contextmanager
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
-    with closing(connect_read_only(file)) as connection:
+    with closing(database.connect(file, read_only=True)) as connection:
         if database.require(connection, file) == database.VERSION:
             yield connection
             return

@@ -61,13 +61,13 @@ class TableBucket(Bucket):
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """Raises Damaged for a body that is not what was written."""
 
-        def read(connection: sqlite3.Connection) -> list[Found | None]:
+        with self.reading() as connection:
+            if connection is None:
+                return [None for _ in keys]
             if len(keys) == 1 and not is_head(keys[0]):
                 return [_found(connection, stored(keys[0]))]
             with _one_moment(connection):
                 return [_found(connection, stored(key)) for key in keys]
-
-        return self._read(read) or [None for _ in keys]
 
     def in_parallel(self, work: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """As in `Bucket`, one after another; all that they write is one transaction."""
@@ -94,13 +94,12 @@ class TableBucket(Bucket):
 
     def list(self, prefix: str) -> Mapping[str, str]:
         environment, _, rest = prefix.partition("/")
-
-        def read(connection: sqlite3.Connection) -> Mapping[str, str]:
-            query = "SELECT key, tag FROM objects WHERE key >= ? AND key < ?"
+        query = "SELECT key, tag FROM objects WHERE key >= ? AND key < ?"
+        with self.reading() as connection:
+            if connection is None:
+                return {}
             found = connection.execute(query, (rest, f"{rest[:-1]}0" if rest else "~"))
             return {f"{environment}/{key}": tag for key, tag in found}
-
-        return self._read(read) or {}
 
     def list_beside(self) -> tuple[str, ...]:
         return ()
@@ -165,11 +164,11 @@ class TableBucket(Bucket):
         if failure is not None:
             raise failure
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """None where there is no file."""
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The connection, for one reader at a time; None when there is no state yet. Creates nothing."""
         with self._explained(), self._lock:
-            connection = self._readable()
-            return work(connection) if connection is not None else None
+            yield self._readable()
 
     def _explained(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -10,7 +10,8 @@ from typing import Literal
 
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import StoreError
-from reconciler.state.log.damage import Damaged
+from reconciler.state.log.bucket import restoring_a_file
+from reconciler.state.log.damage import Damaged, damaged
 
 # How long a writer waits for another process's transaction, which lasts one commit.
 _BUSY_TIMEOUT_S = 30
@@ -78,10 +79,17 @@ def make(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file."""
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection to an existing file, for any thread, but one at a time. Changes nothing in the file.
+
+    `read_only`: it makes no file either, such as a WAL.
+    """
+    how = "mode=rw"
+    if read_only:
+        has_wal = path.with_name(path.name + "-wal").exists()
+        how = "mode=ro&readonly_shm=1" if has_wal else "mode=ro&immutable=1"
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
+        f"{path.absolute().as_uri()}?{how}",
         uri=True,
         timeout=_BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -93,20 +101,6 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A connection to a file that nobody writes to; it leaves no file beside it."""
-    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def connect_without_a_trace(path: Path) -> sqlite3.Connection:
-    """A connection to a file that others may write to; it changes no file, and makes none, such as a WAL."""
-    if not path.with_name(path.name + "-wal").exists():
-        return connect_read_only(path)
-    uri = f"{path.absolute().as_uri()}?mode=ro&readonly_shm=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
@@ -150,11 +144,11 @@ def check_all_pages(connection: sqlite3.Connection) -> None:
             raise Damaged(str(problem))
 
 
-WayOut = Callable[[], tuple[str, Command] | None]  # what to do, and the command that stands in it
+WayOut = Callable[[], tuple[str, Command]]  # what to do, and the command that stands in it
 
 
 @contextmanager
-def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
+def explained(path: Path, way_out: WayOut = restoring_a_file) -> Iterator[None]:
     """Turn what SQLite and the file system raise into a StoreError that names the file and the way out.
 
     `way_out`: what to do about a damaged file.
@@ -162,28 +156,22 @@ def explained(path: Path, way_out: WayOut = lambda: None) -> Iterator[None]:
     try:
         yield
     except Damaged as error:
-        raise _damaged(path, str(error), way_out()) from error
+        raise damaged(str(path), str(error), way_out()) from error
     except UnicodeDecodeError as error:
         # SQLite's own message, or a column, repeats what a flipped bit made of the text.
-        raise _damaged(path, "it contains bytes that are not text", way_out()) from error
+        raise damaged(str(path), "it contains bytes that are not text", way_out()) from error
     except (sqlite3.Error, OSError) as error:
         raise _explain(path, error, way_out) from error
-
-
-def _damaged(path: Path, what: str, way_out: tuple[str, Command] | None) -> StoreError:
-    message = f"the state {path} is damaged: {what}"
-    return StoreError(message, help=way_out[0], advice=way_out[1:]) if way_out else StoreError(message)
 
 
 def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_NOTADB"):
-        other = "name another with `state: sqlite:PATH`"
-        text, *advice = way_out() or ("",)
-        help = f"if it should be the state: {text}; otherwise {other}" if text else other
-        return StoreError(f"{path} is not a database", help=help, advice=tuple(advice))
+        text, restore = way_out()
+        help = f"if it should be the state: {text}; otherwise name another with `state: sqlite:PATH`"
+        return StoreError(f"{path} is not a database", help=help, advice=(restore,))
     if name.startswith("SQLITE_CORRUPT"):
-        return _damaged(path, "SQLite cannot read it", way_out())
+        return damaged(str(path), "SQLite cannot read it", way_out())
     if name.startswith("SQLITE_FULL") or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return StoreError(f"no space left for the state {path}", help="free some space and run again")
     if name.startswith("SQLITE_BUSY"):
@@ -193,7 +181,7 @@ def _explain(path: Path, error: sqlite3.Error | OSError, way_out: WayOut) -> Sto
         )
     if isinstance(error, sqlite3.Error) and not name:
         # Raised by Python's own conversion, whose message repeats the stored text.
-        return _damaged(path, "a column contains data that was never written there", way_out())
+        return damaged(str(path), "a column contains data that was never written there", way_out())
     return StoreError(
         f"the state {path} cannot be read or written: {error}",
         help="check the file, its directory and their permissions",

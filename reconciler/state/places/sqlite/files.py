@@ -6,18 +6,16 @@ its `-wal` and `-shm` the permissions of the database.
 
 import hashlib
 import os
-import sqlite3
 import tempfile
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state.durable import make_private, sync, sync_directory
+from reconciler.state.durable import sync, sync_directory
 from reconciler.state.encryption.older import is_older
-from reconciler.state.places.sqlite import database
 
 KEY_BYTES = 32
 
@@ -49,20 +47,6 @@ def traces_of(path: Path) -> list[Path]:
     """Files next to `path` that show that a state was there."""
     left = [key_path(path), spool_path(path), seen_path(path)]
     return [trace for trace in left if trace.exists()] + sorted(path.parent.glob(f"{path.name}.damaged-*"))
-
-
-def create_state(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Create the directory (0700) and a state that `fill` makes of an empty database.
-
-    Does nothing when another process was faster.
-    """
-
-    def fill_file(new: Path) -> None:
-        with closing(database.connect(new)) as connection:
-            fill(connection)
-
-    make_private(path.parent)
-    _create(path, fill_file)
 
 
 def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
@@ -98,7 +82,8 @@ def create_key(path: Path, key: bytes) -> bytes:
     def fill(new: Path) -> None:
         new.write_bytes(key)
 
-    _create(key_path(path), fill)
+    with suppress(FileExistsError):
+        create(key_path(path), fill)
     return read_key(path, sealed=True) or key
 
 
@@ -107,20 +92,19 @@ def key_digest(key: bytes | None) -> bytes:
     return hashlib.sha256(key).digest() if key else b""
 
 
-def _create(path: Path, fill: Callable[[Path], None]) -> None:
+def create(path: Path, fill: Callable[[Path], None]) -> None:
+    """A file at `path` that `fill` has filled. Raises FileExistsError where another process was faster."""
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)
     new = Path(name)
     try:
         fill(new)
         sync(new)
-        with suppress(FileExistsError):
-            # A link, not a rename: it never replaces what another process has created meanwhile.
-            path.hardlink_to(new)
-        sync_directory(path.parent)
+        path.hardlink_to(new)  # not a rename: it never replaces what another process has created meanwhile
     finally:
         for leftover in (new, beside(new, "-journal")):
             leftover.unlink(missing_ok=True)
+        sync_directory(path.parent)
 
 
 def key_path(path: Path) -> Path:

@@ -4,7 +4,6 @@ POSIX record locks exclude other processes but not other users of the same proce
 any descriptor of the file drops them all; so one process keeps one descriptor and its own list.
 """
 
-import errno
 import fcntl
 import hashlib
 import math
@@ -13,7 +12,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,39 +89,40 @@ def _byte(id: str) -> int:
     return int.from_bytes(hashlib.sha256(id.encode()).digest()[:7]) + 1
 
 
+@contextmanager
+def _opened(path: Path, create: int = 0) -> Iterator[_LockFile]:
+    """The descriptor of this process, for one thread at a time; closed where it holds no byte in the end."""
+    with _guard:
+        file = _open.get(path)
+        if file is None:
+            file = _open[path] = _LockFile(os.open(path, _FLAGS | create, 0o600))
+        try:
+            yield file
+        finally:
+            if not file.held:
+                del _open[path]
+                os.close(file.descriptor)
+
+
 def try_lock(path: Path, number: int) -> bool:
     """Take byte `number` (from 1; or ALL) of the file, created when missing; False when anybody holds it.
 
     Raises OSError when the file system has no locks.
     """
-    with _guard:
-        file = _open.get(path)
-        if file is None:
-            file = _open[path] = _LockFile(os.open(path, _FLAGS | os.O_CREAT, 0o600))
-        try:
-            taken = bool(file.held) if number == ALL else bool(file.held & {number, ALL})
-            if taken or not _lock_byte(file.descriptor, number):
-                return False
-            file.held.add(number)
-            return True
-        finally:
-            _close_if_unused(path, file)
+    with _opened(path, os.O_CREAT) as file:
+        if not (file.held if number == ALL else file.held & {number, ALL}):
+            with suppress(BlockingIOError, PermissionError):  # one of them says that another process holds it
+                fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _length(number), number)
+                file.held.add(number)
+                return True
+        return False
 
 
 def is_locked(path: Path, number: int) -> bool:
     """Whether anybody holds byte `number`, this process included. Takes nothing: nobody is kept out by it."""
-    with _guard:
-        file = _open.get(path)
-        if file is not None:
-            return bool(file.held & {number, ALL}) or _held_elsewhere(file.descriptor, number)
-        try:
-            descriptor = os.open(path, _FLAGS)
-        except FileNotFoundError:
-            return False
-        try:
-            return _held_elsewhere(descriptor, number)
-        finally:
-            os.close(descriptor)  # this process has no lock that would end with it
+    with suppress(FileNotFoundError), _opened(path) as file:
+        return bool(file.held & {number, ALL}) or _held_elsewhere(file.descriptor, number)
+    return False
 
 
 def _held_elsewhere(descriptor: int, number: int) -> bool:
@@ -136,28 +136,10 @@ def _held_elsewhere(descriptor: int, number: int) -> bool:
 
 def unlock(path: Path, number: int) -> None:
     """Give back a byte that `try_lock` took."""
-    with _guard:
-        file = _open[path]
+    with _opened(path) as file:
         fcntl.lockf(file.descriptor, fcntl.LOCK_UN, _length(number), number)
         file.held.remove(number)
-        _close_if_unused(path, file)
-
-
-def _lock_byte(descriptor: int, number: int) -> bool:
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _length(number), number)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            return False
-        raise
-    return True
 
 
 def _length(number: int) -> int:
     return 0 if number == ALL else 1  # 0 means all the rest
-
-
-def _close_if_unused(path: Path, file: _LockFile) -> None:
-    if not file.held:
-        del _open[path]
-        os.close(file.descriptor)

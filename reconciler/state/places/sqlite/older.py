@@ -65,7 +65,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         for (table,) in connection.execute(tables).fetchall():
             connection.execute(f"DROP TABLE {table}")
         # What was seen of the state before is older. The same file always gives the same objects.
-        whole.fill(connection, contents, version + 1, lambda: "migrated")
+        whole.fill(connection, contents, version + 1, lambda n: b"migrated"[:n])
 
 
 def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:
@@ -79,7 +79,7 @@ def read(connection: sqlite3.Connection) -> tuple[StateDump, int]:
         records = dict(records_of(connection))
         if len(records) != current.records:
             raise Damaged(f"there are {len(records)} sound records, and not {current.records}")
-        rows = chained(current.lineage, _in_their_scopes(_followed(connection, current)))
+        rows = tuple(chained(current.lineage, _in_their_scopes(_followed(connection, current))))
         epochs = dict(connection.execute("SELECT scope, epoch FROM leases WHERE epoch > 0"))
         heads = _heads(current, database.version_of(connection) or 0, rows, records, epochs)
         contents = StateDump(

@@ -7,20 +7,21 @@ a person says what became of it before anything is made again.
 import dataclasses
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import contents as wholes
-from reconciler.state.chain import row_hash
-from reconciler.state.contents import Row, StateDump, with_entry
+from reconciler.state.contents import Row, StateDump, chained, with_entry
 from reconciler.state.durable import sync_directory
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.moving import in_one
@@ -31,32 +32,46 @@ from reconciler.state.places.sqlite.salvage import Salvage, salvage
 from reconciler.state.places.sqlite.seen import Seen
 from reconciler.state.store import LOST_ROWS, WHOLE_STATE, Event, JournalEntry, Restored
 
-Damage = Literal["", "state", "key"]
+
+class _New(Struct, frozen=True):
+    """What comes in the place of a state. `contents`: None where the state itself stays.
+
+    `key_of`: next to which state its key is; None where the key stays. `restored`: all but its `aside`.
+    """
+
+    restored: Restored
+    contents: StateDump | None = None
+    version: int = 0
+    note: Mapping[str, Any] = {}
+    key_of: Path | None = None
 
 
 def restore(
-    path: Path,
-    backup: Path | None,
-    now: datetime,
-    by: str,
-    nonce: Callable[[], str],
-    new_key: Callable[[], bytes],
+    path: Path, backup: Path | None, now: datetime, by: str, randomness: Callable[[int], bytes]
 ) -> Restored:
     """As `Files.restore`. Nobody may have the state at `path` open for writing, or a lease of it."""
     # Next to the state, so that what is built takes its place by a rename; for its owner only.
     with TemporaryDirectory(prefix=f"{path.name}.new-", dir=path.parent) as folder:
-        copy = _copy(path, Path(folder) / "damaged.db")
-        damage = _damage(path, copy)
+        copy, at = _copy(path, Path(folder) / "damaged.db"), None
+        sound = _sound(path, copy)
+        if backup is None and sound is None:
+            found = backups.newest_good(path)
+            if found is None:
+                raise StoreError(f"there is no good backup of {path}", help="name a backup FILE")
+            backup, at = found.path, found.at
         if backup is not None:
-            return _restore_from(backup, _modified(backup), path, copy, now, by, nonce)
-        if not damage:
-            raise StoreError(f"the state {path} is not damaged", help="to go back to a backup, name its FILE")
-        if damage == "key":
-            return _restore_key(path, copy, now, by, nonce, new_key())
-        found = backups.newest_good(path)
-        if found is None:
-            raise StoreError(f"there is no good backup of {path}", help="name a backup FILE")
-        return _restore_from(found.path, found.at, path, copy, now, by, nonce)
+            new = _from_backup(backup, at, path, copy, now)
+        elif sound is not None:
+            new = _with_key(path, copy, *sound, randomness)
+        aside = _aside(path, now)
+        if new.contents is not None:
+            entry = JournalEntry("", Event.DECIDED, now, data={**new.note, "by": by})
+            contents, built = with_entry(new.contents, WHOLE_STATE, entry), copy.with_name("new.db")
+            whole.make(built, contents, new.version, randomness)
+            _swap(path, built, aside, contents.lineage)
+        if new.key_of is not None:
+            _bring_key(new.key_of, path, aside)
+        return replace(new.restored, aside=_kept_as(aside))
 
 
 def _copy(path: Path, copy: Path) -> Path:
@@ -72,90 +87,71 @@ def _copy(path: Path, copy: Path) -> Path:
     return copy
 
 
-def _damage(path: Path, copy: Path) -> Damage:
-    """What is damaged of the state at `path`. `copy`: of that, to be migrated where that is possible.
+def _sound(path: Path, copy: Path) -> tuple[StateDump, int] | None:
+    """What the state at `path` holds, and its newest change; None where it is damaged.
 
-    Raises StateMoved: nothing is wrong with that one, and a backup in its place would be a second state.
+    `copy`: of that, to be migrated where that is possible. Raises StateMoved: nothing is wrong with that one,
+    and a backup in its place would be a second state.
     """
     try:
         with explained(path), closing(connect(copy)) as connection:
             if database.require(connection, path) < database.VERSION:
                 older.migrate(connection)
-            whole.verify(connection)
-            contents = whole.contents_of(connection)
+            contents, found = whole.read(connection)
             if contents.moved_to:
                 raise StateMoved(path, contents.moved_to)
             wholes.verify(contents)
-            if missing := seen.read(path, contents.lineage).missing_in(seen.of(connection), path):
+            if missing := seen.read(path, contents.lineage).missing_in(found, path):
                 raise Damaged(missing)
     except StateMoved:
         raise
     except StoreError:
-        return "state"
-    return "key" if contents.key and _key_digest(path) != contents.key else ""
+        return None
+    return contents, found.version
 
 
-def _restore_key(
-    path: Path, copy: Path, now: datetime, by: str, nonce: Callable[[], str], new_key: bytes
-) -> Restored:
+def _with_key(
+    path: Path, copy: Path, contents: StateDump, version: int, randomness: Callable[[int], bytes]
+) -> _New:
     """Only the key is lost: one from a backup that fits, or a new one, which sets every secret again."""
-    with closing(connect(copy)) as connection:
-        contents, version = whole.contents_of(connection), seen.of(connection).version
+    if not contents.key or _key_digest(path) == contents.key:
+        raise StoreError(f"the state {path} is not damaged", help="to go back to a backup, name its FILE")
     for backup in backups.all_of(path):
         if _key_digest(backup.path) == contents.key:
-            aside = _aside(path, now)
-            _bring_key(backup.path, path, aside)
-            return Restored(str(backup.path), backup.at, _kept_as(aside), 0, (), "", "restored")
-    note = JournalEntry("", Event.DECIDED, now, data={"new_key": True, "by": by})
-    new = copy.with_name("new.db")
-    contents = dataclasses.replace(contents, key=files.key_digest(new_key))
-    whole.make(new, with_entry(contents, WHOLE_STATE, note), version + 1, nonce)
-    aside = _swap(path, new, now)
-    files.create_key(new, new_key)
-    _bring_key(new, path, aside)
-    return Restored("", None, _kept_as(aside), 0, (), "", "new")
+            restored = Restored(str(backup.path), backup.at, "", 0, (), "", "restored")
+            return _New(restored, key_of=backup.path)
+    key = files.create_key(copy, randomness(files.KEY_BYTES))
+    contents = dataclasses.replace(contents, key=files.key_digest(key))
+    return _New(Restored("", None, "", 0, (), "", "new"), contents, version + 1, {"new_key": True}, copy)
 
 
-def _restore_from(
-    source: Path, at: datetime, path: Path, copy: Path, now: datetime, by: str, nonce: Callable[[], str]
-) -> Restored:
+def _from_backup(source: Path, at: datetime | None, path: Path, copy: Path, now: datetime) -> _New:
     files.read_key(source)  # not that of an encrypted state
     with explained(source), backups.reading(source) as connection:
-        whole.verify(connection)
-        base, version = whole.contents_of(connection), seen.of(connection).version
+        at = at or datetime.fromtimestamp(source.stat().st_mtime, UTC)
+        base, in_backup = whole.read(connection)
         wholes.verify(base)
-    key = _key_for(path, source, base.key)
-    salvaged, known = salvage(copy, base, version), seen.read(path, base.lineage)
+    key_of = None if not base.key or _key_digest(path) == base.key else source
+    if key_of is not None and _key_digest(key_of) != base.key:
+        raise StoreError(
+            f"neither {files.key_path(path)} nor {files.key_path(source)} is the key of this backup",
+            help="put the key beside the backup, or restore another one",
+        )
+    salvaged = salvage(copy, base, in_backup.version)
     if salvaged.lineage not in ("", base.lineage):
         raise StoreError(f"{source} is a backup of another state", help="name a backup of this state")
+    known = max(seen.read(path, base.lineage), salvaged.seen, key=attrgetter("version", "rows"))
     lost = _lost(salvaged, base, known, at, now)
     contents = _merged(base, salvaged, known.serial if lost else 0)
     count = sum(map(len, salvaged.rows.values()))
-    note = {"restored": source.name, "by": by, "lost": lost, "salvaged": count}
+    note = {"restored": source.name, "lost": lost, "salvaged": count}
     if lost:
         # Told by every plan, until a person has looked what the platform has.
         note |= {"unclaimed": LOST_ROWS, "because": lost}
-    contents = with_entry(contents, WHOLE_STATE, JournalEntry("", Event.DECIDED, now, data=note))
-    new = copy.with_name("new.db")
-    whole.make(new, contents, max(version, salvaged.changes, known.version) + 1, nonce)
-    aside = _swap(path, new, now)
-    if key == "restored":
-        _bring_key(source, path, aside)
     reopened = tuple(sorted(salvaged.reopened, key=str))
-    return Restored(str(source), at, _kept_as(aside), count, reopened, lost, key)
-
-
-def _key_for(path: Path, source: Path, digest: bytes) -> Literal["kept", "restored"]:
-    """Where the key of a backup is: next to the state, or next to the backup. Raises StoreError."""
-    own = files.read_key(source)  # not that of an encrypted state
-    if not digest or _key_digest(path) == digest:
-        return "kept"
-    if files.key_digest(own) == digest:
-        return "restored"
-    raise StoreError(
-        f"neither {files.key_path(path)} nor {files.key_path(source)} is the key of this backup",
-        help="put the key beside the backup, or restore another one",
-    )
+    key: Literal["kept", "restored"] = "restored" if key_of is not None else "kept"
+    restored = Restored(str(source), at, "", count, reopened, lost, key)
+    return _New(restored, contents, max(in_backup.version, known.version) + 1, note, key_of)
 
 
 def _bring_key(source: Path, path: Path, aside: Path) -> None:
@@ -175,19 +171,17 @@ def _key_digest(path: Path) -> bytes:
 
 def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
     """The backup, with all that was salvaged. `least_serial`: from which on every scope counts."""
+    entries = [(row.scope, row.columns) for row in base.rows]
+    entries += [(scope, columns) for scope, rows in salvaged.rows.items() for columns in rows]
     chains: dict[str, list[Row]] = defaultdict(list)
-    for known in base.rows:
-        chains[known.scope].append(known)
-    heads = dict(base.heads)
-    for scope, rows in salvaged.rows.items():
-        for columns in rows:
-            head = base.head(scope) if scope not in heads else heads[scope]
-            hash = row_hash(head.hash, head.seq + 1, columns[:-1], columns[-1].encode(), scope)
-            chains[scope].append(Row(scope, head.seq + 1, columns, hash))
-            heads[scope] = replace(head, seq=head.seq + 1, hash=hash)
+    for row in chained(base.lineage, entries):
+        chains[row.scope].append(row)
+    heads = {scope: base.head(scope) for scope in {*base.heads, *chains}}
     for scope, head in heads.items():
+        end = chains[scope][-1] if scope in chains else head
         serial = max(head.serial, salvaged.serials.get(scope, 0), least_serial)
-        heads[scope] = replace(head, serial=serial, epoch=max(head.epoch, salvaged.epochs.get(scope, 0)))
+        epoch = max(head.epoch, salvaged.epochs.get(scope, 0))
+        heads[scope] = replace(head, seq=end.seq, hash=end.hash, serial=serial, epoch=epoch)
     return dataclasses.replace(
         base,
         rows=tuple(in_one(chains)),
@@ -201,8 +195,8 @@ def _lost(salvaged: Salvage, base: StateDump, known: Seen, at: datetime, now: da
     """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
     rows = [columns for scope in salvaged.rows.values() for columns in scope]
     there = len(base.rows) + len(rows)
-    missing = max(there, salvaged.rows_known or 0, known.rows) - there
-    if not missing and (salvaged.rows_known is not None or known.version):
+    missing = max(there, known.rows) - there
+    if not missing and known != seen.NOTHING:
         return ""
     since = max((columns[2] for columns in rows), default=at.isoformat(), key=datetime.fromisoformat)
     what = f"{missing} journal rows" if missing else "perhaps the newest journal rows"
@@ -213,9 +207,8 @@ def _lost(salvaged: Salvage, base: StateDump, known: Seen, at: datetime, now: da
     )
 
 
-def _swap(path: Path, new: Path, now: datetime) -> Path:
-    """`new` takes the place of the files that are there, which stay under the name that comes back."""
-    aside = _aside(path, now)
+def _swap(path: Path, new: Path, aside: Path, lineage: str) -> None:
+    """`new` takes the place of the files that are there, which are called `aside` then."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             beside(aside, suffix).hardlink_to(beside(path, suffix))
@@ -226,9 +219,10 @@ def _swap(path: Path, new: Path, now: datetime) -> Path:
     sync_directory(path.parent)
     new.replace(path)
     sync_directory(path.parent)
+    with suppress(OSError):  # what was seen of the damaged state counts no more
+        files.seen_path(path).unlink(missing_ok=True)
     with closing(connect(path)) as connection:
-        seen.write_anew(path, whole.lineage_of(connection), seen.of(connection))
-    return aside
+        seen.write(path, lineage, seen.of(connection))
 
 
 def _aside(path: Path, now: datetime) -> Path:
@@ -248,8 +242,3 @@ def _kept_as(aside: Path) -> str:
         return str(aside)
     key = files.key_path(aside)
     return str(key) if key.exists() else ""
-
-
-def _modified(file: Path) -> datetime:
-    with explained(file):
-        return datetime.fromtimestamp(file.stat().st_mtime, UTC)

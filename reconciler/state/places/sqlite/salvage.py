@@ -29,6 +29,7 @@ from reconciler.state.log.damage import Damaged, Newer
 from reconciler.state.log.head import Head
 from reconciler.state.places.sqlite import database, older, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, digest_of, tag_of
+from reconciler.state.places.sqlite.seen import NOTHING, Seen
 from reconciler.state.store import Event
 
 _READ_AT_ONCE = 4096
@@ -40,8 +41,8 @@ class Salvage:
 
     `rows`: of the journal after those of the backup, by scope, oldest first. `records`: all, as of the newest
     change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a call was begun
-    whose end may stand in a line that is lost. `rows_known`: how many the journal had; None: that is not
-    known. `changes`: how many the file has seen. `lineage`: "" where the root cannot be read.
+    whose end may stand in a line that is lost. `seen`: what the file says of itself. `lineage`: "" where the
+    root cannot be read.
     """
 
     records: dict[Address, Body]
@@ -49,9 +50,8 @@ class Salvage:
     serials: dict[str, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     reopened: set[Address] = field(default_factory=set)
-    changes: int = 0
+    seen: Seen = NOTHING
     lineage: str = ""
-    rows_known: int | None = None
 
 
 def salvage(file: Path, base: StateDump, version: int) -> Salvage:
@@ -79,15 +79,14 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
         found.lineage, generation = root.lineage, root.generation
         names |= set(root.scopes)
     with suppress(sqlite3.Error, Damaged, TypeError):
-        counted = seen.of(connection)
-        found.changes, found.rows_known = counted.version, counted.rows
+        found.seen = seen.of(connection)
     for key, (body, _) in objects.items():
         with suppress(ValueError, KeyError, TypeError):
             if key.startswith(f"{generation}/heads/"):
                 names.add(json.loads(body)["scope"])
     arrived: dict[Address, Body] = {}
     for name in sorted(names):
-        head, key_of_head = None, f"{generation}/heads/{quoted(name)}"
+        head, key_of_head = Head(name, base.lineage), f"{generation}/heads/{quoted(name)}"
         with suppress(Damaged, Newer, KeyError):
             head, _ = heads.decode(objects[key_of_head][0] + b"\n", name, base.lineage)
         lines = [*_lines(connection, key_of_head)]
@@ -99,38 +98,33 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
 
 
 def _take_scope(
-    name: str, head: Head | None, changes: Sequence[Change], base: StateDump, found: Salvage
+    name: str, head: Head, changes: Sequence[Change], base: StateDump, found: Salvage
 ) -> dict[Address, Body]:
     """Add what came after the backup in one scope; returns the records that were stored then."""
     known = {row.hash for row in base.rows if row.scope == name}
     in_backup = [change.number for change in changes if any(row.hash in known for row in change.rows)]
     newest = max(in_backup, default=0)
     later = [change for change in changes if change.number > newest]
-    before = {address for address, body in found.records.items() if _scope_of(address, body) == name}
     arrived: dict[Address, Body] = {}
     for change in later:
         found.rows.setdefault(name, []).extend(row.columns for row in change.rows)
         for address in change.remove:
             arrived.pop(address, None)
-            if address in before:
-                found.records.pop(address, None)
+            body = found.records.get(address)
+            if body is not None and decode_record(address, body.serial, body.text.encode()).scope == name:
+                del found.records[address]
         arrived |= {stored.address: Body(stored.serial, stored.body) for stored in change.put}
-    begin = base.head(name)
-    found.serials[name] = max(
-        begin.serial,
-        head.record_serial if head is not None else 0,
-        *(stored.serial for change in later for stored in change.put),
-        0,
-    )
-    found.epochs[name] = max(begin.epoch, head.epoch if head is not None else 0)
+    serials = [stored.serial for change in later for stored in change.put]
+    found.serials[name] = max([base.head(name).serial, head.record_serial, *serials])
+    found.epochs[name] = max(base.head(name).epoch, head.epoch)
     found.reopened |= _reopened(later, newest, head)
     return arrived
 
 
-def _reopened(later: Sequence[Change], newest: int, head: Head | None) -> set[Address]:
+def _reopened(later: Sequence[Change], newest: int, head: Head) -> set[Address]:
     """Where calls are open whose end may stand in a line that is lost. `newest`: change in the backup."""
     numbers = {change.number for change in later}
-    end = head.changes if head is not None else max(numbers, default=newest) + 1
+    end = head.changes or max(numbers, default=newest) + 1
     lost = max((number for number in range(newest + 1, end + 1) if number not in numbers), default=0)
     opened: dict[tuple[str, str, int], Address] = {}
     for change in later:
@@ -151,23 +145,16 @@ def _changes(lines: Iterable[bytes]) -> list[Change]:
     return [found[number] for number in sorted(found)]
 
 
-def _scope_of(address: Address, body: Body) -> str:
-    return decode_record(address, body.serial, body.text.encode()).scope
-
-
 def _lines(connection: sqlite3.Connection, head: str) -> Iterator[bytes]:
-    """The lines of a head that are what was written: from both ends, because a damaged page stops a walk."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number {order}"  # noqa: S608
-        yield from (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
+    """The lines of a head that are what was written."""
+    query = "SELECT CAST(line AS BLOB), digest FROM lines WHERE head = ? ORDER BY number"
+    return (line for line, digest in _readable(connection, query, head) if digest_of(line) == digest)
 
 
 def _objects(connection: sqlite3.Connection) -> Iterator[tuple[str, tuple[bytes, str]]]:
     """By key, what can be read of a body from its beginning, and its tag."""
-    for order in ("ASC", "DESC"):
-        query = f"SELECT rowid, key, tag FROM objects ORDER BY rowid {order}"  # noqa: S608 - our own names
-        for rowid, key, tag in _readable(connection, query):
-            yield key, (_body(connection, rowid), tag)
+    for rowid, key, tag in _readable(connection, "SELECT rowid, key, tag FROM objects ORDER BY rowid"):
+        yield key, (_body(connection, rowid), tag)
 
 
 def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
@@ -179,9 +166,10 @@ def _body(connection: sqlite3.Connection, rowid: int) -> bytes:
 
 
 def _readable(connection: sqlite3.Connection, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
-    """The rows up to the first that cannot be read."""
-    with suppress(sqlite3.Error):
-        yield from connection.execute(query, values)
+    """The rows up to the first that cannot be read, from both ends: a damaged page stops a walk."""
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            yield from connection.execute(f"{query} {order}", values)
 
 
 # --- files of older versions ---
@@ -192,7 +180,7 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     known = None
     with suppress(sqlite3.Error, Damaged):
         known = older.checks_of(connection)
-        found.changes, found.rows_known, found.lineage = known.version, known.rows, known.lineage
+        found.seen, found.lineage = Seen(known.version, "", known.rows, known.serial), known.lineage
         found.serials = dict.fromkeys(base.heads, known.serial)
     if known is not None and known.version + 1 < version:
         return  # an older copy was put in its place: the backup knows all that it knows, and more
@@ -200,11 +188,9 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     rows: dict[int, older.Row] = {}
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error, ValueError):
-            for address, body in older.records_of(connection, order):
-                records[address] = body  # noqa: PERF403 - those before the first that cannot be read count
+            records.update(older.records_of(connection, order))  # up to the first that cannot be read
         with suppress(sqlite3.Error, ValueError, TypeError, AttributeError):
-            for row in older.rows_of(connection, order):
-                rows[row[-1]] = row
+            rows.update((row[-1], row) for row in older.rows_of(connection, order))
     is_whole = known is not None and len(records) == known.records
     if is_whole:
         found.records = records

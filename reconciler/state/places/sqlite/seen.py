@@ -77,12 +77,5 @@ def write(path: Path, lineage: str, seen: Seen) -> None:
             os.close(descriptor)
 
 
-def write_anew(path: Path, lineage: str, seen: Seen) -> None:
-    """After a restore: what was seen of the damaged state counts no more."""
-    with suppress(OSError):
-        seen_path(path).unlink(missing_ok=True)
-    write(path, lineage, seen)
-
-
 def _check(values: dict[str, Any]) -> str:
     return hashlib.sha256(_encode(values).encode()).hexdigest()

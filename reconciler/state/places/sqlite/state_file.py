@@ -1,8 +1,8 @@
 """The bucket of one state file: it is opened when it is first needed, and belongs to one environment."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from reconciler.core.context import BASE
 from reconciler.core.errors import StoreError
 from reconciler.state.encryption.bucket import header
 from reconciler.state.log import root as roots
-from reconciler.state.log.bucket import Found, Layout
+from reconciler.state.log.bucket import Layout
 from reconciler.state.log.damage import Damaged
 from reconciler.state.places.sqlite import backups, database, files, locks, seen, whole
 from reconciler.state.places.sqlite.bucket import TableBucket
@@ -52,19 +52,6 @@ class StateFile(TableBucket):
         self.is_older = False
         self._writing: sqlite3.Connection | None = None
         self._inode = (0, 0)
-
-    def get(self, key: str) -> Found | None:
-        """As in `Bucket`. A file without its root is damaged: it came with it."""
-        found = super().get(key)
-        if found is None and key == self._root and self._connection is not None:
-            raise Damaged("state.json is missing")
-        return found
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The connection, for one reader at a time; None when there is no state yet. Creates nothing."""
-        with self._explained(), self._lock:
-            yield self._readable()
 
     def exists(self) -> bool:
         """Whether there is a state. Raises StoreError where there is another thing, or only a rest of one."""
@@ -121,10 +108,6 @@ class StateFile(TableBucket):
                     connection.close()
             self._connection = self._writing = None
 
-    @property
-    def _root(self) -> str:
-        return Layout(self.environment).root
-
     def _explained(self) -> AbstractContextManager[None]:
         return database.explained(self.path, self.way_out)
 
@@ -156,7 +139,7 @@ class StateFile(TableBucket):
         seen.write(self.path, self.lineage, Seen(*changes))
 
     def _open(self) -> None:
-        connection = (database.connect_without_a_trace if self._read_only else database.connect)(self.path)
+        connection = database.connect(self.path, read_only=self._read_only)
         try:
             version = database.require(connection, self.path)
             self.is_older = version < database.VERSION
@@ -176,8 +159,9 @@ class StateFile(TableBucket):
 
     def _require_ours(self) -> None:
         """Raises StoreError where the state belongs to another environment."""
-        found = self.get(self._root)
-        assert found is not None
+        found = self.get(Layout(self.environment).root)
+        if found is None:
+            raise Damaged("state.json is missing")
         copy = header(found.body)
         if copy is not None:
             files.read_key(self.path, sealed=self._sealed)

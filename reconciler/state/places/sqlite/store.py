@@ -17,9 +17,8 @@ from reconciler.state import contents as wholes
 from reconciler.state.contents import StateDump
 from reconciler.state.durable import make_private
 from reconciler.state.encryption.bucket import SealedBucket
-from reconciler.state.log import root, writes
+from reconciler.state.log import root
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
-from reconciler.state.log.lease_taking import Obstacle
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.sqlite import backups, files, restore, seen, whole
 from reconciler.state.places.sqlite.locks import ByteHolders, nobody_else
@@ -32,7 +31,6 @@ from reconciler.state.store import (
     Lease,
     Restored,
     State,
-    no_state,
     refuse_beside_traces,
 )
 
@@ -99,31 +97,48 @@ class SqliteStore(LogStore):
                 f"there is no state {self.path} to take over", help="pass that state with --state"
             )
         if self._file.environment == environment:
-            self._become(environment)
             return False
         lease = await self.lease([WHOLE_STATE], by)
         data = {"environment": environment, "by": by}
         await self.commit(lease, [JournalEntry("", Event.DECIDED, self._clock.now(), data=data)])
-        await self._in_thread(lambda: self._give_to(environment))
+        nonce = self._nonce()
+        await self._in_thread(
+            lambda: root.change(
+                self._file, self._layout, lambda known: replace(known, environment=environment), nonce
+            )
+        )
+        self._layout = Layout(environment)
         await self.release(lease)
         return True
 
     async def backup(self, target: Path | None = None) -> Path:
+        """A complete, verified copy in `target`, which must not exist, or among the kept ones."""
         await self.verify()
         return await self._in_thread(lambda: self._file.copy(target, self._clock.now()))
 
     async def backups(self) -> Backups:
+        """What there is to go back to. Reads files only, also where the state itself is damaged."""
         return await self._in_thread(lambda: backups.known(self.path))
 
     async def migrate(self) -> bool:
+        """Bring a state of an older version to the newest, once it was copied; False where it has that.
+
+        Whatever writes does so, too; what only reads leaves it as it is.
+        """
         return await self._in_thread(self._file.migrate)
 
     async def restore(self, backup: Path | None = None, *, by: str = "") -> Restored:
+        """Put a backup (None: the newest good one) in the state's place, with all that can be salvaged.
+
+        The damaged files are renamed (`NAME.damaged-TIME`). Raises StoreError, and changes nothing, when the
+        backup is not good, and Locked while a process holds any lease; and when there is no `backup` and no
+        damage.
+        """
         await self.close()
         return await self._in_thread(lambda: self._restore(backup, by))
 
     async def import_(self, contents: StateDump) -> None:
-        """As in `Movable`. A state that moved away is replaced in its file, any other in a new one."""
+        """As in `LogStore`. A state that moved away is replaced in its file, any other in a new one."""
         wholes.verify(contents)
         if await self._in_thread(self._file.exists):
             await self._in_thread(lambda: self._replace_key(contents))
@@ -174,13 +189,13 @@ class SqliteStore(LogStore):
         if self._root() is None:
             self._forbid_read_only()
             lineage = str(uuid.UUID(bytes=self._randomness(16), version=4))
-            self._make(StateDump(lineage, b"", self._environment))
+            self._make(StateDump(lineage, b"", self._layout.environment))
         if not self._read_only and not self._file.is_older:
             self._complete_key()
         found = self._root()
         return found is not None and found.lineage == lineage  # another process may have been faster
 
-    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Obstacle:
+    def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
         self._forbid_read_only()
         self._file.migrate()  # before there is a lease, in whose way it would be
         if self._root() is not None:
@@ -200,11 +215,11 @@ class SqliteStore(LogStore):
             expected.append(files.key_path(self.path))  # an earlier attempt came as far as this
         refuse_beside_traces(self.path, [file for file in files.traces_of(self.path) if file not in expected])
         self._keep_key(key)
-        whole.make(self.path, inside, known.version + 1, self._nonce, self._seal)
+        whole.make(self.path, inside, known.version + 1, self._randomness, self._seal)
 
     def _replace_key(self, contents: StateDump) -> None:
         """Before `contents` take the place of the state here, where that has moved away."""
-        found = root.read(self._file, self._layout, self._environment)
+        found = root.read(self._file, self._layout)
         if found is not None and found[0].moved_to and found[0].lineage == contents.lineage:
             self._keep_key(contents.key)
 
@@ -216,17 +231,12 @@ class SqliteStore(LogStore):
 
     def _complete_key(self) -> None:
         """Make the key where the process that made the state did not get to it."""
-        while not self._file.key_digest:
-            found = root.read(self._file, self._layout, self._environment)
-            if found is None:
-                raise no_state(self.path)
-            known, tag = found
-            digest = known.key or files.key_digest(files.create_key(self.path, self._fingerprint_key()))
-            after = replace(known.next(self._nonce()), key=digest)
-            if known.key or isinstance(
-                writes.replace(self._file, self._layout.root, after.encode(), tag), writes.Stored
-            ):
-                self._file.key_digest = digest
+        if not self._file.key_digest:
+            digest = files.key_digest(files.create_key(self.path, self._fingerprint_key()))
+            known = root.change(
+                self._file, self._layout, lambda known: replace(known, key=known.key or digest), self._nonce()
+            )
+            self._file.key_digest = known.key
 
     def _fingerprint_key(self) -> bytes:
         """The key next to the state. Without a state there may be none: then one that `create` keeps."""
@@ -236,14 +246,7 @@ class SqliteStore(LogStore):
     def _restore(self, backup: Path | None, by: str) -> Restored:
         try:
             with nobody_else(self.path):
-                return restore.restore(
-                    self.path,
-                    backup,
-                    self._clock.now(),
-                    by,
-                    self._nonce,
-                    lambda: self._randomness(files.KEY_BYTES),
-                )
+                return restore.restore(self.path, backup, self._clock.now(), by, self._randomness)
         except Locked as locked:
             raise self._holder() or locked from None
         finally:
@@ -253,22 +256,8 @@ class SqliteStore(LogStore):
         """Who has a scope; None where the state is too damaged to tell."""
         with suppress(StoreError):
             found = self._root()
-            obstacles = self._obstacles(found.scopes if found is not None else ())
-            return next((obstacle.locked for obstacle in obstacles.values()), None)
+            return next(iter(self._obstacles(found.scopes if found is not None else ()).values()), None)
         return None
-
-    def _give_to(self, environment: str) -> None:
-        """Write into the root that the state is that of `environment`."""
-        known = root.read(self._file, self._layout, self._environment)
-        if known is None:
-            raise no_state(self.path)
-        after = replace(known[0].next(self._nonce()), environment=environment)
-        writes.replace(self._file, self._layout.root, after.encode(), known[1])
-        self._become(environment)
-
-    def _become(self, environment: str) -> None:
-        self._environment = self._file.environment = environment
-        self._layout = Layout(environment)
 
 
 def _with_digest(contents: StateDump) -> StateDump:

@@ -2,54 +2,57 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from reconciler.core.clock import SystemClock
 from reconciler.state.contents import StateDump
+from reconciler.state.durable import make_private
 from reconciler.state.log import head as heads
 from reconciler.state.log import root as roots
 from reconciler.state.log.bucket import Bucket, Layout, unsealed
 from reconciler.state.log.damage import Damaged, explained
-from reconciler.state.log.lease_beats import Watched
-from reconciler.state.log.moving import Moving
-from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import Root
-from reconciler.state.places.sqlite import database, files
+from reconciler.state.log.store import LogStore
+from reconciler.state.places.sqlite import database, files, seen
 from reconciler.state.places.sqlite.bucket import TableBucket, stored, tag_of
 from reconciler.state.places.sqlite.database import check_all_pages, transaction
+from reconciler.state.places.sqlite.seen import Seen
 
 
 def make(
     path: Path,
     contents: StateDump,
     number: int,
-    nonce: Callable[[], str],
+    randomness: Callable[[int], bytes],
     seal: Callable[[Bucket], Bucket] = unsealed,
 ) -> None:
     """A new file at `path` that holds `contents`; nothing where another process was faster. See `fill`."""
 
-    def fill_new(connection: sqlite3.Connection) -> None:
-        with transaction(connection):
-            fill(connection, contents, number, nonce, seal)
+    def fill_new(new: Path) -> None:
+        with closing(database.connect(new)) as connection, transaction(connection):
+            fill(connection, contents, number, randomness, seal)
 
-    files.create_state(path, fill_new)
+    make_private(path.parent)
+    with suppress(FileExistsError):
+        files.create(path, fill_new)
 
 
 def fill(
     connection: sqlite3.Connection,
     contents: StateDump,
     number: int,
-    nonce: Callable[[], str],
+    randomness: Callable[[int], bytes],
     seal: Callable[[Bucket], Bucket] = unsealed,
 ) -> None:
     """Make a state of an empty database, in the caller's transaction. Raises StoreError.
 
     The key of `contents` is the digest that the root holds; the key itself is in its own file. `number`: of
-    the newest change. `nonce()` gives another text each time. `seal`: gives the bucket that encrypts it.
+    the newest change. `randomness(n)` gives n bytes. `seal`: gives the bucket that encrypts it.
     """
     database.make(connection)
     bucket = seal(TableBucket("of the copy", connection))
-    Moving(bucket, Layout(contents.environment), contents.environment, _unopened, nonce).import_(contents)
+    LogStore(bucket, SystemClock(), randomness, environment=contents.environment).moving().import_(contents)
     connection.execute("UPDATE changes SET number = ?", (number,))
 
 
@@ -61,25 +64,17 @@ def root_of(bucket: TableBucket) -> Root:
     return roots.decoded(bucket, found)
 
 
-def lineage_of(connection: sqlite3.Connection) -> str:
-    return root_of(TableBucket("of the copy", connection)).lineage
+def read(connection: sqlite3.Connection) -> tuple[StateDump, Seen]:
+    """All of a state, not followed again, and its newest change, once all bytes are what was written."""
+    verify(connection)
+    return contents_of(connection), seen.of(connection)
 
 
 def contents_of(connection: sqlite3.Connection) -> StateDump:
     """All of it, not followed again, with the digest of its key. Raises StoreError."""
     bucket = TableBucket("of the copy", connection)
-    known, clock = root_of(bucket), SystemClock()
-
-    def opened(root: Root) -> Opened:
-        layout = Layout(root.environment, root.generation)
-        return Opened(bucket, layout, clock, root, exclusion=Watched(clock), nonce=str)
-
     with explained(bucket):
-        return Moving(bucket, Layout(known.environment), known.environment, opened, str).export()
-
-
-def _unopened(found: Root) -> Opened:
-    raise AssertionError("nothing is read of a state that is being made")
+        return LogStore(bucket, SystemClock(), environment=root_of(bucket).environment).moving().export()
 
 
 def verify(connection: sqlite3.Connection) -> None:
