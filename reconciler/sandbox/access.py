@@ -79,10 +79,13 @@ def check_page(headers: Mapping[str, str], address: str, *, has_body: bool) -> N
     is not JSON. A missing Host or Origin passes: no browser leaves them out where they matter.
     """
     host, origin = headers.get("host"), headers.get("origin")
+    wrong = ""
     if host is not None and not _is_here(f"//{host}", address):
-        raise _refused("Host", host, address)
-    if origin is not None and not (_is_here(origin, address) and urlsplit(origin).netloc == host):
-        raise _refused("Origin", origin, address)
+        wrong = f"Host {host!r}"
+    elif origin is not None and not (_is_here(origin, address) and urlsplit(origin).netloc == host):
+        wrong = f"Origin {origin!r}"
+    if wrong:
+        raise Refusal(403, f"{wrong} is not this sandbox's address: call it as {address} or as {_HERE}")
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if has_body and media_type != "application/json":
         raise Refusal(415, "the content type of a body must be application/json (`curl --json`)")
@@ -93,12 +96,6 @@ def _is_here(url: str, address: str) -> bool:
         return is_loopback(url) or urlsplit(url).hostname == address
     except ValueError:
         return False
-
-
-def _refused(header: str, value: str, address: str) -> Refusal:
-    return Refusal(
-        403, f"{header} {value!r} is not this sandbox's address: call it as {address} or as {_HERE}"
-    )
 
 
 class Limit(NamedTuple):

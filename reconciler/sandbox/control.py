@@ -6,6 +6,7 @@ Handlers get the whole sandbox, not the world alone: clock, faults and log belon
 import json
 from typing import Annotated
 
+from msgspec.structs import asdict
 from pydantic import Field, PlainSerializer
 
 from reconciler.sandbox import faults as fault_list
@@ -142,18 +143,13 @@ def get_log(sandbox: Controlled, request: Request) -> Response:
     since = request.parameter("since") or "0"
     if not since.isdecimal() or len(since) > _LONGEST_NUMBER:
         raise refused("since", "must be a sequence number")
-    shown = ("at", "method", "path", "status", "effect")
-    bodies = request.parameter("bodies") == "1"
-    return reply(
-        [
-            {
-                "seq": seq,
-                **{name: getattr(entry, name) for name in shown},
-                **({"body": json.loads(entry.body) if entry.body else None} if bodies else {}),
-            }
-            for seq, entry in (sandbox.database.log(int(since)) if sandbox.database else ())
-        ]
-    )
+    entries = sandbox.database.log(int(since)) if sandbox.database else ()
+    lines = [{"seq": seq, **asdict(entry)} for seq, entry in entries]
+    for line in lines:
+        body = line.pop("body")
+        if request.parameter("bodies") == "1":
+            line["body"] = json.loads(body) if body else None
+    return reply(lines)
 
 
 @route("GET", PREFIX + "world")

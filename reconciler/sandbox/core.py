@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from reconciler.sandbox import access, catalog, control, faults, switches
@@ -31,11 +31,7 @@ SOCKET_HOST = "flaps"
 DEFAULT_TOKEN = "sandbox"  # noqa: S105 - the documented default, loopback only
 
 
-class Match(NamedTuple):
-    """A route, and the decoded values of the parameters in its path."""
-
-    route: Route
-    parameters: Mapping[str, str]
+Match = tuple[Route, Mapping[str, str]]  # and the decoded values of the parameters in its path
 
 
 class Router:
@@ -54,7 +50,7 @@ class Router:
         for pattern, route in self._by_depth.get(path.count("/"), ()):
             if found := pattern.fullmatch(path):
                 if route.method == wanted:
-                    return Match(route, {name: unquote(value) for name, value in found.groupdict().items()})
+                    return route, {name: unquote(value) for name, value in found.groupdict().items()}
                 allowed.add(route.method)
         if not allowed:
             raise Refusal(404, "this path does not exist", "not_found")
@@ -237,7 +233,7 @@ class Sandbox:
         Source: platform API, 4.4 and 5.1.
         """
         match = self._platform.find(request.method, request.path) if request.local else None
-        of_itself = match is not None and match.route.handler is suspend
+        of_itself = match is not None and match[0].handler is suspend
         if not request.path.startswith(catalog.OPEN) and not (
             of_itself and request.headers.get("host", "").partition(":")[0] == SOCKET_HOST
         ):
