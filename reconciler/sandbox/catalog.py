@@ -44,17 +44,18 @@ def routes(*, extended: bool) -> list[Route]:
     return [route for route in ROUTES if extended or not route.extended]
 
 
-def list_paths(world: World) -> Iterator[str]:
-    """The path of every list that there is now, extended ones too."""
+def lists(world: World) -> Iterator[tuple[str, Route, Mapping[str, str]]]:
+    """Every list that there is now, extended ones too: its path, its route and its parameters."""
     for route in ROUTES:
         if route.name.endswith("_list_all"):
-            parents: Iterable[tuple[str, str]] = [("", "")]
+            parents: Iterable[dict[str, str]] = [{}]
             if "{volume_id}" in route.path:
-                parents = ((volume.app, volume.id) for volume in world.all(Volume))
+                parents = ({"app_name": volume.app, "volume_id": volume.id} for volume in world.all(Volume))
             elif "{app_name}" in route.path:
-                parents = ((app.id, "") for app in world.all(App))
-            for app_name, id in parents:
-                yield route.path.format(app_name=quote(app_name, safe=""), volume_id=id)
+                parents = ({"app_name": app.id} for app in world.all(App))
+            for parameters in parents:
+                quoted = {name: quote(value, safe="") for name, value in parameters.items()}
+                yield route.path.format(**quoted), route, parameters
 
 
 def plant(

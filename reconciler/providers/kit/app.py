@@ -23,7 +23,7 @@ from starlette.routing import Route
 from reconciler.core.clock import Clock, SystemClock
 from reconciler.core.errors import ReconcilerError
 from reconciler.providers.kit.functions import Declined, Functions, Order
-from reconciler.providers.kit.intake import Allowance, Events, Handler, Intake, Refusal, unauthorized
+from reconciler.providers.kit.intake import Allowance, Handler, Intake, Refusal, unauthorized
 from reconciler.providers.kit.resources import Resources
 from reconciler.providers.kit.settings import CALLBACK_PATH, EVENTS_PATH, ProviderSettings
 from reconciler.providers.kit.sign_in import SIGN_INS_PER_S, SignIn
@@ -48,7 +48,6 @@ class Kit:
     store: Store
     resources: Resources
     outbox: Outbox
-    events: Events
     sign_in: SignIn
     intake: Intake
     clock: Clock
@@ -104,14 +103,13 @@ def create_app(
     store = Store(settings.store)
     outbox = Outbox(settings, store, clock, webhook, random)
     resources = Resources(settings, functions, store, outbox, clock)
-    intake = Intake(settings, store, clock, Allowance(settings.rate, clock))
+    intake = Intake(settings, store, clock, Allowance(settings.rate, clock), on_event)
     visits = Allowance(min(settings.rate, SIGN_INS_PER_S), clock)
     kit = Kit(
         settings,
         store,
         resources,
         outbox,
-        Events(intake, store, clock, on_event),
         SignIn(settings, store, resources, outbox, clock, sign_in_host, visits),
         intake,
         clock,
@@ -160,7 +158,7 @@ async def _answered(
 async def _api(kit: Kit, request: Request) -> Response:
     path = _own_path(request)
     if path == EVENTS_PATH and request.method == "POST":
-        return await kit.events.take(request)
+        return await kit.intake.take_event(request)
     fields = await kit.intake.signed(request)
     id = unquote(path.removeprefix("/extensions").removeprefix("/"))
     answers: Mapping[str, Callable[[], Awaitable[tuple[int, dict[str, Any]]]]]

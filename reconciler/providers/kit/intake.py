@@ -101,6 +101,7 @@ class Intake:
     store: Store
     clock: Clock
     allowance: Allowance
+    handler: Handler | None = None
     _claims: int = 0
 
     async def signed(self, request: Request) -> Mapping[str, Any]:
@@ -131,6 +132,29 @@ class Intake:
             )
 
         return await self._authentic(request, verified)
+
+    async def take_event(self, request: Request) -> Response:
+        """Call `handler` once for each event, in whichever worker it arrives: 202 when that is done.
+
+        Raises NotAuthentic, Refusal (422, 429, 409).
+        """
+        body, fields = await self.event(request)
+        source, event = _read(request, body, fields)
+        digest = sha256(b"\0".join((source.encode(), event.id.encode(), body))).hexdigest()
+        lease = f"event:{digest}"
+        if self.store.row("SELECT 1 FROM events WHERE digest = ?", digest) is None:
+            if not self.store.take(lease):
+                raise Refusal(409, "this event is being handled", {"retry-after": "1"})
+            try:
+                if self.handler is not None:
+                    await self.handler(event)
+                # Recorded only now: an event whose handler failed, or died, comes again.
+                now = self._now()
+                self.store.claim("events", digest, now)
+                self.store.forget_before("events", now - KEEP_EVENTS_S)
+            finally:
+                self.store.release(lease)
+        return JSONResponse({"status": "taken"}, 202)
 
     async def _authentic(
         self, request: Request, verified: Callable[[bytes], Mapping[str, Any]]
@@ -186,33 +210,6 @@ def _is_large(request: Request) -> bool:
 
 def _signatures(request: Request) -> list[str]:
     return request.headers.getlist(signing.HEADER)
-
-
-class Events:
-    """Takes machine events, and calls `handler` once for each, in whichever worker it arrives."""
-
-    def __init__(self, intake: Intake, store: Store, clock: Clock, handler: Handler | None) -> None:
-        self._intake, self._store, self._clock, self._handler = intake, store, clock, handler
-
-    async def take(self, request: Request) -> Response:
-        """202 when the event was handled, now or before. Raises NotAuthentic, Refusal (422, 429, 409)."""
-        body, fields = await self._intake.event(request)
-        source, event = _read(request, body, fields)
-        digest = sha256(b"\0".join((source.encode(), event.id.encode(), body))).hexdigest()
-        lease = f"event:{digest}"
-        if self._store.row("SELECT 1 FROM events WHERE digest = ?", digest) is None:
-            if not self._store.take(lease):
-                raise Refusal(409, "this event is being handled", {"retry-after": "1"})
-            try:
-                if self._handler is not None:
-                    await self._handler(event)
-                # Recorded only now: an event whose handler failed, or died, comes again.
-                now = self._clock.now().timestamp()
-                self._store.claim("events", digest, now)
-                self._store.forget_before("events", now - KEEP_EVENTS_S)
-            finally:
-                self._store.release(lease)
-        return JSONResponse({"status": "taken"}, 202)
 
 
 def _read(request: Request, body: bytes, fields: Mapping[str, Any]) -> tuple[str, MachineEvent]:
