@@ -116,14 +116,14 @@ class Courier:
 def prepared(provider: Provider, delivery: Delivery, now: float) -> _Sent:
     """The signed request: signed anew at each attempt, because its time is part of what is signed."""
     secret = provider.signing_secret.encode("utf-8", "surrogatepass")
-    encoding: signing.Encoding = "base64" if provider.encoding == "base64" else "hex"
     if delivery.purpose == "event":
         headers, body = _event(delivery)
-        signature = signing.signature(secret, body, encoding)
+        signature = signing.signature(secret, body, provider.encoding)
         url = f"{provider.base_url}/extensions/events"
         return "POST", url, {**headers, signing.HEADER: signature}, body
     path = provider.costs_path.replace(ONE, quote(delivery.about, safe=""))
     url, nonce = f"{provider.base_url}{path}", secrets.token_hex(16)
+    encoding = provider.encoding
     signed = signing.sign("GET", url, None, secret, timestamp=int(now), nonce=nonce, encoding=encoding)
     return signed.method, signed.url, {signing.HEADER: signed.signatures[0]}, None
 

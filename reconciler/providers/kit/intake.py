@@ -123,22 +123,18 @@ class Intake:
 
         return (await self._authentic(request, verified))[1]
 
-    async def event(self, request: Request) -> tuple[bytes, Mapping[str, Any]]:
-        """The body of a machine event, raw and read."""
+    async def take_event(self, request: Request) -> Response:
+        """Call `handler` once for each event, in whichever worker it arrives: 202 when that is done.
+
+        Raises NotAuthentic, Refusal (422, 429, 409).
+        """
 
         def verified(body: bytes) -> Mapping[str, Any]:
             return signing.verify_event(
                 _signatures(request), body, self.settings.signing_secrets, encoding=self.settings.encoding
             )
 
-        return await self._authentic(request, verified)
-
-    async def take_event(self, request: Request) -> Response:
-        """Call `handler` once for each event, in whichever worker it arrives: 202 when that is done.
-
-        Raises NotAuthentic, Refusal (422, 429, 409).
-        """
-        body, fields = await self.event(request)
+        body, fields = await self._authentic(request, verified)
         source, event = _read(request, body, fields)
         digest = sha256(b"\0".join((source.encode(), event.id.encode(), body))).hexdigest()
         lease = f"event:{digest}"

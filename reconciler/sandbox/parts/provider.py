@@ -37,8 +37,8 @@ class Provider(Thing):
     base_url: str = ""
     signing_secret: str = field(default="", repr=False)
     webhook_secrets: list[str] = field(default_factory=list, repr=False)
-    encoding: str = "hex"
-    webhook_encoding: str = "hex"
+    encoding: Encoding = "hex"
+    webhook_encoding: Encoding = "hex"
     client_secret_fingerprint: str = field(default="", repr=False)
     redirect_uri: str = ""
     events: bool = False
