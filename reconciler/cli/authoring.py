@@ -87,14 +87,11 @@ def _title_of(data: bytes) -> Any:
     return found.get("title") if isinstance(found, dict) else None
 
 
-def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Kinds, capabilities and codes; after a kind and a dot, its fields."""
-    return topics.topics_like(incomplete)
-
-
 @verb("explain")
 def explain(
-    topic: str | None = argument(required=False, shell_complete=complete_topic),
+    topic: str | None = argument(
+        required=False, shell_complete=lambda ctx, param, incomplete: topics.topics_like(incomplete)
+    ),
     codes: bool = flag("--codes", "List the codes of all errors, warnings and remarks."),
 ) -> int:
     """Explain a kind, a field of it, or the code of an error, a warning or a remark.
@@ -104,28 +101,24 @@ def explain(
     """
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
-    if topic is not None:
-        emit(_page_about(topic))
-    elif codes:
-        emit(pages.codes_page(topics.all_explanations(), _heading))
-    else:
-        emit(pages.kinds_page(topics.all_kinds(), _heading))
-    return DONE
-
-
-def _page_about(topic: str) -> Page:
-    """The page of a kind, a field, a capability or a code. Raises UsageError for anything else."""
     try:
-        found = topics.find_topic(topic)
+        found = topics.find_topic(topic) if topic is not None else None
     except topics.UnknownTopic as unknown:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
-    if isinstance(found, Explanation):
-        return pages.code_page(found, _heading)
-    if isinstance(found, tuple):
-        return pages.field_page(*found, _heading)
-    if isinstance(found, CapabilityPage):
-        return pages.capability_page(found, _heading)
-    return pages.kind_page(found, _heading)
+    if codes:
+        page = pages.codes_page(topics.all_explanations(), _heading)
+    elif found is None:
+        page = pages.kinds_page(topics.all_kinds(), _heading)
+    elif isinstance(found, Explanation):
+        page = pages.code_page(found, _heading)
+    elif isinstance(found, tuple):
+        page = pages.field_page(*found, _heading)
+    elif isinstance(found, CapabilityPage):
+        page = pages.capability_page(found, _heading)
+    else:
+        page = pages.kind_page(found, _heading)
+    emit(page)
+    return DONE
 
 
 def _heading(text: str) -> str:

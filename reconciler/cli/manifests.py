@@ -18,7 +18,6 @@ from reconciler.planning.graph import plan_graph, resource_graph
 from reconciler.project import desired as checks
 from reconciler.project.files import read_file
 from reconciler.project.manifests import environments_at, read_manifests
-from reconciler.project.settings import refuse_unknown_environment
 from reconciler.reports.report import GraphReport, Page, ValidationReport
 
 
@@ -34,7 +33,7 @@ def validate(chosen: ChosenManifests) -> int:
     names = [chosen.env] if chosen.env else [BASE, *environments_at(config, chosen.ref)]
     default = config.settings.default_environment
     if not chosen.env and default is not None and default not in names:
-        refuse_unknown_environment(default, names[1:], config.settings.overlays)
+        config.of(default).refuse_unknown_environment(names[1:])
     environments = [config.of(name) for name in names]
     found = checks.validate(chosen.paths, environments, texts_here(), chosen.ref, chosen.changed_since)
     differs = chosen.changed_since is not None

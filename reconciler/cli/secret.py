@@ -18,12 +18,12 @@ from reconciler.cli.verb import DONE, FAILED, argument, option, verb
 from reconciler.core.advice import spell
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
 from reconciler.core.model import Address
+from reconciler.project.files import write_output
 from reconciler.project.secret import (
     Fingerprinted,
     fingerprints,
     refuse_other_files,
     secret_sources,
-    write_encrypted,
 )
 from reconciler.reports.report import Page
 from reconciler.secrets import age
@@ -76,7 +76,8 @@ def encrypt(
         refuse_other_files(out)
     armored = age.encrypt(_read_value(), chosen)
     if out is not None:
-        write_encrypted(out, armored)
+        refuse_other_files(out)  # meanwhile
+        write_output(out, armored.encode("ascii"), mode=0o600)
     document = {"file": str(out) if out else None, "recipients": chosen}
     if out is not None:
         emit(Page(document=document, text=f"{out}: encrypted to {', '.join(chosen)}\n"))

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -166,7 +167,14 @@ def init(
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not chosen.sandbox and chosen.config.settings.state.lineage is None:
         text += pages.pin_lines(place, lineage, environment)
-    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), of_this_run())
+    older: Sequence[Diagnostic] = ()
+    if created and not chosen.sandbox:
+        with suppress(ReconcilerError):  # where the platform cannot be read, none is known
+            desired = chosen.load_desired()
+            older = chosen.use_project(
+                lambda project: older_objects(project, desired.by_address), policies=desired.policies
+            )
+    older = advise(older, of_this_run())
     text += "".join(
         f"{found.message}\n  {', '.join(found.addresses)}\n  = help: {found.help}\n" for found in older
     )
@@ -174,17 +182,6 @@ def init(
     document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
     return DONE
-
-
-def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
-    """Diagnostics about objects that are older than the state; none where the platform cannot be read."""
-    try:
-        desired = chosen.load_desired()
-        return chosen.use_project(
-            lambda project: older_objects(project, desired.by_address), policies=desired.policies
-        )
-    except ReconcilerError:
-        return []
 
 
 @verb("unlock", REASON, of=command, report=None)

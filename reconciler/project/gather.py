@@ -23,7 +23,7 @@ from reconciler.kinds import find_kinds
 from reconciler.kinds.base import UNCHECKED_VALUE
 from reconciler.kinds.roles import OnService, SendsSecret, object_of, service_of
 from reconciler.moves.compare import OtherManifests, questions
-from reconciler.moves.records import Followed, earlier_addresses, follow_moves
+from reconciler.moves.records import Followed, follow_moves
 from reconciler.planning.conflicts import Siblings
 from reconciler.planning.declared import Desired
 from reconciler.planning.lookalikes import without_named
@@ -32,9 +32,9 @@ from reconciler.planning.subjects import PlanRequest
 from reconciler.project.project import Project, read_all
 from reconciler.project.records import Older
 from reconciler.project.scopes import concerned_scopes, declared_in_focus, focused, moves_in_focus
+from reconciler.project.secret import compare_fingerprints
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import Opening, open_state
-from reconciler.secrets.fingerprint import fingerprint
 from reconciler.state.store import State
 
 Found = tuple[State, Mapping[str, Locked]]
@@ -249,12 +249,8 @@ async def _secret_values(
             continue
         if resource.address in records and not not_yet:
             key, record = await project.store.fingerprint_key(), records[resource.address]
-            known = {
-                fingerprint(key, earlier_address, value) for earlier_address in earlier_addresses(record)
-            }
-            recorded = record.applied.get("fingerprint")
-            now = fingerprint(key, resource.address, value)
-            fingerprints[resource.address] = recorded if recorded in known else now
+            now, is_same = compare_fingerprints(key, resource.address, value, record)
+            fingerprints[resource.address] = record.applied["fingerprint"] if is_same else now
     return SecretValues(fingerprints, problems, unread)
 
 

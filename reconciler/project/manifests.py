@@ -34,7 +34,7 @@ from reconciler.policies import find_manifest_kinds
 from reconciler.policies.moved import MovedSpec
 from reconciler.project.files import SourceTexts
 from reconciler.project.sections import ENVIRONMENT
-from reconciler.project.settings import ProjectSettings, refuse_unknown_environment
+from reconciler.project.settings import ProjectSettings
 
 
 class Manifests(Struct, frozen=True):
@@ -128,8 +128,7 @@ def _revisions(
     head = at.commit if at is not None else "HEAD"
     base = fork_point(git, changed_since, head) if changed_since is not None else None
     if at is not None and config.env:
-        names = _environments_at(at, config)
-        refuse_unknown_environment(config.env, names, config.settings.overlays, f" at {ref}")
+        config.refuse_unknown_environment(_environments_at(at, config), f" at {ref}")
     return at, base
 
 

@@ -72,7 +72,12 @@ async def open_project(
     if config.emulated and options.state_url is not None:
         raise ReconcilerError("the sandbox has its own state", help="run it without --state")
     settings, clock = config.settings, SystemClock()
-    authority = _authority(config, options)  # before anything is opened
+    # A verb that only reads knows the rules of the settings: it tells what an apply will ask for.
+    authority = Authority(Said(tuple(config.written.approvals.rules)))
+    if config.emulated:
+        authority = NO_RULES
+    elif not options.read_only:
+        authority = authority_of(config, options.base)  # before anything is opened
     sources = secret_sources(config, (*resources, *policies), take_signals=options.take_signals)
     opening = Opening(options.state_url, tell=reporter.note)
     place = opening.shown(config)
@@ -178,18 +183,6 @@ async def _complete_move(config: ProjectSettings, store: Spooling, opening: Open
     except StoreError:
         pass  # the state is damaged: the command that uses it reports that
     return None
-
-
-def _authority(config: ProjectSettings, options: Options) -> Authority:
-    """The rules that count. In the embedded sandbox nobody has to approve anything.
-
-    A verb that only reads knows the rules of the settings: it tells what an apply will ask for.
-    """
-    if config.emulated:
-        return NO_RULES
-    if options.read_only:
-        return Authority(Said(tuple(config.written.approvals.rules)))
-    return authority_of(config, options.base)
 
 
 @asynccontextmanager

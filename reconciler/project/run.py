@@ -36,7 +36,6 @@ from reconciler.project.preconditions import (
     reads_again,
     refuse_moved,
     refuse_recorded_elsewhere,
-    refuse_unless_current,
     refuse_while_unknown,
     still_there,
     takes_over,
@@ -148,7 +147,8 @@ async def _still_allowed(
 ) -> tuple[State, Judged]:
     """The state under the leases, and the approvals that count. Raises Refused where one no longer does."""
     state = await project.store.load()
-    refuse_unless_current(plan, state)
+    if plan.context.lineage != state.lineage:
+        raise Refused("this plan was made for another state", help="check --state, or make a new plan")
     judged = await judge(project, Terms(project.authority, resources, state, plan), given)
     if has_errors(judged.problems):
         raise Refused(

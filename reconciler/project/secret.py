@@ -11,17 +11,18 @@ from msgspec import Struct
 
 from reconciler.core.advice import Command, command
 from reconciler.core.errors import ReconcilerError, SecretUnavailable
-from reconciler.core.model import Address, Resource
+from reconciler.core.model import Address, Resource, StateRecord
 from reconciler.core.steps import OutputRef
 from reconciler.core.words import did_you_mean
 from reconciler.kinds import find_kinds
 from reconciler.kinds.roles import secret_of
 from reconciler.moves.records import earlier_addresses, follow_moves
 from reconciler.policies import find_policies
-from reconciler.project.files import require_ours, write_output
+from reconciler.project.files import require_ours
 from reconciler.project.settings import ProjectSettings
 from reconciler.secrets import age
 from reconciler.secrets.fingerprint import fingerprint
+from reconciler.secrets.sensitive import Sensitive
 from reconciler.secrets.sources import Allowed, Sources
 from reconciler.state.store import Store
 
@@ -87,16 +88,23 @@ async def fingerprints(
                 Fingerprinted(address, None, "not_readable", missing.message, missing.help, missing.advice)
             )
             continue
-        now, record = fingerprint(key, address, value), records.get(address)
-        set_before = record.applied.get("fingerprint") if record is not None else None
-        comparison: Comparison = "not_set"
-        if record is not None and set_before is not None:
-            earlier = [
-                fingerprint(key, earlier_address, value) for earlier_address in earlier_addresses(record)
-            ]
-            comparison = "same" if set_before in (now, *earlier) else "differs"
+        now, is_same = compare_fingerprints(key, address, value, record := records.get(address))
+        is_set = record is not None and record.applied.get("fingerprint") is not None
+        comparison: Comparison = "same" if is_same else "differs" if is_set else "not_set"
         found.append(Fingerprinted(address, now, comparison))
     return found
+
+
+def compare_fingerprints(
+    key: bytes, address: Address, value: Sensitive, record: StateRecord | None
+) -> tuple[str, bool]:
+    """The fingerprint of `value` at `address`, and whether the recorded one is of that value.
+
+    A record that was moved still has the fingerprint of an earlier address.
+    """
+    now, recorded = fingerprint(key, address, value), record.applied.get("fingerprint") if record else None
+    names = earlier_addresses(record) if record is not None else ()
+    return now, recorded in (now, *(fingerprint(key, name, value) for name in names))
 
 
 def refuse_other_files(out: Path) -> None:
@@ -107,12 +115,6 @@ def refuse_other_files(out: Path) -> None:
         "a value encrypted with age",
         help="--out replaces only an encrypted value: name another FILE",
     )
-
-
-def write_encrypted(out: Path, armored: str) -> None:
-    """All of it or nothing: a file that is there stays as it is until the new one is complete."""
-    refuse_other_files(out)  # meanwhile
-    write_output(out, armored.encode("ascii"), mode=0o600)
 
 
 def secret_sources(

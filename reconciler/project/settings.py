@@ -97,11 +97,19 @@ class ProjectSettings:
         effective = with_variables(settings, self.variables, name)
         return replace(self, settings=effective, env=name, chosen=True)
 
-    def refuse_unknown_environment(self) -> None:
-        """Raises ReconcilerError when the chosen environment does not exist."""
-        if self.env:
-            where = f" at {self.trusted.ref}" if self.trusted is not None else ""
-            refuse_unknown_environment(self.env, self.environments(), self.settings.overlays, where)
+    def refuse_unknown_environment(self, names: Sequence[str] | None = None, where: str = "") -> None:
+        """Raises ReconcilerError when the chosen environment is none of `names` (None: those that exist)."""
+        known = self.environments() if names is None else names
+        if not self.env or self.env in known:
+            return
+        where = where or (f" at {self.trusted.ref}" if self.trusted is not None else "")
+        hint = did_you_mean(self.env, known)
+        there = f"environments are {', '.join(known)}" if known else "there are none"
+        raise ReconcilerError(
+            f"there is no environment `{self.env}`{where}",
+            help=f"{f'{hint} ' if hint else ''}{there}; one is a folder such as "
+            f"{self.settings.overlays}/{self.env} beside reconcile.yaml, or a section of its `environments`",
+        )
 
     def refuse_forgotten_environment(self, at_revision: Callable[[], Sequence[str]] | None = None) -> None:
         """Raises Misused where there are environments, and nobody said which one is meant.
@@ -172,15 +180,8 @@ def find_settings(
         variables=env,
         trusted=at,
     )
-    _refuse_reserved(found)
-    named = environment or settings.default_environment
-    return replace(found.of(named or BASE), chosen=bool(named))
-
-
-def _refuse_reserved(config: ProjectSettings) -> None:
-    """Raises ManifestError where a folder of overlays has the name that none can have."""
-    if BASE in config.environments():
-        folder = f"{config.settings.overlays}/{BASE}"
+    if BASE in found.environments():
+        folder = f"{settings.overlays}/{BASE}"
         problem = error(
             "reserved-environment",
             f"an environment cannot be called `{BASE}`: that is the manifests without an overlay",
@@ -188,19 +189,8 @@ def _refuse_reserved(config: ProjectSettings) -> None:
             help="give the folder another name",
         )
         raise ManifestError(f"`{folder}` is not an environment", [problem])
-
-
-def refuse_unknown_environment(name: str, known: Sequence[str], overlays: str, where: str = "") -> None:
-    """Raises ReconcilerError when `name` is not `known`. `overlays`: the folder that holds theirs."""
-    if name in known:
-        return
-    hint = did_you_mean(name, known)
-    there = f"environments are {', '.join(known)}" if known else "there are none"
-    raise ReconcilerError(
-        f"there is no environment `{name}`{where}",
-        help=f"{f'{hint} ' if hint else ''}{there}; one is a folder such as "
-        f"{overlays}/{name} beside reconcile.yaml, or a section of its `environments`",
-    )
+    named = environment or settings.default_environment
+    return replace(found.of(named or BASE), chosen=bool(named))
 
 
 def _of_environment(settings: Settings, name: str) -> Settings:

@@ -31,8 +31,7 @@ async def costs_of(
 
     None: it has no such API.
     """
-    name = service_of(find_kinds()[record.address.kind], None, record)
-    provider = _providers(policies).get(name)
+    name, provider = _provider_of(record, policies)
     if provider is None or provider.costs_path is None:
         return None
     path = provider.costs_path.replace(ID, segment(record.id))
@@ -53,8 +52,7 @@ async def sign_in_address(store: Store, policies: Sequence[Resource], address: A
     record = records.get(address)
     if record is None:
         raise not_recorded(address, records)
-    name = service_of(kind, None, record)
-    provider = _providers(policies).get(name)
+    name, provider = _provider_of(record, policies)
     if provider is None:
         raise ReconcilerError(
             f"there is no ExtensionProvider `{name}` among the manifests",
@@ -63,13 +61,13 @@ async def sign_in_address(store: Store, policies: Sequence[Resource], address: A
     return f"{provider.base_url}/extensions/{segment(record.id)}/sso"
 
 
-def _providers(policies: Sequence[Resource]) -> Mapping[str, ExtensionProviderSpec]:
-    """The declared providers by name."""
-    return {
-        policy.address.name: policy.spec
-        for policy in policies
-        if isinstance(policy.spec, ExtensionProviderSpec)
-    }
+def _provider_of(
+    record: StateRecord, policies: Sequence[Resource]
+) -> tuple[str, ExtensionProviderSpec | None]:
+    """The name of the provider that holds the object of `record`, and what is declared of it."""
+    name = service_of(find_kinds()[record.address.kind], None, record)
+    declared = [policy.spec for policy in policies if policy.address.name == name]
+    return name, next((spec for spec in declared if isinstance(spec, ExtensionProviderSpec)), None)
 
 
 class Shown(Struct, frozen=True):

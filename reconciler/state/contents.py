@@ -13,7 +13,7 @@ from reconciler.core.errors import StoreError, named
 from reconciler.core.model import Address
 from reconciler.state.chain import row_hash
 from reconciler.state.codec import EntryColumns, decode_record, encode_entry
-from reconciler.state.rules import Folding, View
+from reconciler.state.rules import View, after, effect_of_row
 from reconciler.state.store import JournalEntry
 
 
@@ -70,12 +70,9 @@ class StateDump:
         return {scope: head.hash for scope, head in self.heads.items() if head.seq}
 
 
-def verify(contents: StateDump) -> View[int]:
-    """What the journal amounts to, each entry named by its index in `rows`.
-
-    Raises StoreError when a row, a record or a head is not what was written.
-    """
-    folding: Folding[int] = Folding()
+def verify(contents: StateDump) -> None:
+    """Raises StoreError when a row, a record or a head is not what was written."""
+    view: View[int] = View()
     ends = dict[str, Row]()
     written = chained(contents.lineage, ((row.scope, row.columns) for row in contents.rows))
     for index, row in enumerate(contents.rows):
@@ -85,7 +82,8 @@ def verify(contents: StateDump) -> View[int]:
                 raise ValueError("does not follow the one before it")
             if row.hash != expected.hash:
                 raise ValueError("is not what was written")
-            folding.take(row.columns, index)
+            effect = effect_of_row(row.columns)
+            view = after(view, replace(effect, plans=()), index)  # a plan may run again; all of them are many
         except ValueError as broken:
             raise _not_whole(f"row {row.seq} of the journal of `{row.scope}` {broken}") from None
     for scope in {*ends, *contents.heads}:
@@ -99,7 +97,6 @@ def verify(contents: StateDump) -> View[int]:
             raise _not_whole(f"the record of {address} cannot be read") from None
         if not 0 < body.serial <= contents.head(record.scope).serial:
             raise _not_whole(f"the record of {address} has a serial that `{record.scope}` never had")
-    return folding.view
 
 
 def chained(lineage: str, rows: Iterable[tuple[str, EntryColumns]]) -> Iterator[Row]:

@@ -83,29 +83,6 @@ def after(view: View[Ref], effect: Effect, entry: Ref) -> View[Ref]:
     return view
 
 
-class Folding(Generic[Ref]):
-    """The entries of a journal, taken in one by one.
-
-    Plans are a set that grows: `after` would copy all of them for each run.
-    """
-
-    def __init__(self, view: View[Ref] | None = None) -> None:
-        self._view: View[Ref] = view or View()
-        self._plans = set(self._view.plans_run)
-
-    def take(self, columns: EntryColumns, entry: Ref) -> None:
-        """Raises StoreError for an intent that is open, and ValueError for data that is not JSON."""
-        effect = effect_of_row(columns)
-        if effect.plans:
-            self._plans.update(effect.plans)
-        else:
-            self._view = after(self._view, effect, entry)
-
-    @property
-    def view(self) -> View[Ref]:
-        return replace(self._view, plans_run=frozenset(self._plans))
-
-
 def as_moved(state: State) -> State:
     """`state` without the records that have moved to another scope, and still stand at their source."""
     if not state.half_moved:

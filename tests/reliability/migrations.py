@@ -251,7 +251,8 @@ def _wrap_files(boundaries: Boundaries) -> None:
     for name in ("export", "lease", "import_", "retire", "revive", "release"):
         _wrap(boundaries, SqliteStore, name)
     _wrap(boundaries, whole, "make")
-    _wrap(boundaries, StateFile, "_write")
+    for name in ("create", "replace", "delete"):
+        _wrap(boundaries, StateFile, name)
 
 
 def _wrap(boundaries: Boundaries, owner: Any, name: str) -> None:

@@ -11,7 +11,6 @@ SEGMENTS = "state/log/segments.py"
 LEASES = "state/log/leases.py"
 LEASE_BEATS = "state/log/lease_beats.py"
 ROOT = "state/log/root.py"
-READING = "state/log/reading.py"
 SCOPES = "state/log/scopes.py"
 MOVING = "state/log/moving.py"
 STORE = "state/log/store.py"
@@ -115,21 +114,21 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "a head that was put back is believed",
         f"{TAMPERING}[objects-a head as it was a run ago-sealed]",
-        READING,
+        SCOPES,
         "    if head.serial < root.scopes.get(head.scope, 0):\n",
         "    if not head.scope:\n",
     ),
     _tested(
         "an older root is believed",
         f"{TAMPERING}[objects-a root as it was a run ago-sealed]",
-        READING,
+        SCOPES,
         "    if root.serial < head.root:\n",
         "    if not root.serial:\n",
     ),
     _tested(
         "a head that the root does not name is believed",
         f"{TAMPERING}[objects-a head that nobody named-plain]",
-        READING,
+        SCOPES,
         "if key not in named and heads.is_used(head.body):",
         "if not named and heads.is_used(head.body):",
     ),
@@ -296,7 +295,7 @@ SHARED: tuple[Mutant, ...] = (
     _tested(
         "heads are read one after the other, at no common moment",
         f"{MOMENTS_TEST}::test_a_record_that_moves_while_the_heads_are_read_is_seen_once",
-        READING,
+        SCOPES,
         "if len(moved) <= 1 or (",
         "if True or (",
     ),

@@ -1,12 +1,12 @@
 """Samples of `rivals`, and that its checks find a lease that excludes nobody."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from reconciler.state.log.leases import Leases
 from reconciler.state.log.open_state import Opened
-from reconciler.state.places.sqlite import locks
 from tests.providers.postgres import running_postgres
 from tests.reliability.rivals import Tally, pauses, races, run
 from tests.reliability.shared import NEW_SERVER, new_database
@@ -35,7 +35,7 @@ def test_rivals_for_a_scope_in_postgresql_write_one_after_another() -> None:
 
 
 def test_locks_that_exclude_nobody_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_lock_byte", lambda descriptor, number: True)
+    monkeypatch.setattr(fcntl, "lockf", lambda descriptor, how, length, number: None)
     tally = Tally()
     try:
         races(3, 2, tmp_path / "state.db", tally)

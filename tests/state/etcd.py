@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.core.clock import Clock
 from reconciler.state.log.bucket import Bucket, Found, NoAnswer, PreconditionFailed
-from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.store import LogStore
 
 
@@ -105,7 +105,7 @@ class EtcdBucket(Bucket):
         return tuple(key for key in self._server.range("") if "/" not in key)
 
 
-class ServerLeases:
+class ServerLeases(Exclusion):
     """Holders whose leases the server ends: one that is there has a holder that is alive."""
 
     poll_s = 1.0

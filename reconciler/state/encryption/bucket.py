@@ -88,6 +88,7 @@ class SealedBucket(Bucket):
         self._tell = tell
         self._keys: Keys | None = None
         self._envelope = b""
+        self._is_new = False  # a whole state is written through it: its keys are there before its root
         self._ciphers: Sequence[Cipher] = ()  # of the content key, and then of those from before
 
     @property
@@ -161,6 +162,8 @@ class SealedBucket(Bucket):
 
         Raises StateSealed where nobody here could read it again.
         """
+        if self._is_new:
+            return self
         recipients = self.encryption.recipients
         if not recipients:
             return self.inner
@@ -182,7 +185,8 @@ class SealedBucket(Bucket):
 
     def over(self, inner: Bucket, keys: Keys | None = None, closed: bytes = b"") -> "SealedBucket":
         """A bucket over `inner` that seals with `keys`, which `closed` holds; else with those of this one."""
-        bucket = _Renewed(inner, self.encryption, randomness=self._randomness)
+        bucket = SealedBucket(inner, self.encryption, randomness=self._randomness)
+        bucket._is_new = True
         bucket._know(keys or self._keys, closed or self._envelope)
         return bucket
 
@@ -275,13 +279,6 @@ class SealedBucket(Bucket):
             return "/".join((*parts[:3], self._ciphers[0].name(parts[3]), *parts[4:]))
         except NotOurs:
             raise problems.damaged(f"the name of an object in `{parts[2]}`") from None
-
-
-class _Renewed(SealedBucket):
-    """The bucket that a whole state is written through: its keys are there before its root."""
-
-    def renewed(self, lineage: str) -> Bucket:
-        return self
 
 
 class Header(Struct, frozen=True):

@@ -71,8 +71,8 @@ class Bucket(Protocol):
         return restoring_a_file()
 
     def get(self, key: str) -> Found | None:
-        """Returns the object; None where there is none."""
-        ...
+        """Returns the object; None where there is none. A place has this one or the next one."""
+        return self.get_all([key])[0]
 
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """As `get`, of each of them in their order."""
@@ -109,7 +109,7 @@ class Bucket(Protocol):
 
     def list_beside(self) -> tuple[str, ...]:
         """The keys that stand directly in the bucket's own prefix, in no folder."""
-        ...
+        return ()
 
     @property
     def raw(self) -> "Bucket":

@@ -65,11 +65,6 @@ class Head(Struct, frozen=True):
             sum=f"{marks.sum:x}",
         )
 
-    @property
-    def has_files(self) -> bool:
-        """Whether not all of the scope stands in this object."""
-        return self.base is not None or bool(self.segments)
-
     def fits(self, marks: ScopeSummary) -> bool:
         """Whether this head says what its journal and records amount to."""
         return self == self.of(marks)

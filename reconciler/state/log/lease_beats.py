@@ -13,8 +13,8 @@ with its process: an `Exclusion` of theirs says so.
 """
 
 import json
+from abc import abstractmethod
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict
@@ -59,37 +59,31 @@ class Beat(Struct, frozen=True):
         return abs(now - datetime.fromisoformat(self.at)) < timedelta(seconds=self.lease_s)
 
 
-class Exclusion(Protocol):
-    """How a place tells that the holder of a lease is alive. One for each handle on a state."""
+class Exclusion:
+    """How a place tells that the holder of a lease is alive. One for each handle on a state.
 
-    @property
-    def lease_s(self) -> float:
-        """How long a lease lasts unless it is renewed; `math.inf`: as long as its process."""
-        ...
+    `lease_s`: how long a lease lasts unless it is renewed; `math.inf`: as long as its process. `poll_s`: how
+    often a held lease is asked for again.
+    """
 
-    @property
-    def poll_s(self) -> float:
-        """How often a held lease is asked for again."""
-        ...
+    lease_s: float
+    poll_s = 0.2
 
     def begin(self, id: str) -> None:
         """This process holds a lease from now on, which nobody else knows yet."""
-        ...
 
     def end(self, id: str) -> None:
         """The lease has ended, or did not come about."""
-        ...
 
+    @abstractmethod
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         """Seconds until the holder may be taken for dead; None: it is alive, or was a moment ago."""
-        ...
 
     def close(self) -> None:
         """End what this process holds."""
-        ...
 
 
-class Watched:
+class Watched(Exclusion):
     """A holder is dead whose lease has stood unchanged for long enough on the clock of who watches it."""
 
     poll_s = 1.0
@@ -100,12 +94,6 @@ class Watched:
         self._seen: dict[str, tuple[str, float]] = {}  # by lease, since when it has its tag
         self._moved: set[str] = set()  # those that were seen to beat
 
-    def begin(self, id: str) -> None:
-        pass
-
-    def end(self, id: str) -> None:
-        pass
-
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         now_s, known = self._clock.monotonic(), self._seen.get(beat.id)
         if known is None or known[0] != tag:
@@ -115,9 +103,6 @@ class Watched:
         rest_s = self._seen[beat.id][1] + beat.lease_s * _LONGER - now_s
         is_alive = rest_s > 0 and (beat.id in self._moved or beat.looks_alive(self._clock.now()))
         return None if is_alive else rest_s
-
-    def close(self) -> None:
-        pass
 
 
 def read(id: str, body: bytes) -> Beat:

@@ -19,10 +19,9 @@ from reconciler.state.log import lease_beats, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.lease_beats import Beat, Exclusion
-from reconciler.state.log.reading import require_fitting
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import Wanted, validate
-from reconciler.state.log.scopes import Scopes, Seen
+from reconciler.state.log.scopes import Scopes, Seen, require_fitting
 from reconciler.state.store import Event, JournalEntry, Lease, ends_too_soon, no_longer_ours
 
 _FRESH_S = 0.5  # for so long at most an answer serves a check
@@ -103,8 +102,7 @@ class Leases:
         self._exclusion.begin(beat.id)
         try:
             made = writes.create(self._bucket, self._layout.lease(beat.id), beat.encode())
-            if isinstance(made, writes.Conflict):
-                raise Damaged(f"the lease {beat.id} exists already")
+            assert isinstance(made, writes.Stored)  # its id is random
             # The first one alone: of two who want the same scopes, one then gets them all.
             epochs = [self._take_one(seen[name], beat) for name in names[:1]]
             epochs += self._bucket.in_parallel(lambda name: self._take_one(seen[name], beat), names[1:])
@@ -253,9 +251,8 @@ class Leases:
 
     def mark_lost(self, scope: str, epoch: int) -> None:
         """The head says that another one has it."""
-        held = self._held.get((scope, epoch))
-        if held is not None:
-            held.beat = replace(held.beat, freed=(*held.beat.freed, scope))
+        held = self._held[scope, epoch]
+        held.beat = replace(held.beat, freed=(*held.beat.freed, scope))
 
     def _beat(self, held: Held) -> None:
         while not held.lost:

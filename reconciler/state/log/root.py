@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from reconciler.core.advice import command
 from reconciler.core.context import BASE
 from reconciler.core.errors import StateMoved, StoreError
+from reconciler.state.log import head as heads
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.damage import damaged, newer_program, sealed, unsealed
-from reconciler.state.log.head import Head
 from reconciler.state.store import no_state
 
 FORMAT = 1
@@ -119,11 +119,15 @@ def change(bucket: Bucket, layout: Layout, changed: Callable[[Root], Root], nonc
     raise StoreError(f"others were faster {_RACES} times to change {bucket.place}", help="run again")
 
 
-def accept(bucket: Bucket, layout: Layout, heads: Sequence[Head], nonce: str) -> None:
-    """Let the root fit these heads, which may be older than it says: a person goes on with them."""
+def accept(bucket: Bucket, layout: Layout, nonce: str) -> None:
+    """Let the root fit the heads, which may be older than it says: a person goes on with them."""
     root, tag = require(bucket, layout)
-    serial = max([root.serial, *(head.root for head in heads)])
-    scopes = {**root.scopes, **{head.scope: head.serial for head in heads}}
+    require_here(bucket, root)
+    keys = [Layout(layout.environment, root.generation).head(name) for name in root.scopes]
+    read = zip(root.scopes, bucket.get_all(keys), strict=True)
+    known = [heads.decode(item.body, name, root.lineage)[0] for name, item in read if item is not None]
+    serial = max([root.serial, *(head.root for head in known)])
+    scopes = {**root.scopes, **{head.scope: head.serial for head in known}}
     if (serial, scopes) != (root.serial, root.scopes):
         new = replace(root, serial=serial + 1, nonce=nonce, scopes=scopes)
         writes.replace(bucket, layout.root, new.encode(), tag)

@@ -1,22 +1,30 @@
 """What one process knows of the scopes of a state: as of which head, and what that amounts to."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import RLock
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.core.errors import StoreError
 from reconciler.core.model import Address
+from reconciler.state import rules
 from reconciler.state.log import head as heads
 from reconciler.state.log import writes
 from reconciler.state.log.bucket import Bucket, Found, Layout
 from reconciler.state.log.changes import Change
-from reconciler.state.log.damage import Damaged, Gone
+from reconciler.state.log.damage import Contradiction, Damaged, Gone, Older
 from reconciler.state.log.head import Head
+from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files, decoded
+
+_PATIENT = 5  # how often all is read again for one moment of everything
+_AT_MOST = 50
 
 
 @dataclass(eq=False, slots=True)
@@ -30,12 +38,7 @@ class Scope:
     lock: RLock = field(default_factory=RLock)
 
 
-class _Read(Struct, frozen=True):
-    """A head that was read."""
-
-    head: Head
-    tail: list[str]
-    tag: str
+_Read = tuple[Head, list[str], str]  # a head that was read: with its tail and its tag
 
 
 class Seen(Struct, frozen=True):
@@ -81,9 +84,30 @@ class Scopes:
         """All scopes of which anything is known."""
         return dict(self._known)
 
-    def differing(self, tags: Mapping[str, str]) -> list[str]:
-        """Of these scopes, those whose head is not the one we know."""
-        return [name for name, tag in tags.items() if plain(self.of(name).tag) != plain(tag)]
+    def keep_up(self, root: Root, listed: Mapping[str, str] | None = None) -> None:
+        """Keep up with all scopes of the state, as of one moment. Raises StoreError or Damaged.
+
+        Raises Contradiction where heads do not fit the root, which may have been read a moment before.
+
+        `listed`: a list of the heads that was made a moment ago, perhaps before somebody named another scope.
+        Between two lists that differ in one head at most, there was a moment at which all heads were as they
+        were read. Where several scopes are written to all the time, no two such lists come: then heads are
+        read one after the other. This is not a snapshot. It is still consistent unless a record moves between
+        scopes, because nothing else links two scopes.
+        """
+        names = root.scopes
+        if self._bucket.is_of_one_moment and not any(self.of(name).tag for name in names):
+            with suppress(Gone):  # a file that was merged meanwhile, or is lost
+                found = self._bucket.get_under(self._layout.heads)
+                self.refresh(names, found)
+                self._require_fitting(root, found)
+                return
+        if listed is None:
+            listed = self._bucket.list(self._layout.heads)
+        self._read_one_by_one(names, listed)
+        unnamed = listed.keys() - {self._layout.head(name) for name in names}
+        found = {key: head for key in unnamed if (head := self._bucket.get(key)) is not None}
+        self._require_fitting(root, found)
 
     def refresh(
         self, names: Collection[str], heads: Mapping[str, Found] | None = None
@@ -95,10 +119,9 @@ class Scopes:
         keys = [self._layout.head(name) for name in names]
         read = [heads.get(key) for key in keys] if heads is not None else self._bucket.get_all(keys)
         decoded = [self._decoded(name, found) for name, found in zip(names, read, strict=True)]
-        changes = {found.head.scope: self._keep_up(found) for found in decoded if not found.head.has_files}
-        waiting = [found for found in decoded if found.head.has_files]
-        done = self._bucket.in_parallel(self._keep_up, waiting)  # files are read for these
-        return changes | {found.head.scope: new for found, new in zip(waiting, done, strict=True)}
+        waits = any(head.segments for head, _, _ in decoded)  # files are read for these
+        new = (self._bucket.in_parallel if waits else map)(self._keep_up, decoded)
+        return dict(zip(names, new, strict=True))
 
     def read_again(self, names: Collection[str]) -> None:
         """Read these scopes as if nothing of them was known. Raises as `refresh` does."""
@@ -151,21 +174,68 @@ class Scopes:
             None,
         )
 
-    def _decoded(self, name: str, found: Found | None) -> "_Read":
+    def _read_one_by_one(self, names: Collection[str], listed: Mapping[str, str]) -> None:
+        before = self._tags(names, listed)
+        if not before.keys() >= set(names):
+            before = self._tags(names)
+        for attempt in range(_AT_MOST):
+            missing = [name for name in names if name not in before]
+            if missing:
+                raise Damaged(f"the head of `{missing[0]}` is missing")
+            differing = [name for name, tag in before.items() if _plain(self.of(name).tag) != _plain(tag)]
+            if not differing:
+                return
+            try:
+                new = self.refresh(differing)
+            except Gone as gone:
+                if attempt > _PATIENT and self._tags(names) == before:
+                    raise Damaged(f"{gone} is missing") from gone
+                before = self._tags(names)
+                continue
+            after = self._tags(names)
+            moved = [name for name in names if _plain(before[name]) != _plain(after.get(name, ""))]
+            if len(moved) <= 1 or (attempt >= _PATIENT and not any(map(_crosses, chain(*new.values())))):
+                return
+            before = after
+        raise StoreError(
+            f"the state {self._bucket.place} changes faster than it can be read", help="run again"
+        )
+
+    def _tags(self, names: Collection[str], listed: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        """By scope, the tag of its head."""
+        found = listed if listed is not None else self._bucket.list(self._layout.heads)
+        return {name: found[key] for name in names if (key := self._layout.head(name)) in found}
+
+    def _require_fitting(self, root: Root, found: Mapping[str, Found]) -> None:
+        """Raises Contradiction where root and heads do not fit, or the root does not name a head of `found`.
+
+        It need not name one in which nothing was ever stored.
+
+        A process that dies while it takes a new scope leaves one that is empty.
+        """
+        named = {self._layout.head(name) for name in root.scopes}
+        for key, head in found.items():
+            if key not in named and heads.is_used(head.body):
+                raise Contradiction(f"state.json does not name {key.removeprefix(self._layout.folder)}")
+        for name in root.scopes:
+            require_fitting(root, self.of(name).head)
+
+    def _decoded(self, name: str, found: Found | None) -> _Read:
         if found is None:
             raise Gone(self._layout.head(name))
         head, tail = heads.decode(found.body, name, self._begin.hash)
-        return _Read(head, tail, found.tag)
+        return head, tail, found.tag
 
-    def _keep_up(self, read: "_Read") -> Sequence[Change]:
-        head, scope = read.head, self.of(read.head.scope)
+    def _keep_up(self, read: _Read) -> Sequence[Change]:
+        head, tail, tag = read
+        scope = self.of(head.scope)
         with scope.lock:
             if scope.tag and head.serial <= scope.head.serial:
                 if head == scope.head:
-                    scope.tag = read.tag
+                    scope.tag = tag
                 return ()
-            changes = self._fold(scope.folded, head, read.tail, head.scope)
-            scope.head, scope.tag, scope.tail = head, read.tag, read.tail
+            changes = self._fold(scope.folded, head, tail, head.scope)
+            scope.head, scope.tag, scope.tail = head, tag, tail
         return changes
 
     def _fold(self, folded: ScopeState, head: Head, tail: Sequence[str], name: str) -> Sequence[Change]:
@@ -192,6 +262,20 @@ class Scopes:
         folded.marks, folded.stored, folded.records = self._begin, {}, {}
 
 
-def plain(tag: str) -> str:
+def require_fitting(root: Root, head: Head) -> None:
+    """Raises Older where the head or the root is older than the other one says."""
+    if head.serial < root.scopes.get(head.scope, 0):
+        raise Older(f"the head of `{head.scope}` is an older one")
+    if root.serial < head.root:
+        raise Older("state.json is an older one")
+
+
+def _crosses(change: Change) -> bool:
+    """Whether it says anything of another scope."""
+    effects = (rules.effect_of_row(row.columns) for row in change.rows)
+    return any(effect.moved_from or effect.moved_away for effect in effects)
+
+
+def _plain(tag: str) -> str:
     """Lists give tags without the versions, and sometimes without the quotes, that they have elsewhere."""
     return tag.partition("\n")[0].strip('"')

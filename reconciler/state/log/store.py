@@ -22,7 +22,7 @@ from reconciler.core.model import Address, StateRecord
 from reconciler.state import history
 from reconciler.state.codec import encode_entry, encode_record
 from reconciler.state.contents import StateDump
-from reconciler.state.log import head, reading, root, writes
+from reconciler.state.log import reading, root, writes
 from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.damage import Contradiction, Damaged, Gone, explained
 from reconciler.state.log.lease_beats import Exclusion, Watched
@@ -112,9 +112,7 @@ class LogStore(Store):
 
     async def check(self, lease: Lease, for_s: float = 0) -> None:
         """As in `Store`. One read serves all who ask at once, and an intent one of them (`Keeping`)."""
-        if self._opened is None:
-            raise no_longer_ours(lease.scopes[0])
-        opened = self._opened
+        opened = self._writable(lease)
         opened.leases.require(lease)
         if not opened.leases.use_fresh_check(lease):
             check = Check(lease)
@@ -221,7 +219,7 @@ class LogStore(Store):
 
     async def accept(self) -> None:
         """Go on with what is there now, also where a part of it was put back to an older copy."""
-        await self._in_thread(self._accept)
+        await self._in_thread(lambda: root.accept(self._bucket, self._layout, self._nonce()))
         self._opened = self._loaded = None
 
     async def probe(self) -> bool:
@@ -275,7 +273,7 @@ class LogStore(Store):
             return State("", {}, (), frozenset())
         opened = self._open(found)
         with collector_paused():
-            reading.keep_up(self._bucket, opened.layout, opened.scopes, found, listed)
+            opened.scopes.keep_up(found, listed)
             state = reading.state_of(opened.scopes, found.lineage, found.scopes)
         if self._loaded is None or self._loaded.version != state.version:
             self._loaded = state
@@ -285,17 +283,6 @@ class LogStore(Store):
         if self._root() is None:
             return ()
         return [(row.scope, reading.entry_of(row.columns)) for row in self.moving().export().rows]
-
-    def _accept(self) -> None:
-        found = self._root()
-        if found is None:
-            return
-        layout = Layout(self._layout.environment, found.generation)
-        read = zip(
-            found.scopes, self._bucket.get_all([layout.head(name) for name in found.scopes]), strict=True
-        )
-        known = [head.decode(item.body, name, found.lineage)[0] for name, item in read if item is not None]
-        root.accept(self._bucket, self._layout, known, self._nonce())
 
     def moving(self) -> Moving:
         """What reads and writes the state as a whole, and blocks."""
@@ -320,7 +307,7 @@ class LogStore(Store):
         return self._new_key
 
     def _take(self, scopes: Sequence[str], holder: str) -> Lease | Locked:
-        gone: Gone | Contradiction | None = None
+        doubt: Raced | Gone | Contradiction = Raced()
         for _ in range(_RACES):
             opened, known = self._require_state()
             self._forbid_read_only()
@@ -328,10 +315,8 @@ class LogStore(Store):
                 return Lease(holder, {})
             try:
                 taken = opened.leases.take(scopes, holder, known)
-            except Raced:
-                continue
-            except (Gone, Contradiction) as doubt:
-                gone = doubt
+            except (Raced, Gone, Contradiction) as raised:
+                doubt = raised
                 continue
             if isinstance(taken, Lease):
                 try:
@@ -341,8 +326,8 @@ class LogStore(Store):
                         opened.leases.give_back(taken)
                     raise
             return taken
-        if gone is not None:
-            raise gone
+        if not isinstance(doubt, Raced):
+            raise doubt
         raise StoreError(f"others were faster {_RACES} times to lock `{scopes[0]}`", help="run again")
 
     def _obstacles(self, scopes: Collection[str]) -> Mapping[str, Locked]:
@@ -352,9 +337,8 @@ class LogStore(Store):
         return self._open(found).leases.obstacles([scope for scope in scopes if scope in found.scopes])
 
     def _release(self, lease: Lease) -> None:
-        if self._opened is None:
-            return
-        self._opened.leases.give_back(lease)
+        if self._opened is not None:
+            self._opened.leases.give_back(lease)
 
     def _root(self) -> Root | None:
         """None where there is no state. Raises StateMoved, and Damaged where only its root is missing."""

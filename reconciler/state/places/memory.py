@@ -16,7 +16,7 @@ from reconciler.state.log import head as heads
 from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed, unsealed
 from reconciler.state.log.changes import StoredRecord, sum_of
 from reconciler.state.log.head import Head
-from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.log.root import Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary
 from reconciler.state.log.segments import Files
@@ -91,9 +91,6 @@ class MemoryBucket(Bucket):
     def place(self) -> str:
         return "in memory"
 
-    def get(self, key: str) -> Found | None:
-        return self.get_all([key])[0]
-
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         with self._state.lock:
             found = [self._state.objects.get(key) for key in keys]
@@ -122,22 +119,14 @@ class MemoryBucket(Bucket):
                 key: found.tag for key, (found, _) in self._state.objects.items() if key.startswith(prefix)
             }
 
-    def list_beside(self) -> tuple[str, ...]:
-        return ()
 
-
-class MemoryHolders:
+class MemoryHolders(Exclusion):
     """Holders that live as long as their handle is open, or beat: an `Exclusion`."""
 
-    poll_s = 0.2
-
     def __init__(self, state: MemoryState) -> None:
+        self.lease_s = state.lease_s
         self._state = state
         self._ours: set[str] = set()
-
-    @property
-    def lease_s(self) -> float:
-        return self._state.lease_s
 
     def begin(self, id: str) -> None:
         self._ours.add(id)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from reconciler.state.log.bucket import Bucket, Found, Layout, PreconditionFailed
 from reconciler.state.log.damage import damaged
-from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.places.postgres import older
 from reconciler.state.places.postgres.connections import (
     AT_MOST,
@@ -89,9 +89,6 @@ class TableBucket(Bucket):
     def place(self) -> str:
         return self._connections.url.shown
 
-    def get(self, key: str) -> Found | None:
-        return self.get_all([key])[0]
-
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         rows = self._rows(_GET, list(keys))
         if rows is None:
@@ -138,9 +135,6 @@ class TableBucket(Bucket):
         if rows is None:
             return {key: found.tag for key, found in self._before.items() if key.startswith(prefix)}
         return dict(rows)
-
-    def list_beside(self) -> tuple[str, ...]:
-        return ()
 
     def close(self) -> None:
         """Close the connections; what was known of heads is forgotten."""
@@ -281,10 +275,8 @@ class TableBucket(Bucket):
             self._tell(f"the state {self.place} was migrated: it is in one table now, {self._schema}.objects")
 
 
-class ServerTime:
+class ServerTime(Exclusion):
     """An `Exclusion`: a holder is dead whose newest beat is older than its lease, by the server's clock."""
-
-    poll_s = 0.2
 
     def __init__(self, bucket: TableBucket, lease_s: float) -> None:
         self._bucket = bucket
@@ -292,9 +284,6 @@ class ServerTime:
 
     def begin(self, id: str) -> None:
         self._bucket.require_key()
-
-    def end(self, id: str) -> None:
-        pass
 
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         return None if self._bucket.age_s(beat.id) < beat.lease_s else 0.0

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -152,12 +152,11 @@ def verify(file: Path) -> None:
 @contextmanager
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a file that nobody writes to, or to a copy in memory where its version is older."""
-    with closing(database.connect(file, read_only=True)) as connection:
-        if database.require(connection, file) == database.VERSION:
-            yield connection
-            return
-        with closing(migrated_copy(connection)) as copy:
-            yield copy
+    with ExitStack() as opened:
+        connection = opened.enter_context(closing(database.connect(file, read_only=True)))
+        if database.require(connection, file) < database.VERSION:
+            connection = opened.enter_context(closing(migrated_copy(connection)))
+        yield connection
 
 
 def migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:

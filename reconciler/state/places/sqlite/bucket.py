@@ -55,12 +55,8 @@ class TableBucket(Bucket):
     def place(self) -> str:
         return self._place
 
-    def get(self, key: str) -> Found | None:
-        return self.get_all([key])[0]
-
     def get_all(self, keys: Sequence[str]) -> list[Found | None]:
         """Raises Damaged for a body that is not what was written."""
-
         with self.reading() as connection:
             if connection is None:
                 return [None for _ in keys]
@@ -85,12 +81,10 @@ class TableBucket(Bucket):
         return self._written(REPLACE, stored(key), body, tag)
 
     def delete(self, key: str) -> None:
-        def delete(connection: sqlite3.Connection) -> None:
+        with self.writing() as connection:
             connection.execute("DELETE FROM objects WHERE key = ?", (stored(key),))
             if is_head(stored(key)):
                 connection.execute("DELETE FROM lines WHERE head = ?", (stored(key),))
-
-        self._write(delete)
 
     def list(self, prefix: str) -> Mapping[str, str]:
         environment, _, rest = prefix.partition("/")
@@ -101,9 +95,6 @@ class TableBucket(Bucket):
             found = connection.execute(query, (rest, f"{rest[:-1]}0" if rest else "~"))
             return {f"{environment}/{key}": tag for key, tag in found}
 
-    def list_beside(self) -> tuple[str, ...]:
-        return ()
-
     def _written(self, statement: str, key: str, body: bytes, *before: str) -> str:
         """Write where `before`, a tag, allows it; returns the new tag. Raises PreconditionFailed."""
         first, tail, counts = body, b"", (0, 0)
@@ -113,15 +104,11 @@ class TableBucket(Bucket):
                 found = _counts_of(first)
                 counts = found.seq, found.record_serial
         tag = tag_of(first)
-
-        def write(connection: sqlite3.Connection) -> int:
-            changed = connection.execute(statement, (tag, first, *counts, key, *before)).rowcount
-            if changed and is_head(key):
+        with self.writing() as connection:
+            if not connection.execute(statement, (tag, first, *counts, key, *before)).rowcount:
+                raise PreconditionFailed
+            if is_head(key):
                 self._write_lines(connection, key, tail.split(b"\n")[:-1])
-            return changed
-
-        if not self._write(write):
-            raise PreconditionFailed
         return tag
 
     def _write_lines(self, connection: sqlite3.Connection, key: str, lines: Sequence[bytes]) -> None:
@@ -135,7 +122,9 @@ class TableBucket(Bucket):
         if rows:
             connection.executemany("INSERT INTO lines VALUES (?,?,?,?)", rows)
 
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction, which ends with the block, or with that of `in_parallel`."""
         with ExitStack() as alone:
             exits = getattr(self._own, "exits", alone)
             if exits is alone:
@@ -143,7 +132,7 @@ class TableBucket(Bucket):
             exits.enter_context(self._turn)
             connection = self._writable()
             exits.enter_context(self._committing(connection))
-            return work(connection)
+            yield connection
 
     @contextmanager
     def _committing(self, connection: sqlite3.Connection) -> Iterator[None]:

@@ -78,12 +78,8 @@ def read_key(path: Path, *, sealed: bool = False) -> bytes | None:
 
 def create_key(path: Path, key: bytes) -> bytes:
     """The key of the state at `path`: `key`, unless another process was faster."""
-
-    def fill(new: Path) -> None:
-        new.write_bytes(key)
-
     with suppress(FileExistsError):
-        create(key_path(path), fill)
+        create(key_path(path), lambda new: new.write_bytes(key))
     return read_key(path, sealed=True) or key
 
 
@@ -92,7 +88,7 @@ def key_digest(key: bytes | None) -> bytes:
     return hashlib.sha256(key).digest() if key else b""
 
 
-def create(path: Path, fill: Callable[[Path], None]) -> None:
+def create(path: Path, fill: Callable[[Path], object]) -> None:
     """A file at `path` that `fill` has filled. Raises FileExistsError where another process was faster."""
     descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reconciler.core.errors import Locked
 from reconciler.state.durable import make_private
-from reconciler.state.log.lease_beats import Beat
+from reconciler.state.log.lease_beats import Beat, Exclusion
 from reconciler.state.places.sqlite import files
 
 
@@ -43,11 +43,10 @@ _guard = threading.Lock()
 _open: dict[Path, _LockFile] = {}
 
 
-class ByteHolders:
+class ByteHolders(Exclusion):
     """The holders of leases that one handle has taken: an `Exclusion`. `lock_file`: next to the state."""
 
     lease_s = math.inf
-    poll_s = 0.2
 
     def __init__(self, lock_file: Path) -> None:
         self._lock_file = lock_file

@@ -143,7 +143,7 @@ def _from_backup(source: Path, at: datetime | None, path: Path, copy: Path, now:
     known = max(seen.read(path, base.lineage), salvaged.seen, key=attrgetter("version", "rows"))
     lost = _lost(salvaged, base, known, at, now)
     contents = _merged(base, salvaged, known.serial if lost else 0)
-    count = sum(map(len, salvaged.rows.values()))
+    count = len(salvaged.rows)
     note = {"restored": source.name, "lost": lost, "salvaged": count}
     if lost:
         # Told by every plan, until a person has looked what the platform has.
@@ -171,8 +171,7 @@ def _key_digest(path: Path) -> bytes:
 
 def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
     """The backup, with all that was salvaged. `least_serial`: from which on every scope counts."""
-    entries = [(row.scope, row.columns) for row in base.rows]
-    entries += [(scope, columns) for scope, rows in salvaged.rows.items() for columns in rows]
+    entries = [*((row.scope, row.columns) for row in base.rows), *salvaged.rows]
     chains: dict[str, list[Row]] = defaultdict(list)
     for row in chained(base.lineage, entries):
         chains[row.scope].append(row)
@@ -193,12 +192,12 @@ def _merged(base: StateDump, salvaged: Salvage, least_serial: int) -> StateDump:
 
 def _lost(salvaged: Salvage, base: StateDump, known: Seen, at: datetime, now: datetime) -> str:
     """Which rows cannot be read, and from when to when; "" when none is known to be lost."""
-    rows = [columns for scope in salvaged.rows.values() for columns in scope]
-    there = len(base.rows) + len(rows)
+    there = len(base.rows) + len(salvaged.rows)
     missing = max(there, known.rows) - there
     if not missing and known != seen.NOTHING:
         return ""
-    since = max((columns[2] for columns in rows), default=at.isoformat(), key=datetime.fromisoformat)
+    times = (columns[2] for _, columns in salvaged.rows)
+    since = max(times, default=at.isoformat(), key=datetime.fromisoformat)
     what = f"{missing} journal rows" if missing else "perhaps the newest journal rows"
     return (
         f"{what} between {since} and {now.isoformat()} cannot be read: "

@@ -39,14 +39,14 @@ _READ_AT_ONCE = 4096
 class Salvage:
     """What a damaged state holds besides a backup.
 
-    `rows`: of the journal after those of the backup, by scope, oldest first. `records`: all, as of the newest
-    change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a call was begun
-    whose end may stand in a line that is lost. `seen`: what the file says of itself. `lineage`: "" where the
-    root cannot be read.
+    `rows`: of the journal after those of the backup, with their scopes, oldest first in each. `records`: all,
+    as of the newest change that was read. `serials`, `epochs`: the highest of a scope. `reopened`: where a
+    call was begun whose end may stand in a line that is lost. `seen`: what the file says of itself.
+    `lineage`: "" where the root cannot be read.
     """
 
     records: dict[Address, Body]
-    rows: dict[str, list[EntryColumns]] = field(default_factory=dict)
+    rows: list[tuple[str, EntryColumns]] = field(default_factory=list)
     serials: dict[str, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     reopened: set[Address] = field(default_factory=set)
@@ -73,7 +73,7 @@ def _salvage(connection: sqlite3.Connection, base: StateDump, found: Salvage) ->
     objects = dict(_objects(connection))
     folders = [key.partition("/")[0] for key in objects if "/" in key]
     generation = max(folders, key=folders.count, default="")
-    names = {*base.heads, *(row.scope for row in base.rows)}
+    names = set(base.heads)
     with suppress(StoreError, KeyError):
         root = roots.decoded(TableBucket("of the copy"), Found(*objects["state.json"]))
         found.lineage, generation = root.lineage, root.generation
@@ -107,7 +107,7 @@ def _take_scope(
     later = [change for change in changes if change.number > newest]
     arrived: dict[Address, Body] = {}
     for change in later:
-        found.rows.setdefault(name, []).extend(row.columns for row in change.rows)
+        found.rows += [(name, row.columns) for row in change.rows]
         for address in change.remove:
             arrived.pop(address, None)
             body = found.records.get(address)
@@ -200,7 +200,7 @@ def _salvage_older(connection: sqlite3.Connection, base: StateDump, version: int
     for scope, columns in _following(rows, base):
         changed = Address.parse(columns[3]) if columns[3] and rules.changes_a_record(columns[1]) else None
         if is_whole or changed is None or changed in records:
-            found.rows.setdefault(scope, []).append(columns)
+            found.rows.append((scope, columns))
         else:
             found.reopened.add(changed)
 
