@@ -88,7 +88,10 @@ class Http1Transport(httpx.AsyncBaseTransport):
         is_kept = False
         timer = asyncio.get_running_loop().call_later(left_s, connection.end, late)
         try:
-            answer = await connection.ask(written, ends)
+            asked = connection.ask(written)
+            if ends:
+                connection.end_sending()
+            answer = await asked
             if isinstance(answer, TransportError):
                 raise answer
             is_kept = connection.is_reusable
@@ -202,8 +205,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._whole_s = 0.0
         self.is_reusable = False
 
-    def ask(self, request: bytes, ends: bool) -> "asyncio.Future[httpx.Response | TransportError]":
-        """Send `request`, and with `ends` the end of what we send; the future gets its answer.
+    def ask(self, request: bytes) -> "asyncio.Future[httpx.Response | TransportError]":
+        """Send `request`; the future gets its answer.
 
         Errors are results, too: after a cancellation nobody would retrieve an exception.
         """
@@ -216,9 +219,14 @@ class Http1Connection(asyncio.BufferedProtocol):
             self.connection_lost(None)
         else:
             self._transport.write(request)
-            if ends:  # TLS has no end of one direction alone
-                self._transport.write_eof() if self._transport.can_write_eof() else self.close()
         return self._answer
+
+    def end_sending(self) -> None:
+        """Say that nothing more comes. TLS has no end of one direction alone: it closes the connection."""
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self.close()
 
     def is_usable(self) -> bool:
         """Whether it is fresh, and the server has neither closed it nor sent unrequested bytes."""
