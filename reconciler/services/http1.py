@@ -223,10 +223,7 @@ class Http1Connection(asyncio.BufferedProtocol):
 
     def end_sending(self) -> None:
         """Say that nothing more comes. TLS has no end of one direction alone: it closes the connection."""
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        else:
-            self.close()
+        (self._transport.write_eof if self._transport.can_write_eof() else self.close)()
 
     def is_usable(self) -> bool:
         """Whether it is fresh, and the server has neither closed it nor sent unrequested bytes."""
