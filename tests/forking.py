@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
@@ -12,16 +14,36 @@ import reconciler
 
 _PACKAGE = Path(reconciler.__file__).parent
 _LIBRARIES = ("httpx", "anyio._backends._asyncio")
+_FIRST = (
+    ("plan",),
+    ("apply", "--auto-approve"),
+    ("apply", "--auto-approve", "--output", "json"),
+    ("drift",),
+    ("state", "list"),
+)
 _MOST_DESCRIPTORS = 1024
 
 
 def import_everything() -> None:
-    """Every process that is forked from this one has it all, and all of them run the same source."""
+    """Every process that is forked from this one has it all, and all of them run the same source.
+
+    It also has what the first run of a verb makes for the next ones: schemas, decoders, patterns.
+    """
     files = (file.relative_to(_PACKAGE.parent).with_suffix("") for file in sorted(_PACKAGE.rglob("*.py")))
     names = [".".join(file.parts).removesuffix(".__init__") for file in files]
     for name in (*_LIBRARIES, *names):
         if not name.endswith("__main__"):
             import_module(name)
+    run, manifests = import_module("reconciler.cli.main").run, str(_PACKAGE.parent / "manifests/examples")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chdir(folder),
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        for verb in _FIRST:
+            run([*verb, *([manifests] if verb[0] != "state" else []), "--sandbox"])
 
 
 def become(root: Path, env: Mapping[str, str], stdin: int, out: int, err: int, *, keep: int = 0) -> None:

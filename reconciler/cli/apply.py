@@ -170,7 +170,12 @@ def command(
     try:
         applied = run_watched(work)
     except PlanRefused as refused:
-        return _report_refused(refused, unchanged_of(refused.plan), desired)
+        plan = replace(refused.plan, diagnostics=refused.diagnostics)
+        unchanged = unchanged_of(refused.plan)
+        report = _report_of(Applied(plan, owed=plan.owed), unchanged, desired, *desired.by_address)
+        emit(replace(report, ended="refused", budget=None))
+        echo_error(refused)
+        return code_of(refused.diagnostics, FAILED)
     except Interrupted as interrupted:
         return report_interrupted(interrupted, "interrupted; nothing was changed")
     except ReconcilerError as failure:
@@ -199,15 +204,6 @@ def _question(plan: Plan) -> str:
     if not hidden:
         return "Apply this plan?"
     return f"Apply this plan, and create {', '.join(hidden)}? Look first: no list shows whether that exists"
-
-
-def _report_refused(refused: PlanRefused, unchanged: Sequence[Address] | None, desired: Desired) -> int:
-    """Print the report of a refused apply, with its diagnostics; returns the exit code."""
-    plan = replace(refused.plan, diagnostics=refused.diagnostics)
-    report = _report_of(Applied(plan, owed=plan.owed), unchanged, desired, *desired.by_address)
-    emit(replace(report, ended="refused", budget=None))
-    echo_error(refused)
-    return code_of(refused.diagnostics, FAILED)
 
 
 def _report_of(

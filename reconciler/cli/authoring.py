@@ -103,30 +103,27 @@ def explain(
     """
     if codes and topic is not None:
         raise click.UsageError("--codes lists all codes, and takes no topic")
-    if topic is not None:
-        emit(_page_about(topic))
-    elif codes:
-        emit(pages.codes_page(topics.all_explanations(), _heading))
-    else:
-        emit(pages.kinds_page(topics.all_kinds(), _heading))
-    return DONE
-
-
-def _page_about(topic: str) -> Page:
-    """The page of a kind, a field, a capability or a code. Raises UsageError for anything else."""
     if topic == "agents":
-        return Page(document={"guide": guide()}, text=guide())
+        emit(Page(document={"guide": guide()}, text=guide()))
+        return DONE
     try:
-        found = topics.find_topic(topic)
+        found = topics.find_topic(topic) if topic is not None else None
     except topics.UnknownTopic as unknown:
         raise click.UsageError(f"{unknown.message}; {unknown.help}") from None
-    if isinstance(found, Explanation):
-        return pages.code_page(found, _heading)
-    if isinstance(found, tuple):
-        return pages.field_page(*found, _heading)
-    if isinstance(found, CapabilityPage):
-        return pages.capability_page(found, _heading)
-    return pages.kind_page(found, _heading)
+    if codes:
+        page = pages.codes_page(topics.all_explanations(), _heading)
+    elif found is None:
+        page = pages.kinds_page(topics.all_kinds(), _heading)
+    elif isinstance(found, Explanation):
+        page = pages.code_page(found, _heading)
+    elif isinstance(found, tuple):
+        page = pages.field_page(*found, _heading)
+    elif isinstance(found, CapabilityPage):
+        page = pages.capability_page(found, _heading)
+    else:
+        page = pages.kind_page(found, _heading)
+    emit(page)
+    return DONE
 
 
 def _heading(text: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from reconciler.cli.command_line import links_here
 from reconciler.cli.event_loop import run
 from reconciler.cli.output import emit
 from reconciler.cli.verb import DONE, verb
+from reconciler.core.errors import ReconcilerError
 from reconciler.hosts.job import Given, job_of
 from reconciler.hosts.show import Shown, show
 from reconciler.project.files import read_file
@@ -72,7 +74,10 @@ def command(
     GitLab CI or Gitea Actions. A comment about a newer commit is left alone (`stale`).
     """
     found = [read_report(str(file), read_file(file, MOST_BYTES + 1)) for file in files]
-    job = job_of(os.environ, _event(), Given(**given, number=number or 0))
+    event = b""  # the JSON of what started the job, from GitHub and Gitea
+    with suppress(ReconcilerError):
+        event = read_file(Path(os.environ.get("GITHUB_EVENT_PATH") or os.devnull), _MOST_EVENT)
+    job = job_of(os.environ, event, Given(**given, number=number or 0))
     links = links_here()
     links = replace(links, revision=job.commit or links.revision)
     reports = [replace(report, links=links) for report in found]
@@ -102,13 +107,3 @@ def command(
     text = f"reconcile/{done.environment}: {_ACTIONS[done.action]}{where}\n"
     emit(Page(document=document, text=text + (f"Status: {done.status}\n" if done.status else "")))
     return DONE
-
-
-def _event() -> bytes:
-    """The JSON of the event that started the job, from GitHub and Gitea; b"" where there is none."""
-    path = os.environ.get("GITHUB_EVENT_PATH")
-    try:
-        with Path(path or os.devnull).open("rb") as opened:
-            return opened.read(_MOST_EVENT)
-    except OSError:
-        return b""

@@ -1,6 +1,6 @@
 """`reconcile drift`: changes on the platform without us. --accept writes them into the manifests."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from reconciler.core import advice
 from reconciler.core.diagnostics import has_errors
 from reconciler.core.model import Address
 from reconciler.core.words import counted
-from reconciler.drift.accept import accept, keep_records
+from reconciler.drift.accept import accept as accept_drift
+from reconciler.drift.accept import keep_records
 from reconciler.drift.acceptance import Environments, acceptance_document, render_acceptance
 from reconciler.drift.baseline import FILE_NAME, load_baseline, only_new
 from reconciler.drift.baseline import save_baseline as save
 from reconciler.drift.find import Drift, find_drift
-from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
-from reconciler.project.project import Project
 from reconciler.project.scopes import declared_in_focus
 from reconciler.project.settings import ProjectSettings
 from reconciler.project.store import require_private
@@ -59,9 +58,24 @@ def command(
     look = partial(chosen.use_project, resources=desired.resources, policies=desired.policies)
     drift = look(lambda project: find_drift(project, desired))
     if accept:
-        return _accept(drift, desired, config, paths, addresses, look)
+        shared = Environments(config.env, config.settings.overlays) if config.environments() else None
+        done = accept_drift(drift, desired, config.root, addresses, shared)
+        if done.records:
+            look(lambda project: keep_records(project, done.records))
+        plan = done.shown_in(drift.plan)
+        shown = replace(drift, plan=plan)
+        _report(shown, render_acceptance(done, paths, of_this_run()), acceptance_document(done))
+        return first_of(FAILED if has_errors(plan.diagnostics) else DONE, CHANGES if done.remaining else DONE)
     if save_baseline:
-        return _save(drift, desired if paths or chosen.targets else None, config)
+        require_private(config.root, config.private)
+        file, compared = config.private / FILE_NAME, None
+        if paths or chosen.targets:  # of these manifests alone
+            compared = [resource.address for resource in declared_in_focus(desired)]
+        known = save(file, drift.plan, compared)
+        saved_at = drift.plan.context.at.isoformat()
+        saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
+        _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
+        return DONE
     code = _only_new(drift, config) if only_new else _report(drift)
     return first_of(code, CHANGES if all_fields and drift.unmanaged else DONE)
 
@@ -108,41 +122,6 @@ def _report(
     emit(report, paged=True)
     failed = code_of(plan.diagnostics, FAILED) if has_errors(plan.diagnostics) else DONE
     return first_of(failed, CHANGES if plan.changes else DONE)
-
-
-def _accept(
-    drift: Drift,
-    desired: Desired,
-    config: ProjectSettings,
-    paths: Sequence[str],
-    addresses: Sequence[Address],
-    look: Callable[[Callable[[Project], Awaitable[None]]], None],
-) -> int:
-    """Write the drifted values into the manifests, and print the acceptance; returns the exit code.
-
-    `look`: runs work on the project, for records that must be kept.
-    """
-    shared = Environments(config.env, config.settings.overlays) if config.environments() else None
-    done = accept(drift, desired, config.root, addresses, shared)
-    if done.records:
-        look(lambda project: keep_records(project, done.records))
-    plan = done.shown_in(drift.plan)
-    shown = replace(drift, plan=plan)
-    _report(shown, render_acceptance(done, paths, of_this_run()), acceptance_document(done))
-    failed = FAILED if has_errors(plan.diagnostics) else DONE
-    return first_of(failed, CHANGES if done.remaining else DONE)
-
-
-def _save(drift: Drift, part: Desired | None, config: ProjectSettings) -> int:
-    """Save the drift as the baseline. `part`: the given manifests; None for all."""
-    require_private(config.root, config.private)
-    file = config.private / FILE_NAME
-    compared = [resource.address for resource in declared_in_focus(part)] if part is not None else None
-    known = save(file, drift.plan, compared)
-    saved_at = drift.plan.context.at.isoformat()
-    saved = {"baseline": {"file": str(file), "saved_at": saved_at, "known": known}}
-    _report(drift, f"Saved {counted(known, 'drifted value')} as known: see --only-new.\n", saved)
-    return DONE
 
 
 def _only_new(drift: Drift, config: ProjectSettings) -> int:

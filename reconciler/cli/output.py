@@ -120,7 +120,13 @@ def emit(report: Report, *, unseen: Report | None = None, paged: bool = False) -
     whole = replace(report.advised(run), read_line=texts_here().line, links=links_here())
     command_line().report = whole
     _print(unseen.advised(run) if unseen is not None and in_parts() else whole, paged=paged)
-    _write_files(whole)
+    for file in command_line().files:
+        if not (text := _rendered(file.format, whole)):
+            continue
+        try:
+            write_output(file.path, text.encode("utf-8", "backslashreplace"))
+        except ReconcilerError as failure:  # it fails the run
+            _lose(f"the report is missing: {failure.message}")
 
 
 def emit_part(report: Report) -> None:
@@ -189,17 +195,6 @@ def echo_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
             click.echo(f"\n{pointer(diagnostics)}", err=True, nl=False)
 
 
-def _write_files(report: Report) -> None:
-    """Write `report` to the files of --report. A file that cannot be written fails the run."""
-    for file in command_line().files:
-        if not (text := _rendered(file.format, report)):
-            continue
-        try:
-            write_output(file.path, text.encode("utf-8", "backslashreplace"))
-        except ReconcilerError as failure:
-            _lose(f"the report is missing: {failure.message}")
-
-
 def style_here() -> Style:
     """Width and colour of reports on standard output; PLAIN where that is not a terminal."""
     if not sys.stdout.isatty():
@@ -215,7 +210,11 @@ def output_encoding() -> str:
 
 def echo_report(text: str, *, paged: bool = False) -> None:
     """Print `text`. `paged`: on a terminal, through the pager where it is longer than the screen."""
-    fits = not paged or not sys.stdout.isatty() or not _longer_than_screen(text)
+    fits = not paged or not sys.stdout.isatty()
+    if not fits:
+        size = shutil.get_terminal_size()
+        lines = map(columns_of, click.unstyle(text).splitlines())
+        fits = sum(max(1, -(-columns // size.columns)) for columns in lines) < size.lines
     if fits or not _page(_pager(), text.encode(output_encoding())):
         click.echo(text, nl=False)
 
@@ -229,13 +228,6 @@ def _pager() -> str:
             command = os.environ[name].strip()
             return "" if command == "cat" else command
     return "less" if shutil.which("less") else ""
-
-
-def _longer_than_screen(text: str) -> bool:
-    """Whether `text`, wrapped at the width of the terminal, has more lines than its height."""
-    size = shutil.get_terminal_size()
-    lines = map(columns_of, click.unstyle(text).splitlines())
-    return sum(max(1, -(-columns // size.columns)) for columns in lines) >= size.lines
 
 
 def _page(command: str, data: bytes) -> bool:

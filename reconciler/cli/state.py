@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -166,7 +167,14 @@ def init(
         text = f"{place}: {'created' if created else 'exists already'}\n"
     if not chosen.sandbox and chosen.config.settings.state.lineage is None:
         text += pages.pin_lines(place, lineage, environment)
-    older = advise(_older_objects(chosen) if created and not chosen.sandbox else (), of_this_run())
+    older: Sequence[Diagnostic] = ()
+    if created and not chosen.sandbox:
+        with suppress(ReconcilerError):  # where the platform cannot be read, none is known
+            desired = chosen.load_desired()
+            older = chosen.use_project(
+                lambda project: older_objects(project, desired.by_address), policies=desired.policies
+            )
+    older = advise(older, of_this_run())
     text += "".join(
         f"{found.message}\n  {', '.join(found.addresses)}\n  = help: {found.help}\n" for found in older
     )
@@ -174,17 +182,6 @@ def init(
     document |= {"diagnostics": DiagnosticJson.all_of(older), **({"taken_over": taken} if take_over else {})}
     emit(Page(document=document, text=text))
     return DONE
-
-
-def _older_objects(chosen: ChosenState) -> Sequence[Diagnostic]:
-    """Diagnostics about objects that are older than the state; none where the platform cannot be read."""
-    try:
-        desired = chosen.load_desired()
-        return chosen.use_project(
-            lambda project: older_objects(project, desired.by_address), policies=desired.policies
-        )
-    except ReconcilerError:
-        return []
 
 
 @verb("unlock", REASON, of=command, report=None, by_people=True)
@@ -211,8 +208,16 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
     Nobody can write to two of them at any moment. Was it interrupted? Run it again. Without URL: bring a
     state that an older program wrote to the version of this one, where it is.
     """
+
+    async def in_place(store: Spooling) -> bool:
+        files = files_of(store)  # the next verb that writes migrates a shared one
+        return files is not None and await files.migrate()
+
     if url is None:
-        return _migrate_here(chosen)
+        migrated = chosen.use(in_place)
+        text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
+        emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
+        return DONE
     if chosen.sandbox:
         raise click.UsageError("--sandbox: its state stays where its world is")
     config, reporter, old, new = chosen.config, chosen.reporter, chosen.url, url
@@ -238,19 +243,6 @@ def migrate(chosen: ChosenState, url: str | None = argument(required=False)) -> 
             done.contents, head, shown_url(old), shown_url(new), config.env, before=done.before
         )
     )
-    return DONE
-
-
-def _migrate_here(chosen: ChosenState) -> int:
-    """Bring a state in a file to the newest version. The next verb that writes migrates a shared one."""
-
-    async def work(store: Spooling) -> bool:
-        files = files_of(store)
-        return files is not None and await files.migrate()
-
-    migrated = chosen.use(work)
-    text = f"{chosen.place}: {'migrated' if migrated else 'has the newest version'}\n"
-    emit(Page(document={"state": chosen.place, "migrated": migrated}, text=text))
     return DONE
 
 

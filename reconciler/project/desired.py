@@ -26,7 +26,7 @@ from reconciler.manifests.revisions.sources import value_sources
 from reconciler.planning.declared import Desired
 from reconciler.policies import find_manifest_kinds
 from reconciler.project.files import SourceTexts
-from reconciler.project.manifests import Manifests, given_paths, overlay_path, read_manifests
+from reconciler.project.manifests import given_paths, overlay_path, read_manifests
 from reconciler.project.settings import ProjectSettings
 
 
@@ -144,12 +144,16 @@ def validate(
     known = Known()
     for config in configs:
         manifests = read_manifests(paths, config, texts, ref=ref, changed_since=changed_since, known=known)
-        addresses.update(resource.address for resource in manifests.loaded.resources)
-        files.update(manifests.loaded.files)
         if manifests.changed is not None:
             differ.update(manifests.changed.differ)
             dependants.update(manifests.changed.dependants)
-        for problem in _problems(manifests, config):
+        loaded, problems = manifests.loaded, manifests.loaded.diagnostics
+        addresses.update(resource.address for resource in loaded.resources)
+        files.update(loaded.files)
+        if not has_errors(problems):
+            missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
+            problems = (*problems, *missing_origins(loaded.resources), *missing)
+        for problem in dict.fromkeys(problems):
             found.setdefault(problem, []).append(config.env or BASE)
     diagnostics = []
     for problem, names in found.items():
@@ -158,15 +162,6 @@ def validate(
         message = problem.message if everywhere else f"{problem.message} ({whose})"
         diagnostics.append(replace(problem, message=message))
     return Validated(addresses, files, tuple(diagnostics), differ, dependants - differ)
-
-
-def _problems(manifests: Manifests, config: ProjectSettings) -> Sequence[Diagnostic]:
-    """The problems of one environment, without repetitions."""
-    loaded, found = manifests.loaded, manifests.loaded.diagnostics
-    if not has_errors(found):
-        missing = missing_sources(config, (*loaded.resources, *loaded.policies), manifests.at)
-        found = (*found, *missing_origins(loaded.resources), *missing)
-    return list(dict.fromkeys(found))
 
 
 def missing_sources(

@@ -1,6 +1,6 @@
 """Reads the journal: what was done to a project's objects, by whom and why."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -33,10 +33,15 @@ async def find_history(store: Store, address: Address | None, since: datetime | 
     found = history_of(journal)
     names = _names(address, journal)
     if address is not None:
-        found = History(
-            [run for run in found.runs if _about(run, names)],
-            [decision for decision in found.decisions if decision.address in names],
-        )
+        texts = set(map(str, names))
+        about = [
+            run
+            for run in found.runs
+            if names.intersection(call.address for call in run.calls)
+            or names.intersection(decision.address for decision in run.decisions)
+            or texts.intersection(address for name in NOTED for address in run.addresses(name))
+        ]
+        found = History(about, [decision for decision in found.decisions if decision.address in names])
         if since is None and not found.runs and not found.decisions:
             known = {entry.address for _, entry in journal if entry.address is not None}
             raise ReconcilerError(
@@ -85,13 +90,6 @@ def _names(address: Address | None, journal: Sequence[tuple[str, JournalEntry]])
             names.add(entry.address)
             texts.add(str(entry.address))
     return frozenset({address, *names})
-
-
-def _about(run: PastRun, names: Collection[Address]) -> bool:
-    """Whether `run` did or decided anything about `names`."""
-    addresses = {call.address for call in run.calls} | {decision.address for decision in run.decisions}
-    texts = {address for name in NOTED for address in run.addresses(name)}
-    return not addresses.isdisjoint(names) or not texts.isdisjoint(map(str, names))
 
 
 async def _running(store: Store, runs: Sequence[PastRun]) -> frozenset[str]:

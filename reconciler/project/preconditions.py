@@ -51,7 +51,16 @@ def refuse_while_unknown(plan: Plan, state: State) -> None:
     touched = {step.address for step in plan.steps}
     touched |= {Address.parse(source) for source, _ in plan.inputs}
     touched |= {binding.address for binding in plan.bindings if not only_left(binding)}
-    _refuse_moves_of_open_calls(plan, state)
+    # A call is settled by its address: also one that may be repeated, before the record moves away.
+    moving = {address for move in plan.moves for address in (move.source, move.target)}
+    for opened in state.open_intents:
+        if opened.address in moving:
+            apply = command("apply")
+            raise Refused(
+                f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
+                help=f"run `{apply}` without a saved plan, which settles it first",
+                advice=(apply,),
+            )
     unknown = [
         describe(opened, intent, "it was sent after this plan was made", later=True)
         for opened in state.open_intents
@@ -107,19 +116,6 @@ def still_there(plan: Plan, records: Mapping[Address, StateRecord]) -> list[Move
     ]
 
 
-def _refuse_moves_of_open_calls(plan: Plan, state: State) -> None:
-    """A call is settled by its address: also one that may be repeated, before the record moves away."""
-    moving = {address for move in plan.moves for address in (move.source, move.target)}
-    for opened in state.open_intents:
-        if opened.address in moving:
-            apply = command("apply")
-            raise Refused(
-                f"`{opened.address}` cannot move: the outcome of a call is unknown; nothing was changed",
-                help=f"run `{apply}` without a saved plan, which settles it first",
-                advice=(apply,),
-            )
-
-
 def reads_again(plan: Plan) -> list[Read]:
     """The reads that show everything a plan relies on."""
     reads = [expected.read for expected in plan.expectations if expected.read is not None]
@@ -127,26 +123,14 @@ def reads_again(plan: Plan) -> list[Read]:
 
 
 def refuse_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> None:
-    """Raises Moved unless all that the plan relies on is as it was."""
-    unread = not_read_again(plan, observed)
-    moved = [
-        error("moved", f"`{address}` {how}", help=_ANEW)
-        for address, how in what_moved(plan, state, observed).items()
-    ]
-    if moved:
-        raise Moved("the plan is stale: objects changed since it was made", [*moved, *unread])
-    if unread:
-        raise Moved("objects of the plan cannot be read again", unread)
-
-
-def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -> dict[Address, str]:
-    """The addresses that are seen not to be as the plan saw them, and how."""
-    moved: dict[Address, str] = {}
+    """Raises Moved unless all that the plan relies on is as it was, and can be read again."""
+    moved: dict[Address, str] = {}  # what is seen not to be as the plan saw it, and how
     shown = {read: Lookup(now.objects) for read, now in observed.items()}
     for move in plan.moves:
         record = state.records.get(move.target)
         if move.source in state.records or record is None or record.serial != move.serial:
             moved[move.source] = f"cannot become `{move.target}` any more: its record changed meanwhile"
+    reads: dict[Address, Read] = {}
     for expected in plan.expectations:
         record = state.records.get(expected.address)
         if (record.serial if record is not None else 0) != expected.serial:
@@ -155,18 +139,10 @@ def what_moved(plan: Plan, state: State, observed: Mapping[Read, Observation]) -
             now = observed[expected.read]
             if now.complete and digest_now(expected, shown[expected.read]) != expected.digest:
                 moved[expected.address] = "changed on the platform since the plan was made"
-    return moved
-
-
-def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Diagnostic]:
-    """The problems of reads that failed now, once for each cause."""
-    reads = {
-        expectation.address: expectation.read
-        for expectation in plan.expectations
-        if expectation.read is not None
-    }
+        if expected.read is not None:
+            reads[expected.address] = expected.read
     reads |= {Address.parse(source): read for source, read in plan.inputs}
-    unread = FailedReads()
+    unread = FailedReads()  # tells the problems of reads that failed now, once for each cause
     for now in observed.values():
         unread.answered(now)
     for address, read in reads.items():
@@ -174,4 +150,9 @@ def not_read_again(plan: Plan, observed: Mapping[Read, Observation]) -> list[Dia
         if not now.complete:
             why = f"`{address}` cannot be read again: {now.problem}"
             unread.add(now.cause, error("moved", why, help=_ANEW), [address])
-    return list(unread.diagnostics())
+    failed = list(unread.diagnostics())
+    stale = [error("moved", f"`{address}` {how}", help=_ANEW) for address, how in moved.items()]
+    if moved:
+        raise Moved("the plan is stale: objects changed since it was made", [*stale, *failed])
+    if failed:
+        raise Moved("objects of the plan cannot be read again", failed)

@@ -228,7 +228,13 @@ async def settle_restarts(
     project: Project, addresses: Collection[Address], *, machine: str | None = None
 ) -> Mapping[Address, str]:
     """A person restarted what holds `addresses`, or `machine`: nothing is owed by them any more."""
-    records = (await _settled(project, addresses)).records
+    state = await require_state(project)
+    intents = [parse_intent(opened) for opened in state.open_intents if opened.address in addresses]
+    scopes = {intent.scope for intent in intents if intent.owes}
+    if scopes:  # calls that may owe a restart are settled first, as an apply does
+        await settle_left(project, state, lambda _: scopes)
+        state = await project.store.load()
+    records = state.records
     owing = [record for record in records.values() if record.obligations]
     chosen = [records[address] for address in addresses if address in records]
     if machine is not None:
@@ -247,17 +253,6 @@ async def settle_restarts(
         async with project.actor().leased(project.store, [record.scope]) as lease:
             await _note(project, lease, replace(record, obligations=()), "restarted")
     return {record.address: "the restart is recorded as done" for record in chosen}
-
-
-async def _settled(project: Project, addresses: Collection[Address]) -> State:
-    """The state, once the open calls of `addresses` that may owe a restart are settled as an apply does."""
-    state = await require_state(project)
-    intents = [parse_intent(opened) for opened in state.open_intents if opened.address in addresses]
-    scopes = {intent.scope for intent in intents if intent.owes}
-    if not scopes:
-        return state
-    await settle_left(project, state, lambda _: scopes)
-    return await project.store.load()
 
 
 async def confirm_inferred(project: Project, addresses: Collection[Address]) -> Mapping[Address, str]:

@@ -81,7 +81,16 @@ def focused(desired: Desired, records: Mapping[Address, StateRecord]) -> Desired
     """`desired` with the focus that its targets give. Raises Misused for a target that names nothing."""
     if not desired.targets:
         return desired
-    known = _known(desired, records)
+    declared = desired.by_address
+    former = {policy.spec.source for policy in desired.policies if isinstance(policy.spec, MovedSpec)}
+    left = [  # recorded, and left for no other address
+        address
+        for address, record in records.items()
+        if address not in declared
+        and not former.intersection((address, _base(address)))
+        and desired.selected(record)
+    ]
+    known = [*declared, *left]
     problems = [_unknown(target, desired, known) for target in desired.targets if not _meant(target, known)]
     if problems:
         raise Misused("a target does not exist; nothing was changed", problems)
@@ -104,20 +113,6 @@ def moves_in_focus(desired: Desired) -> list[Resource]:
         found += more
         ends |= {_base(entry.spec.source) for entry in more}
     return found
-
-
-def _known(desired: Desired, records: Mapping[Address, StateRecord]) -> list[Address]:
-    """The addresses that a target may name: declared ones, and recorded ones that were left for no other."""
-    declared = desired.by_address
-    former = {policy.spec.source for policy in desired.policies if isinstance(policy.spec, MovedSpec)}
-    left = [
-        address
-        for address, record in records.items()
-        if address not in declared
-        and not former.intersection((address, _base(address)))
-        and desired.selected(record)
-    ]
-    return [*declared, *left]
 
 
 def _meant(target: Address, known: Collection[Address]) -> list[Address]:

@@ -116,22 +116,18 @@ def with_variables(settings: Settings, env: Mapping[str, str], environment: str)
         limited = env["RECONCILE_RATE_LIMIT_LOOPBACK"] != "0"
         platform = platform.model_copy(update={"rate_limit_loopback": limited})
     if env.get("RECONCILE_SETTLE_S"):
-        execution = execution.model_copy(update={"settle_s": _seconds(env, "RECONCILE_SETTLE_S")})
+        try:
+            settle_s = float(env["RECONCILE_SETTLE_S"])
+        except ValueError:
+            settle_s = -1.0
+        if not 0 <= settle_s < float("inf"):
+            found = env["RECONCILE_SETTLE_S"]
+            raise ReconcilerError(f"RECONCILE_SETTLE_S must be a number of seconds, not `{found}`")
+        execution = execution.model_copy(update={"settle_s": settle_s})
     state = settings.state
     if env.get("RECONCILE_STATE"):
         state = state.model_copy(update={"url": url_of_environment(env["RECONCILE_STATE"], environment)})
     return settings.model_copy(update={"platform": platform, "execution": execution, "state": state})
-
-
-def _seconds(env: Mapping[str, str], name: str) -> float:
-    """The number of seconds in a variable. Raises ReconcilerError."""
-    try:
-        value = float(env[name])
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise ReconcilerError(f"{name} must be a number of seconds, not `{env[name]}`")
-    return value
 
 
 def credentials(settings: Settings) -> frozenset[str]:

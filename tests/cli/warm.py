@@ -5,7 +5,6 @@ does something while a verb runs.
 """
 
 import atexit
-import gc
 import json
 import os
 import signal
@@ -122,5 +121,4 @@ def _run(order: Mapping[str, Any], streams: Sequence[int]) -> None:
 
 if __name__ == "__main__":
     import_everything()
-    gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
