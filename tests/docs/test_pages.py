@@ -25,11 +25,9 @@ PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 POSTGRESQL = "docs/how-to/postgresql.md"
 Installed = Callable[[frozenset[str]], Path]
 UV = Path(sys.executable).with_name("uv")
+PYTEST = f"HOME={Path.home()} {UV} pip install --offline --python python --target more pytest"
 SUBSTITUTES = {  # of what a test must not change, or download
-    "docs/how-to/history.md": {
-        "pip install pytest": f"HOME={Path.home()} {UV} pip install --offline --python python --target more pytest;"
-        " export PYTHONPATH=more"
-    },
+    "docs/how-to/history.md": {"pip install pytest": f"{PYTEST}; export PYTHONPATH=more"},
 }
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
