@@ -71,6 +71,10 @@ TROUBLES = {
         "the next create of a volume is answered after ten minutes",
         [_fault(action="delay", method="POST", path=f"/{_VOLUMES}", delay_s=600, before=True)],
     ),
+    "answer-late": Trouble(
+        "the next volume is created, and the answer comes after ten seconds",
+        [_fault(action="delay", method="POST", path=f"/{_VOLUMES}", delay_s=10)],
+    ),
     "outage": Trouble(
         "the platform answers 503 to everything, until `calm`",
         [_fault(action="status", status=503, times=None)],
@@ -82,6 +86,20 @@ TROUBLES = {
     "long-rate-limit": Trouble(
         "each create of a volume is refused for five minutes (429), until `calm`",
         [_fault(action="rate_limited", method="POST", path=f"/{_VOLUMES}", retry_after=300, times=None)],
+    ),
+    "machine-stuck": Trouble(
+        "the machine 5e1ec7edca5e42 is suspended, and does not start until `calm`",
+        [
+            ("POST", "_sandbox/machines", {"app": APP, "id": "5e1ec7edca5e42", "state": "suspended"}),
+            _fault(
+                action="status",
+                status=408,
+                method="GET",
+                path=f"/v1/apps/{APP}/machines/*/wait",
+                times=None,
+                body={"error": "deadline_exceeded", "status": "deadline_exceeded"},
+            ),
+        ],
     ),
     "hours": Trouble("two hours pass", [_later(7200)]),
     "calm": Trouble(
