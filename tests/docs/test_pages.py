@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +23,14 @@ RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
 PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 POSTGRESQL = "docs/how-to/postgresql.md"
+SHARED = "docs/how-to/shared-state.md"  # its bucket is moto's, which the tests have
 Installed = Callable[[frozenset[str]], Path]
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, POSTGRESQL, RUNBOOK}])
+@pytest.mark.parametrize(
+    "name", [name for name in RUN if name not in {*PROVIDERS, POSTGRESQL, SHARED, RUNBOOK}]
+)
 def test_the_commands_run_and_show_what_the_page_says(
     name: str, installed: Installed, tmp_path: Path
 ) -> None:
@@ -55,6 +59,12 @@ def test_the_commands_about_a_state_in_postgresql_run(postgres: Postgres, tmp_pa
     environment = {"ADMIN_URL": postgres.url}
     page = ROOT / POSTGRESQL
     assert pages.run(page, tmp_path, substitutes=substitutes, environment=environment) == []
+
+
+def test_the_commands_about_a_shared_state_run(installed: Installed, tmp_path: Path) -> None:
+    substitutes = {"pip install": "true", "python bucket.py": f"{sys.executable} bucket.py"}
+    page = ROOT / SHARED
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
 
 def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:
