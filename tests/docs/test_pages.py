@@ -53,12 +53,16 @@ def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path
     assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
 
 
-def test_the_commands_about_a_state_in_postgresql_run(postgres: Postgres, tmp_path: Path) -> None:
+def test_the_commands_about_a_state_in_postgresql_run(
+    postgres: Postgres, installed: Installed, tmp_path: Path
+) -> None:
     server = postgres.url.rpartition("@")[2].partition("/")[0]
-    substitutes = {"db.example.com:5432": server, "pip install": "true"}
-    environment = {"ADMIN_URL": postgres.url}
+    substitutes = {
+        "postgresql://postgres:PASSWORD@db.example.com:5432/postgres": postgres.url,
+        "db.example.com:5432": server,
+    }
     page = ROOT / POSTGRESQL
-    assert pages.run(page, tmp_path, substitutes=substitutes, environment=environment) == []
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
 
 def test_the_commands_about_a_shared_state_run(installed: Installed, tmp_path: Path) -> None:
