@@ -25,6 +25,7 @@ PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
 POSTGRESQL = "docs/how-to/postgresql.md"
 SHARED = "docs/how-to/shared-state.md"  # its bucket is moto's, which the tests have
 Installed = Callable[[frozenset[str]], Path]
+SERVER = "postgresql://postgres:PASSWORD@db.example.com:5432/postgres"  # a reader's own
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
@@ -48,19 +49,17 @@ def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(
     assert not problems, "\n\n".join(problems)
 
 
-def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
+def test_the_commands_about_providers_run(postgres: Postgres, installed: Installed, tmp_path: Path) -> None:
     page = ROOT / "docs/providers.md"
-    assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
+    substitutes = {SERVER: postgres.url}
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
 
 def test_the_commands_about_a_state_in_postgresql_run(
     postgres: Postgres, installed: Installed, tmp_path: Path
 ) -> None:
     server = postgres.url.rpartition("@")[2].partition("/")[0]
-    substitutes = {
-        "postgresql://postgres:PASSWORD@db.example.com:5432/postgres": postgres.url,
-        "db.example.com:5432": server,
-    }
+    substitutes = {SERVER: postgres.url, "db.example.com:5432": server}
     page = ROOT / POSTGRESQL
     assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
