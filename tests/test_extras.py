@@ -28,6 +28,7 @@ MOST_REQUIRED = 13
 SANDBOX_FRONT = {f"reconciler.sandbox.{name}" for name in ("http", "server")}
 KIT = {"reconciler.providers.kit"}
 # Of a backend whose driver is missing, one module or another cannot be imported: they count as one.
+AGENTS = {"reconciler.agents.server"}
 OBJECTS, POSTGRES = {"reconciler.state.places.objects"}, {"reconciler.state.places.postgres"}
 
 
@@ -137,11 +138,11 @@ def test_plan_and_apply_need_no_extra(
 @pytest.mark.parametrize(
     ("extras", "missing"),
     [
-        ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES),
-        (("sandbox",), KIT | OBJECTS | POSTGRES),
-        (("provider",), OBJECTS),  # it brings all that serves
-        (("objects",), SANDBOX_FRONT | KIT | POSTGRES),
-        (("postgres",), SANDBOX_FRONT | KIT | OBJECTS),
+        ((), SANDBOX_FRONT | KIT | OBJECTS | POSTGRES | AGENTS),
+        (("sandbox",), KIT | OBJECTS | POSTGRES | AGENTS),
+        (("provider",), OBJECTS | AGENTS),  # it brings all that serves
+        (("objects",), SANDBOX_FRONT | KIT | POSTGRES | AGENTS),
+        (("postgres",), SANDBOX_FRONT | KIT | OBJECTS | AGENTS),
         (("all",), set()),
     ],
     ids=["none", "sandbox", "provider", "objects", "postgres", "all"],
@@ -201,6 +202,7 @@ def test_the_sandbox_works_with_its_extra(install: Callable[..., Installed], pro
         (("sandbox",), "the emulated platform", "sandbox"),
         (("state", "list", "--state", "postgresql://db/state"), "a state in PostgreSQL", "postgres"),
         (("state", "list", "--state", "s3://bucket/prefix"), "a state in an object store", "objects"),
+        (("mcp",), "the server for agents", "mcp"),
         (("provider", "serve", "db", "--postgres-from", "env:DSN"), "the reference provider", "provider"),
         (("provider", "check", "http://127.0.0.1:9", "-o", "junit"), "`--output junit`", "provider"),
     ],

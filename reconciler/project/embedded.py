@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import ReconcilerError
@@ -16,8 +16,10 @@ from reconciler.core.extras import require_extra
 from reconciler.core.model import Resource
 from reconciler.core.reporter import Reporter
 from reconciler.kinds import find_kinds
-from reconciler.sandbox.lock import Running, running_at
 from reconciler.services.transport import HttpTransport
+
+if TYPE_CHECKING:
+    from reconciler.sandbox.lock import Running
 
 SANDBOX_TOKEN = "sandbox"  # noqa: S105 - the default of `reconcile sandbox`; it protects nothing
 SANDBOX_CLOCK = "x600"
@@ -39,8 +41,10 @@ def embedded_sandbox(db: Path) -> Iterator[str]:
         yield url
 
 
-def _running_at(db: Path) -> Running | None:
+def _running_at(db: Path) -> "Running | None":
     """The sandbox that serves `db`. Raises ReconcilerError where nobody lets us look."""
+    from reconciler.sandbox.lock import running_at
+
     try:
         for folder in (db.parent.parent, db.parent):  # an environment's own lies in the project's
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -253,13 +253,14 @@ def test_gitea_applies_what_was_reviewed_and_plans_again_what_was_not(local: Tea
 
 
 def test_cron_applies_what_was_reviewed_once_and_mails_what_was_not(local: Team) -> None:
-    host, plans = local.host, local.host.folder / "plans"
-    plans.mkdir()
+    host = local.host
+    (host.folder / "plans").mkdir()
     review, apply = host.clone(), host.clone()
+    review.rename(host.folder / "review")
+    apply = apply.rename(host.folder / "apply")
     scripts = {}
     for name in ("plan-branch", "apply-main"):
-        text = documented(name).replace("/srv/review", str(review)).replace("/srv/apply", str(apply))
-        (host.folder / name).write_text(text.replace("/srv/plans", str(plans)))
+        (host.folder / name).write_text(documented(name))
         scripts[name] = f"sh {host.folder}/{name}"
 
     def run(name: str, *arguments: str) -> Ended:

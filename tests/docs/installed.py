@@ -37,25 +37,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[frozenset[s
             fcntl.flock(wheel_lock, fcntl.LOCK_EX)
             if not list(shared.glob("*.whl")):
                 _uv("build", "--wheel", "--out-dir", str(shared), cwd=ROOT)
-                locked = ("--all-extras", "--no-dev", "--no-emit-project", "--no-hashes")
-                _uv("export", "--locked", *locked, "--output-file", str(shared / "locked"), cwd=ROOT)
             fcntl.flock(wheel_lock, fcntl.LOCK_UN)
             fcntl.flock(lock, fcntl.LOCK_EX)
             environment = shared / name
             if not (environment / "bin/reconcile").exists():
-                _uv("venv", "--python", sys.executable, str(environment), cwd=shared)
                 (wheel,) = shared.glob("*.whl")
-                wanted = f"{wheel}[{','.join(sorted(extras))}]" if extras else str(wheel)
-                constrained = ("--constraint", str(shared / "locked"), "--compile-bytecode")
-                _uv("pip", "install", "--python", str(environment), *constrained, wanted, cwd=shared)
+                wanted = [word for extra in sorted(extras) for word in ("--extra", extra)]
+                only = ("--locked", "--no-dev", "--no-install-project", "--python", sys.executable)
+                _uv("sync", *only, *wanted, "--compile-bytecode", cwd=ROOT, into=environment)
+                python = ("--python", str(environment), "--no-deps", "--compile-bytecode")
+                _uv("pip", "install", *python, str(wheel), cwd=shared)
             return environment / "bin"
 
     return programs
 
 
-def _uv(*words: str, cwd: Path) -> None:
-    """uv, without a network: what `uv sync` took is in its cache."""
+def _uv(*words: str, cwd: Path, into: Path | None = None) -> None:
+    """uv, without a network: what `uv sync` took is in its cache. `into`: the environment of a sync."""
     environment = {**os.environ, "UV_OFFLINE": "1"}
+    if into is not None:
+        environment["UV_PROJECT_ENVIRONMENT"] = str(into)
     done = subprocess.run(
         [_UV, *words, "--quiet"], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )

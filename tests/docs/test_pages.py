@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -21,18 +22,22 @@ from tests.providers.postgres import Postgres
 NAMES = [page.relative_to(ROOT).as_posix() for page in pages.pages()]
 RUN = [name for name in NAMES if pages.steps(ROOT / name)]
 LANGUAGES = {"console", "yaml", "json", "text", "python"}
-PROVIDERS = {"docs/providers.md", "docs/provider-check.md"}
+PROVIDERS, CHECK = "docs/providers.md", "docs/provider-check.md"
 POSTGRESQL = "docs/how-to/postgresql.md"
+SHARED = "docs/how-to/shared-state.md"  # its bucket is moto's, which the tests have
 Installed = Callable[[frozenset[str]], Path]
 UV = Path(sys.executable).with_name("uv")
 PYTEST = f"HOME={Path.home()} {UV} pip install --offline --python python --target more pytest"
 SUBSTITUTES = {  # of what a test must not change, or download
     "docs/how-to/history.md": {"pip install pytest": f"{PYTEST}; export PYTHONPATH=more"},
 }
+SERVER = "postgresql://postgres:PASSWORD@db.example.com:5432/postgres"  # a reader's own
 RUNBOOK = "docs/how-to/runbook.md"  # troubles that are played apart from each other
 
 
-@pytest.mark.parametrize("name", [name for name in RUN if name not in {*PROVIDERS, POSTGRESQL, RUNBOOK}])
+@pytest.mark.parametrize(
+    "name", [name for name in RUN if name not in {PROVIDERS, CHECK, POSTGRESQL, SHARED, RUNBOOK}]
+)
 def test_the_commands_run_and_show_what_the_page_says(
     name: str, installed: Installed, tmp_path: Path
 ) -> None:
@@ -51,32 +56,47 @@ def test_a_trouble_of_the_runbook_shows_as_it_says_and_is_cured(
     assert not problems, "\n\n".join(problems)
 
 
-def test_the_commands_of_the_reference_provider_run(postgres: Postgres, tmp_path: Path) -> None:
-    page = ROOT / "docs/providers.md"
-    assert pages.run(page, tmp_path, environment={"POSTGRES_URL": postgres.url}) == []
+def test_the_commands_about_providers_run(postgres: Postgres, installed: Installed, tmp_path: Path) -> None:
+    page = ROOT / PROVIDERS
+    substitutes = {SERVER: postgres.url}
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
 
-def test_the_commands_about_a_state_in_postgresql_run(postgres: Postgres, tmp_path: Path) -> None:
+def test_the_commands_about_a_state_in_postgresql_run(
+    postgres: Postgres, installed: Installed, tmp_path: Path
+) -> None:
     server = postgres.url.rpartition("@")[2].partition("/")[0]
-    substitutes = {"db.example.com:5432": server, "pip install": "true"}
-    environment = {"ADMIN_URL": postgres.url}
+    substitutes = {SERVER: postgres.url, "db.example.com:5432": server}
     page = ROOT / POSTGRESQL
-    assert pages.run(page, tmp_path, substitutes=substitutes, environment=environment) == []
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
 
 
-def test_the_commands_that_check_a_provider_run(tmp_path: Path) -> None:
+def test_the_commands_about_a_shared_state_run(installed: Installed, tmp_path: Path) -> None:
+    substitutes = {"pip install": "true", "python bucket.py": f"{sys.executable} bucket.py"}
+    page = ROOT / SHARED
+    assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
+
+
+def test_the_commands_that_check_a_provider_run(installed: Installed, tmp_path: Path) -> None:
     """On a provider of the tests, and of its checks only some: the others stand in tests/providers/check."""
-    page = ROOT / "docs/provider-check.md"
+    page = ROOT / CHECK
     with serving(Reference()) as app:
         substitutes = {
             "https://staging.example.com/platform": f"{app.url} --only calls",
             "STAGING_SIGNING_SECRET=…": f"STAGING_SIGNING_SECRET='{SIGNING.decode()}'",
             "STAGING_WEBHOOK_SECRET=…": f"STAGING_WEBHOOK_SECRET='{WEBHOOK.decode()}'",
-            "python -m tests": f"cd {ROOT} && python -m tests",
-            "--out vectors.jsonl": f"--out {tmp_path}/vectors.jsonl",
         }
-        assert pages.run(page, tmp_path, substitutes=substitutes) == []
-    assert (tmp_path / "vectors.jsonl").read_text().count("\n") == 2400
+        assert pages.run(page, tmp_path, programs=installed(extras_of(page)), substitutes=substitutes) == []
+
+
+def test_the_vectors_of_signatures_are_as_the_page_says(tmp_path: Path) -> None:
+    text = (ROOT / CHECK).read_text(encoding="utf-8")
+    (words,) = re.findall(r"`python (-m tests\.providers\.vectors [^`]*)`", text)
+    out = tmp_path / "vectors.jsonl"
+    command = [sys.executable, *words.replace("vectors.jsonl", str(out)).split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"```text\n{done.stdout}```" in text
+    assert out.read_text().count("\n") == 2400
 
 
 def set_up_commands() -> list[str]:

@@ -130,7 +130,7 @@ def test_the_search_finds_a_page_and_examples_can_be_copied(served: str) -> None
         page.locator(".md-search-result__item").first.wait_for()
         page.goto(f"{served}/how-to/ci.html")
         assert page.locator("pre .nt").count() > 0  # the YAML is highlighted
-        page.get_by_title("Copy to clipboard").first.click()
+        page.locator(".highlight:has(.filename)").first.get_by_title("Copy to clipboard").click()
         copied = page.evaluate("() => navigator.clipboard.readText()")
         browser.close()
-    assert copied.startswith("name: reconcile\n")
+    assert copied.startswith("apiVersion: reconciler/v1\n")

@@ -11,7 +11,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "providers.md"
 
 
 async def test_the_example_is_provisioned_shown_and_taken_away(tmp_path: Path) -> None:
-    source = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    source = re.search(r"```python.*?\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     assert source is not None
     names: dict[str, Any] = {}
     exec(source[1], names)
