@@ -19,7 +19,7 @@ from reconciler.state.store import Event, JournalEntry, State
 class Ingestion:
     """What to write (`applied` in order, each into its scope; then `notes`), and what is known once it is.
 
-    `done`: the lines that are then done with; `scopes`: those that the applied lines belong to.
+    `done`: the lines that are then done with.
     """
 
     records: dict[Address, StateRecord]
@@ -28,7 +28,6 @@ class Ingestion:
     applied: list[tuple[str, Kept]] = dataclasses.field(default_factory=list)
     notes: list[JournalEntry] = dataclasses.field(default_factory=list)
     done: list[Line] = dataclasses.field(default_factory=list)
-    scopes: set[str] = dataclasses.field(default_factory=set)
 
 
 def ingest(content: Content, state: State, now: datetime, within: Collection[str] | None = None) -> Ingestion:
@@ -48,7 +47,6 @@ def ingest(content: Content, state: State, now: datetime, within: Collection[str
         if _applies(line.kept, ingestion):
             _apply(line.kept, ingestion)
             ingestion.applied.append((scope, line.kept))
-            ingestion.scopes.add(scope)
         else:
             late.append((scope, line.kept))
     ingestion.notes += [
@@ -69,7 +67,7 @@ def overlay(state: State, content: Content, now: datetime) -> State:
             state,
             records=ingestion.records,
             open_intents=tuple(ingestion.view.open_intents.values()),
-            spooled=frozenset(ingestion.scopes),
+            spooled=frozenset(scope for scope, _ in ingestion.applied),
             unclaimed=(*state.unclaimed, *ingestion.notes),
         )
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from reconciler.state.log.bucket import Bucket, Layout
 from reconciler.state.log.changes import Change, StoredRecord
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.leases import Leases
-from reconciler.state.log.scope_state import ScopeState, ScopeSummary
+from reconciler.state.log.scope_state import ScopeState, ScopeSummary, Wanted, validate
 from reconciler.state.log.scopes import Scopes
 from reconciler.state.log.store import LogStore
 from reconciler.state.places.memory import MemoryBucket, MemoryHolders, MemoryState
@@ -90,12 +90,14 @@ def layout_of(store: LogStore) -> Layout:
     return store._require_state()[0].layout
 
 
-def advance(store: LogStore, *names: str) -> None:
-    """Another head, as each lease and each commit makes one."""
+def advance(store: LogStore, *names: str, **data: Any) -> None:
+    """Another head, with one more entry, as each commit makes one."""
     known = scopes_of(store)
     known.refresh(names)
     for name in names:
-        assert known.advance(known.seen(name))
+        seen, wanted = known.seen(name), Wanted(name, [encode_entry(entry(Event.DECIDED, **data))], (), ())
+        change = validate(seen.marks, lambda address: None, lambda address: None, wanted, known.nonce())
+        assert known.advance(seen, [change])
 
 
 async def test_a_scope_whose_head_is_gone_is_not_taken(store: LogStore, state: MemoryState) -> None:
@@ -244,6 +246,9 @@ async def test_a_state_that_changes_all_the_time_is_not_read_for_ever(
         await store.load()
     monkeypatch.setattr(scopes, "_PATIENT", 0)
     await store.load()  # as nothing moves between its scopes
+    bucket.act = lambda: advance(writer, "blog", "shop", moved_from="Volume/wiki/data")
+    with pytest.raises(StoreError, match="changes faster than it can be read"):
+        await store.load()
     bucket.times = 0
     await writer.commit(lease.of("shop"), [entry(Event.DONE)])
     await store.load()

@@ -486,5 +486,6 @@ async def test_a_lease_of_no_scope_takes_nothing_in(
 async def test_a_place_that_cannot_be_read_is_named(store: Spooling, lease: Lease, place: Path) -> None:
     place.unlink()
     place.mkdir()
-    with pytest.raises(StoreError, match=f"{place} cannot be read or written"):
-        await store.load()
+    for attempt in (store.load, lambda: store.lease(["wiki"], "anna")):
+        with pytest.raises(StoreError, match=f"{place} cannot be read or written"):
+            await attempt()

@@ -13,6 +13,7 @@ with its process: an `Exclusion` of theirs says so.
 """
 
 import json
+from abc import abstractmethod
 from datetime import datetime, timedelta
 
 from msgspec import Struct, convert
@@ -74,9 +75,9 @@ class Exclusion:
     def end(self, id: str) -> None:
         """The lease has ended, or did not come about."""
 
+    @abstractmethod
     def rest_s(self, beat: Beat, tag: str) -> float | None:
         """Seconds until the holder may be taken for dead; None: it is alive, or was a moment ago."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End what this process holds."""

@@ -1,8 +1,9 @@
 """A whole state as `StateDump`, and back; and the mark of one that has moved away. All of it blocks."""
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
@@ -24,7 +25,6 @@ from reconciler.state.log.open_state import Opened
 from reconciler.state.log.root import PROBE, UNFINISHED, Root
 from reconciler.state.log.scope_state import ScopeState, ScopeSummary, read
 from reconciler.state.log.segments import Files
-from reconciler.state.rules import Effect
 
 _TIMES = 5  # how often a state is read anew that is merged while it is read
 
@@ -228,40 +228,37 @@ def _rows_of(changes: Iterable[Change], head: Head) -> list[Row]:
 
 
 def in_one(chains: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """The rows of all scopes, each scope's in its own order."""
-    waiting = [deque(rows) for _, rows in sorted(chains.items()) if rows]
-    causes, ordered = _Causes(row for rows in chains.values() for row in rows), []
-    while waiting:
-        ready = [rows for rows in waiting if causes.came_before(rows[0])] or waiting
-        first = min(ready, key=lambda rows: datetime.fromisoformat(rows[0].columns[2]))
-        row = first.popleft()
-        causes.take(row)
-        ordered.append(row)
-        waiting = [rows for rows in waiting if rows]
+    """The rows of all scopes, each scope's in its own order.
+
+    Rows of other scopes that one may need: the first half of a move, an object that it decides about.
+    """
+    effects = {name: [rules.effect_of_row(row.columns) for row in rows] for name, rows in chains.items()}
+    untold = {effect.unclaimed for found in effects.values() for effect in found if effect.unclaimed}
+    moving, ordered = Counter[str](), list[Row]()
+    queue = [(_at(rows[0]), name, 0) for name, rows in chains.items() if rows]
+    heapify(queue)
+    held: list[tuple[datetime, str, int]] = []  # what they need has not come yet
+    while queue or held:
+        if comes_anyway := not queue:
+            queue, held = sorted(held), []
+        first = heappop(queue)
+        _, name, place = first
+        effect, rows = effects[name][place], chains[name]
+        needs = effect.claimed in untold or (effect.moved_away and moving[effect.moved_away] <= 0)
+        if needs and not comes_anyway:
+            held.append(first)
+            continue
+        ordered.append(rows[place])
+        untold.discard(effect.unclaimed)
+        moving[effect.moved_from] += 1
+        moving[effect.moved_away] -= 1
+        following = [(_at(rows[place + 1]), name, place + 1)] if place + 1 < len(rows) else []
+        if effect.unclaimed or effect.moved_from:
+            following, held = [*following, *held], []
+        for item in following:
+            heappush(queue, item)
     return ordered
 
 
-class _Causes:
-    """What rows of other scopes a row may need: the first half of a move, an object that it decides about."""
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._effects = {id(row): rules.effect_of_row(row.columns) for row in rows}
-        self._untold = {effect.unclaimed for effect in self._effects.values() if effect.unclaimed}
-        self._moving: Counter[str] = Counter()
-
-    def came_before(self, row: Row) -> bool:
-        """Whether all that the row needs is ordered already."""
-        effect = self._of(row)
-        return effect.claimed not in self._untold and not (
-            effect.moved_away and self._moving[effect.moved_away] <= 0
-        )
-
-    def take(self, row: Row) -> None:
-        """The row comes next."""
-        effect = self._of(row)
-        self._untold.discard(effect.unclaimed)
-        self._moving[effect.moved_from] += 1
-        self._moving[effect.moved_away] -= 1
-
-    def _of(self, row: Row) -> Effect:
-        return self._effects[id(row)]
+def _at(row: Row) -> datetime:
+    return datetime.fromisoformat(row.columns[2])
