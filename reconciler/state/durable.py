@@ -12,14 +12,6 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def make_private(folder: Path) -> None:
     """Make the folder, for its owner only. `mkdir` gives its mode to the last of several new ones only."""
     if not folder.is_dir():

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from reconciler.core.model import Address, StateRecord
 from reconciler.state.codec import decode_entry, decode_record, encode_entry, encode_record
-from reconciler.state.durable import make_private, sync_directory
+from reconciler.state.durable import make_private, sync
 from reconciler.state.encryption.bucket import SealedBucket
 from reconciler.state.store import JournalEntry
 
@@ -108,7 +108,7 @@ def reserve(place: Path) -> None:
         # Written, not only allocated: what is overwritten later needs no new block.
         _write(descriptor, bytes(RESERVE_BYTES - size), size)
         os.fsync(descriptor)
-    sync_directory(place.parent)
+    sync(place.parent)
 
 
 def keep(best: Path, kept: Kept, seal: SealedBucket | None = None) -> Path:
@@ -123,7 +123,7 @@ def keep(best: Path, kept: Kept, seal: SealedBucket | None = None) -> Path:
         try:
             with _opened(place, os.O_CREAT, temporary=place != best) as descriptor:
                 _append(descriptor, line)
-            sync_directory(place.parent)
+            sync(place.parent)
         except OSError as failure:
             failures.append(failure)
         else:

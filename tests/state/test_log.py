@@ -144,6 +144,14 @@ async def test_what_was_ended_by_a_move_cannot_be_given_back_or_renewed(
         await store.check(ended)
 
 
+async def test_a_scope_that_is_lost_while_it_is_given_back_is_lost_once(store: LogStore) -> None:
+    lease = await store.lease(["shop"], "anna")
+    await store.release(lease)
+    leases_of(store).mark_lost("shop", lease.epochs["shop"])
+    with pytest.raises(LeaseLost):
+        await store.check(lease)
+
+
 async def test_a_scope_is_fenced_although_its_holder_commits_at_that_moment(
     store: LogStore, bucket: Meanwhile, state: MemoryState
 ) -> None:

@@ -251,8 +251,9 @@ class Leases:
 
     def mark_lost(self, scope: str, epoch: int) -> None:
         """The head says that another one has it."""
-        held = self._held[scope, epoch]
-        held.beat = replace(held.beat, freed=(*held.beat.freed, scope))
+        held = self._held.get((scope, epoch))
+        if held is not None:  # it may be given back at this moment
+            held.beat = replace(held.beat, freed=(*held.beat.freed, scope))
 
     def _beat(self, held: Held) -> None:
         while not held.lost:

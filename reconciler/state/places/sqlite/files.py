@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reconciler.core.advice import command
 from reconciler.core.errors import StoreError
-from reconciler.state.durable import sync, sync_directory
+from reconciler.state.durable import sync
 from reconciler.state.encryption.older import is_older
 
 KEY_BYTES = 32
@@ -100,7 +100,7 @@ def create(path: Path, fill: Callable[[Path], object]) -> None:
     finally:
         for leftover in (new, beside(new, "-journal")):
             leftover.unlink(missing_ok=True)
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
 def key_path(path: Path) -> Path:

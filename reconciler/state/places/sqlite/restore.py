@@ -22,7 +22,7 @@ from reconciler.core.advice import command
 from reconciler.core.errors import StateMoved, StoreError
 from reconciler.state import contents as wholes
 from reconciler.state.contents import Row, StateDump, chained, with_entry
-from reconciler.state.durable import sync_directory
+from reconciler.state.durable import sync
 from reconciler.state.log.damage import Damaged
 from reconciler.state.log.moving import in_one
 from reconciler.state.places.sqlite import backups, database, files, older, seen, whole
@@ -211,13 +211,13 @@ def _swap(path: Path, new: Path, aside: Path, lineage: str) -> None:
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             beside(aside, suffix).hardlink_to(beside(path, suffix))
-    sync_directory(path.parent)
+    sync(path.parent)
     # Never a new database beside an old WAL: SQLite would replay it.
     for suffix in ("-wal", "-shm"):
         beside(path, suffix).unlink(missing_ok=True)
-    sync_directory(path.parent)
+    sync(path.parent)
     new.replace(path)
-    sync_directory(path.parent)
+    sync(path.parent)
     with suppress(OSError):  # what was seen of the damaged state counts no more
         files.seen_path(path).unlink(missing_ok=True)
     with closing(connect(path)) as connection:
